@@ -1,0 +1,60 @@
+"""Decentralized peer-to-peer k-means on communication graphs, with or without MPI.
+
+Import costs nothing: every name below is loaded when it is first used.
+
+>>> import p2pkm, topologies
+>>> X, y = p2pkm.grid16(points=50, seed=0)
+>>> device = p2pkm.partition.dirichlet(y, 16, alpha=0.3, seed=0)
+>>> shards = p2pkm.Shards.deal(X, device, devices=16, labels=y)
+>>> result = p2pkm.simulate(p2pkm.GTVMin(16), topologies.ring(16), shards)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p2pkm.algorithms.gtvmin import GTVMin as GTVMin
+    from p2pkm.data import partition as partition
+    from p2pkm.data.shards import Shards as Shards
+    from p2pkm.data.sources import balls as balls
+    from p2pkm.data.sources import blobs as blobs
+    from p2pkm.data.sources import digits as digits
+    from p2pkm.data.sources import grid16 as grid16
+    from p2pkm.data.sources import iris as iris
+    from p2pkm.data.sources import slike as slike
+    from p2pkm.data.sources import wine as wine
+    from p2pkm.errors import DataError as DataError
+    from p2pkm.errors import ExperimentError as ExperimentError
+    from p2pkm.errors import NetworkError as NetworkError
+    from p2pkm.errors import P2PKMError as P2PKMError
+    from p2pkm.errors import TopologyError as TopologyError
+    from p2pkm.result import Result as Result
+    from p2pkm.simulation import simulate as simulate
+    from p2pkm.topology import Topology as Topology
+
+_HOMES = {
+    "GTVMin": "p2pkm.algorithms.gtvmin",
+    "Shards": "p2pkm.data.shards",
+    "Result": "p2pkm.result",
+    "Topology": "p2pkm.topology",
+    "simulate": "p2pkm.simulation",
+    **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),
+    **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
+}
+__all__ = [*sorted(_HOMES), "partition"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "partition":
+        return import_module("p2pkm.data.partition")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("p2pkm")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'p2pkm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,223 @@
+"""GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.errors import ExperimentError
+from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.spec import suggest
+
+_LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
+_WEAK, _STRONG = 10.0, 30.0
+_ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
+
+
+class GTVMinState(NamedTuple):
+    """The state of a batch.
+
+    Attributes
+    ----------
+    centroids, previous : float64[n, k, d]
+        Now, and before the last turn awake.
+    settled, stalled : bool[n]
+    calm : int64[n]
+        Turns awake in a row without a move of more than tol x scale.
+    edge_alpha : float64[e]
+        Strength of each own link.
+    """
+
+    centroids: Floats
+    previous: Floats
+    settled: Mask
+    stalled: Mask
+    calm: Integers
+    edge_alpha: Floats
+
+
+@dataclass(frozen=True, init=False)
+class GTVMin:
+    r"""Minimise the k-means cost of every device plus the disagreement of neighbours.
+
+    Objective, equation (7) of Jung 2025::
+
+        F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
+
+    with the local loss L_i (6) and the generalised total variation d (4): each centroid to the nearest one of the
+    other side, summed over both sides. One pass at device i, all neighbours W_j held fixed:
+
+    * E1: each own point takes its nearest own centroid; n_c of them with sum S_c take centroid c.
+    * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
+    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
+    * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
+      sum_j alpha_ij)``, relaxed by theta: ``w + theta (w_new - w)``. A centroid without any weight stays.
+
+    Message: the k centroids, once per turn awake.
+
+    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes) and for `jacobi` (one
+    pass, theta in (0, 1]) with the exact update and the star term.
+
+    Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
+    (line 23), so it does not minimise (8); ``update="as-printed"`` keeps it for comparison.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    alpha : float, optional
+        Strength of every link, as in the paper.
+    coupling : float, optional
+        Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
+        Default 10, and 30 for 10 devices or more or a diameter of 8 or more. An edge's weight multiplies either.
+    schedule : {"coloured", "jacobi", "async"}
+    theta : float, optional
+        Relaxation; default 1.5, and 1 for jacobi.
+    passes : int
+        Passes per turn.
+    star_term : bool
+        Whether E3 counts.
+    update : {"exact", "as-printed"}
+    recipe : {"global", "none"}
+        What comes before: ``global`` floods summaries and chooses among 5 candidate clusterings.
+    seeding : str, optional
+        A single seeding stage instead of the recipe: own, box, leader or summaries.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance).
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1.
+    """
+
+    k: int
+    alpha: float | None
+    coupling: float | None
+    schedule: str
+    theta: float | None
+    passes: int
+    star_term: bool
+    update_rule: str
+    recipe: str
+    seeding: str | None
+    tol: float
+
+    def __init__(  # noqa: PLR0913 - the public signature
+        self, k: int, *, alpha: float | None = None, coupling: float | None = None,
+        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
+        star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
+        recipe: Literal["global", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
+    ) -> None:  # fmt: skip
+        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
+                 "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
+                 "seeding": seeding, "tol": tol}  # fmt: skip
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        _check(self)
+
+    def init(self, devices: Devices, start: Any) -> GTVMinState:
+        """Start from the centroids of the last stage."""
+        n = len(devices)
+        none = np.zeros(n, np.bool_)
+        return GTVMinState(
+            start.centroids, start.centroids, none, none, np.zeros(n, np.int64), self.link_alpha(devices)
+        )
+
+    def message(self, state: GTVMinState, devices: Devices) -> Mail:
+        """Say the own centroids."""
+        values, rows = pack(state.centroids)
+        return Mail(values, np.where(devices.awake, rows, -1))
+
+    def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
+        """Run the passes at the awake devices."""
+        centroids = devices.kernels.gtvmin(
+            devices.points, devices.point_weights, devices.offsets, state.centroids, devices.awake, devices.indptr,
+            inbox.tables, inbox.rows, inbox.slots, state.edge_alpha,
+            self.relaxation, self.passes, self.star_term, self.update_rule == "as-printed",
+        )  # fmt: skip
+        moved = _largest_move(centroids, state.centroids)
+        calm = np.where(devices.awake, np.where(moved <= self.tol * devices.scale, state.calm + 1, 0), state.calm)
+        settled = calm >= (2 if self.schedule == "async" else 1)
+        stalled = (self.schedule == "jacobi") & (_largest_move(centroids, state.previous) <= _ECHO * moved)
+        return GTVMinState(centroids, state.centroids, settled, stalled, calm, state.edge_alpha)
+
+    @property
+    def relaxation(self) -> float:
+        """Return theta, or its default for the schedule."""
+        return self.theta if self.theta is not None else 1.0 if self.schedule == "jacobi" else 1.5
+
+    @property
+    def certified(self) -> bool:
+        """Return whether (7) provably never rises with these parameters."""
+        exact = self.star_term and self.update_rule == "exact"
+        return exact and (self.schedule != "jacobi" or self.passes == 1)
+
+    def effective_coupling(self, total: int, hops: int) -> float | None:
+        """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
+        if self.alpha is not None or self.coupling is not None:
+            return self.coupling
+        return _STRONG if total >= _LARGE or hops >= _LONG else _WEAK
+
+    def link_alpha(self, devices: Devices) -> Floats:
+        """Return alpha_ij of every own link, float64[e]."""
+        if self.alpha is not None:
+            return self.alpha * devices.link_weights
+        coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
+        base = coupling * (devices.total_weight / devices.total) / self.k
+        degrees = np.repeat(devices.degrees, devices.degrees) * devices.neighbor_degrees
+        return base / np.sqrt(degrees.astype(np.float64)) * devices.link_weights
+
+
+def _largest_move(new: Floats, old: Floats) -> Floats:
+    """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
+    with np.errstate(invalid="ignore"):
+        moves = np.abs(new - old)
+    return np.fmax.reduce(moves, axis=(1, 2), initial=0.0)
+
+
+def _check(given: GTVMin) -> None:
+    """Refuse parameters that are out of range.
+
+    Raises
+    ------
+    ExperimentError
+        If one is; the message says which values are legal.
+    """
+    words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
+             "recipe": ("global", "none")}  # fmt: skip
+    for name, known in words.items():
+        value = getattr(given, name)
+        if value not in known:
+            raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
+    for name, label in (("k", "clusters"), ("passes", "passes")):
+        value = getattr(given, name)
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise ExperimentError(f"{label} is {value!r}; expected a whole number of at least 1")
+    _check_numbers(given)
+
+
+def _check_numbers(given: GTVMin) -> None:
+    if given.alpha is not None and given.coupling is not None:
+        raise ExperimentError(
+            f"alpha={given.alpha} and coupling={given.coupling} are both given; give one: alpha is the paper's raw "
+            "strength, coupling the dimensionless one"
+        )
+    for name in ("alpha", "coupling", "tol"):
+        value = getattr(given, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise ExperimentError(f"{name} is {value!r}; expected a finite number of at least 0")
+    if given.theta is not None and not 0 < given.theta < 2:
+        raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
+    if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:
+        raise ExperimentError(
+            f"theta is {given.theta!r} with the jacobi schedule, where only values up to 1 descend; "
+            "lower theta or use --schedule coloured"
+        )

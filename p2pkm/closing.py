@@ -1,0 +1,97 @@
+"""The end of a run: from what the ranks hold to one result and one summary."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from p2pkm.devices import Devices
+from p2pkm.network import Network, World
+from p2pkm.prices import Priced, Prices
+from p2pkm.referee import Referee, mean
+from p2pkm.result import SUMMARY_KEYS, Result, Traffic
+from p2pkm.scores import ari, nmi, purity
+from p2pkm.topology import Topology
+
+_DETAILED = 100_000  # devices; above, the ledger keeps no rows per sender
+
+
+def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
+    """Return what the summary says of a method's parameters, as they were used."""
+    return {
+        "algorithm": type(algorithm).__name__.lower(),
+        "clusters": algorithm.k,
+        "recipe": algorithm.recipe,
+        "seeding": algorithm.seeding,
+        "alpha": algorithm.alpha,
+        "coupling": algorithm.effective_coupling(devices.total, devices.hops),
+        "schedule": algorithm.schedule,
+        "theta": algorithm.relaxation,
+        "passes": algorithm.passes,
+    }
+
+
+def close(
+    world: World, devices: Devices, referee: Referee, state: Any, facts: dict[str, Any], topology: Topology
+) -> Result:
+    """Return the same result on every rank."""
+    network, prices = referee.network, referee.prices
+    traffic = _gather_traffic(network, topology)
+    local = network.collect(_score_own_points(devices, prices, state))
+    trace: list[dict[str, Any]] = []
+    summary: dict[str, Any] = {}
+    if world.rank == 0:
+        last = referee.trace[-1]
+        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, local)
+        summary |= {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
+        summary |= {
+            "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
+            "centroid_sets": len(np.unique(referee.digests, axis=0)),
+            "centroids_sha256": referee.fingerprint.hex(),
+            "chain_sha256": referee.chain.hex(),
+        }
+        trace = referee.trace
+    text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
+    shared = world.broadcast({"text": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None)
+    trace, summary, notes = json.loads(shared["text"].tobytes())
+    return Result(network.share(state.centroids), None, trace, summary, traffic, topology, notes)
+
+
+def _score(priced: Priced | None, prices: Prices, local: Any) -> dict[str, float | None]:
+    """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
+    found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
+    if priced is not None:
+        known = priced.ratios[np.isfinite(priced.ratios)]
+        found |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
+        if priced.tables.size:
+            found |= {
+                name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
+            }
+    if local is not None and prices.n_classes:
+        sizes, scores = local[:, 0], local[:, 1]
+        found["ari_local"] = float((sizes * scores).sum() / sizes.sum())
+    return found
+
+
+def _score_own_points(devices: Devices, prices: Prices, state: Any) -> Any:
+    """Return the number of each device's points and the ARI of their own labels, float64[n, 2]."""
+    sizes, k = devices.sizes, state.centroids.shape[1]
+    if not prices.n_classes:
+        return np.column_stack((sizes, np.zeros(len(sizes))))
+    _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, state.centroids)
+    tables = np.zeros((len(sizes), prices.n_classes, k), np.int64)
+    real = labels >= 0
+    np.add.at(tables, (np.repeat(np.arange(len(sizes)), sizes)[real], prices.classes[real], labels[real]), 1)
+    return np.column_stack((sizes, ari(tables)))
+
+
+def _gather_traffic(network: Network, topology: Topology) -> Traffic:
+    """Return the ledger of all ranks, in the order of the topology's edges."""
+    edges = network.share(network.ledger.edges, edges=True)
+    exchanges = network.ledger.exchanges
+    stage, turn = (np.array([getattr(one, name) for one in exchanges], np.int64) for name in ("stage", "turn"))
+    said = None
+    if topology.n <= _DETAILED:
+        said = network.share(np.stack([one.rows for one in exchanges], axis=1).astype(np.int32))
+    messages, rows, volume = edges.T
+    return Traffic(topology.sources, topology.indices, messages, rows, volume, stage, turn, said)

@@ -1,0 +1,1 @@
+"""Data: where points come from and which device gets them."""

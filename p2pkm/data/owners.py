@@ -1,0 +1,106 @@
+"""Devices as the data name them, and the fewest points that each shall have."""
+
+import heapq
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pkm.data.checks import whole
+from p2pkm.data.draw import generator
+from p2pkm.data.table import encode
+from p2pkm.errors import DataError
+
+Ints = NDArray[np.int64]
+
+
+def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: int = 0) -> Ints:
+    """Take the devices from a column: numbers 0 to n - 1 without a gap, or names, numbered in sorted order.
+
+    Parameters
+    ----------
+    values : array_like of shape (m,)
+        Device of each point.
+    n : int, optional
+        Number of devices that there must be; None: as many as the column names.
+    minimum, seed : int
+        As in `iid`.
+
+    Raises
+    ------
+    DataError
+        If a number between 0 and the largest is missing, or the column names another number of devices than n.
+    """
+    given = np.asarray(values)
+    device = encode(_natural(given), given.shape[0] if given.ndim else 0, "devices")
+    found = int(device.max()) + 1 if device.size else 0
+    if given.dtype.kind in "iuf":
+        _check_gaps(given, found)
+    if n is not None and found != whole(n, 1, "n"):
+        raise DataError(
+            f"the device column names {found} devices, expected {n}; give --devices {found} or another column"
+        )
+    return fill(device, max(found, 1), minimum, seed)
+
+
+def _natural(names: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Let names that are all whole numbers sort as numbers."""
+    try:
+        return names.astype(np.int64) if names.dtype.kind in "OUS" else names
+    except (TypeError, ValueError, OverflowError):
+        return names
+
+
+def _check_gaps(given: NDArray[np.generic], found: int) -> None:
+    ids = np.unique(given)
+    wrong = np.flatnonzero(ids != np.arange(found))
+    if not wrong.size:
+        return
+    first = ids[wrong[0]]
+    if first < 0 or first != np.floor(first):
+        raise DataError(
+            f"the device column has the id {first}; expected whole numbers 0 to n - 1: number the devices anew"
+        )
+    raise DataError(
+        f"the device column has no device {wrong[0]}, but one {ids[-1]}; expected 0 to n - 1 without a gap: number the "
+        "devices anew, or write them as names (d0, d1, ...)"
+    )
+
+
+def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
+    """Give every device at least `minimum` points.
+
+    While a device has fewer, the lowest such takes a drawn point of the largest (the lowest of several).
+
+    Parameters
+    ----------
+    device : array_like of int, shape (m,)
+        Device of each point; it is not changed.
+    n, minimum, seed : int
+        Number of devices, points that each has at least, and the seed of the draw.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than n x minimum points.
+    """
+    dealt, n = np.array(device, dtype=np.int64), whole(n, 1, "n")
+    if whole(minimum, 0, "minimum") == 0:
+        return dealt
+    if len(dealt) < n * minimum:
+        raise DataError(
+            f"{len(dealt)} points cannot give {n} devices a minimum of {minimum} each; expected at least {n * minimum} "
+            f"points: take a minimum of at most {len(dealt) // n}, or fewer devices"
+        )
+    rng, sizes = generator(seed, "fill"), np.bincount(dealt, minlength=n)
+    rows = np.argsort(dealt, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    donors = [(-int(size), i) for i, size in enumerate(sizes) if size > minimum]
+    heapq.heapify(donors)
+    for taker in np.flatnonzero(sizes < minimum):
+        for _ in range(minimum - int(sizes[taker])):
+            size, giver = -donors[0][0], donors[0][1]
+            drawn, last = starts[giver] + int(rng.integers(size)), starts[giver] + size - 1
+            dealt[rows[drawn]] = taker
+            rows[drawn] = rows[last]
+            heapq.heapreplace(donors, (1 - size, giver))
+    return dealt

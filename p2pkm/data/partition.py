@@ -1,0 +1,94 @@
+"""Partitions: which device gets which point, drawn once for all devices from the seed alone.
+
+The functions are for scripts; `PARTITIONS` holds the same for the command line, where all take a `Table`.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.data import observed
+from p2pkm.data.observed import beta
+from p2pkm.data.owners import column, fill
+from p2pkm.data.skew import by_label, dirichlet, iid, mufc, quantity
+from p2pkm.data.table import Table
+from p2pkm.errors import DataError
+
+__all__ = ["PARTITIONS", "beta", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
+
+Ints = NDArray[np.int64]
+
+
+def _iid(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    return iid(len(table.points), n, minimum=minimum, seed=seed)
+
+
+def _dirichlet(
+    table: Table,
+    n: int,
+    *,
+    alpha: float = 0.3,
+    by: Literal["class", "device"] = "class",
+    minimum: int = 0,
+    seed: int = 0,
+) -> Ints:
+    return dirichlet(_need_labels(table, "dirichlet"), n, alpha=alpha, by=by, minimum=minimum, seed=seed)
+
+
+def _beta(
+    table: Table,
+    n: int,
+    *,
+    beta: float = 1.0,
+    miss: Literal["closest", "redraw"] = "closest",
+    minimum: int = 0,
+    seed: int = 0,
+) -> Ints:
+    return observed.beta(table.points, n, table.box, beta=beta, miss=miss, minimum=minimum, seed=seed)
+
+
+def _by_label(table: Table, n: int, *, labels: int = 2, minimum: int = 0, seed: int = 0) -> Ints:
+    return by_label(_need_labels(table, "by-label"), n, labels=labels, minimum=minimum, seed=seed)
+
+
+def _quantity(table: Table, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int = 0) -> Ints:
+    return quantity(len(table.points), n, alpha=alpha, minimum=minimum, seed=seed)
+
+
+def _mufc(table: Table, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
+    if table.clusters is None:
+        raise DataError(
+            "partition mufc has no pooled clusters; expected Table.clusters, the labels of a pooled k-means"
+        )
+    return mufc(table.clusters, n, local=local, minimum=minimum, seed=seed)
+
+
+def _column(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    if table.device is None:
+        raise DataError(
+            "partition column needs a column with the device of each point, but the data have none; name it with "
+            "--device-column, or take --partition iid"
+        )
+    return column(table.device, n, minimum=minimum, seed=seed)
+
+
+def _need_labels(table: Table, name: str) -> Ints:
+    if table.labels is None:
+        raise DataError(
+            f"partition {name} needs the label of each point, but the data have none; take --partition iid, or "
+            "name the column with --label-column"
+        )
+    return table.labels
+
+
+PARTITIONS: dict[str, Callable[..., Ints]] = {
+    "iid": _iid,
+    "dirichlet": _dirichlet,
+    "beta": _beta,
+    "by-label": _by_label,
+    "quantity": _quantity,
+    "mufc": _mufc,
+    "column": _column,
+}

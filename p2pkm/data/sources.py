@@ -1,0 +1,234 @@
+"""Sources: generated data, the small data sets of scikit-learn, and files."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.data.checks import positive, whole
+from p2pkm.data.draw import generator
+from p2pkm.data.files import SUFFIXES, read_table
+from p2pkm.data.table import Table
+from p2pkm.errors import ExperimentError
+from p2pkm.spec import Spec, parse
+
+Points = NDArray[np.float64]
+Data = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+TRIES = 1000
+RESTARTS = 100
+
+
+def grid16(*, points: int = 200, sd: float = 1.0, seed: int = 0) -> Data:
+    """Draw 16 Gaussians on the grid {-7.5, -2.5, 2.5, 7.5} x {-7.5, -2.5, 2.5, 7.5}.
+
+    Parameters
+    ----------
+    points : int
+        Points per cluster.
+    sd : float
+        Standard deviation of each coordinate, at least 0.
+    seed : int
+        Whole number from 0.
+
+    Returns
+    -------
+    X : float64[16 * points, 2]
+        Cluster by cluster, the means in row-major order; so for all generators.
+    y : int64[16 * points]
+        Cluster of each point.
+    """
+    ticks = [-7.5, -2.5, 2.5, 7.5]
+    means = np.array([(x, y) for x in ticks for y in ticks])
+    return _gaussians(generator(seed, "grid16"), means, points, sd)
+
+
+def blobs(
+    *, clusters: int = 8, points: int = 200, features: int = 2, sd: float = 1.0, box: float = 10.0, seed: int = 0
+) -> Data:
+    """Draw Gaussians with means uniform in [-box, box] in every feature.
+
+    Parameters
+    ----------
+    clusters, points, features : int
+        Number of clusters, of points in each, and of features.
+    sd, box : float
+        Standard deviation of each coordinate, at least 0, and half the side of the box, above 0.
+    seed : int
+        Whole number from 0.
+    """
+    rng, half = generator(seed, "blobs"), positive(box, "box")
+    shape = (whole(clusters, 1, "clusters"), whole(features, 1, "features"))
+    return _gaussians(rng, rng.uniform(-half, half, shape), points, sd)
+
+
+def slike(*, points: int = 100, seed: int = 0) -> Data:
+    """Draw 15 unit Gaussians like the S-sets, means uniform in a square of side 23.5 and at least 4.5 apart.
+
+    Parameters
+    ----------
+    points, seed : int
+        Points per cluster, and a whole number from 0.
+    """
+    rng = generator(seed, "slike")
+    return _gaussians(rng, _apart(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
+
+
+def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation: float = 4.0, seed: int = 0) -> Data:
+    """Draw from the Stochastic Ball Model: uniform in balls of radius 1.
+
+    Parameters
+    ----------
+    clusters, points, features : int
+        Number of balls, of points in each, and of features.
+    separation : float
+        Least distance of two centres, above 0; from 2 on the balls are disjoint. The centres are uniform in a cube of
+        side 2 * separation * clusters ** (1 / features), given that distance.
+    seed : int
+        Whole number from 0.
+    """
+    rng, gap = generator(seed, "balls"), positive(separation, "separation")
+    k, d = whole(clusters, 1, "clusters"), whole(features, 1, "features")
+    y = np.repeat(np.arange(k, dtype=np.int64), whole(points, 1, "points"))
+    means = _apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
+    directions = rng.standard_normal((len(y), d))
+    directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
+    return means[y] + directions * rng.random((len(y), 1)) ** (1 / d), y
+
+
+def iris() -> Data:
+    """Return Fisher's iris data: float64[150, 4], three classes."""
+    from sklearn.datasets import load_iris
+
+    return _loaded(load_iris)
+
+
+def wine() -> Data:
+    """Return the wine data: float64[178, 13], three classes."""
+    from sklearn.datasets import load_wine
+
+    return _loaded(load_wine)
+
+
+def digits(*, components: int | None = None) -> Data:
+    """Return the 8 x 8 digits: float64[1797, 64], ten classes.
+
+    Parameters
+    ----------
+    components : int, optional
+        Number of principal components, 1 to 64, instead of the pixels; the entry of largest size in each is positive.
+    """
+    from sklearn.datasets import load_digits
+
+    pixels, y = _loaded(load_digits)
+    if components is None:
+        return pixels, y
+    if whole(components, 1, "components") > pixels.shape[1]:
+        raise ExperimentError(
+            f"components is {components}; digits has {pixels.shape[1]} features; take at most as many"
+        )
+    centred = pixels - pixels.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:components]
+    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(axis=1)])[:, None]
+    return np.ascontiguousarray(centred @ axes.T), y
+
+
+def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
+    y = np.repeat(np.arange(len(means), dtype=np.int64), whole(points, 1, "points"))
+    return means[y] + positive(sd, "sd", zero=True) * rng.standard_normal((len(y), means.shape[1])), y
+
+
+def _apart(rng: np.random.Generator, count: int, features: int, *, side: float, separation: float) -> Points:
+    """Place means one by one in a cube around the origin, each at random where it is far enough from the others."""
+    for _ in range(RESTARTS):
+        means = np.empty((0, features))
+        for place in rng.uniform(-side / 2, side / 2, (TRIES + count, features)):
+            if (((means - place) ** 2).sum(axis=1) >= separation**2).all():
+                means = np.vstack([means, place])
+            if len(means) == count:
+                return means
+    raise ExperimentError(
+        f"found no place for {count} clusters {separation} apart; take fewer clusters or more features"
+    )
+
+
+def _loaded(loader: Callable[..., Any]) -> Data:
+    points, y = loader(return_X_y=True)
+    return np.ascontiguousarray(points, dtype=np.float64), np.asarray(y, dtype=np.int64)
+
+
+def _table(generate: Callable[..., Data], box: tuple[Points, Points] | None = None) -> Callable[..., Table]:
+    """Wrap a generator so that it returns a Table; it keeps its keys."""
+
+    @wraps(generate)
+    def make(**options: Any) -> Table:
+        points, y = generate(**options)
+        return Table(points, y, int(y.max()) + 1, box=box)
+
+    return make
+
+
+def _file(*, path: str) -> Table:
+    return read_table(path)
+
+
+SOURCES: dict[str, Callable[..., Table]] = {
+    "grid16": _table(grid16, box=(np.full(2, -12.5), np.full(2, 12.5))),
+    "blobs": _table(blobs),
+    "slike": _table(slike),
+    "balls": _table(balls),
+    "iris": _table(iris),
+    "wine": _table(wine),
+    "digits": _table(digits),
+    "file": _file,
+}
+
+
+def parse_source(text: str) -> Spec:
+    """Read the value of `--data`: a spec, or a path that ends like a file of points.
+
+    Raises
+    ------
+    ExperimentError
+        If the source or a key of it is not known.
+    """
+    if not text.strip().lower().startswith("file:") and Path(text.strip()).suffix.lower() in SUFFIXES:
+        return Spec("file", {"path": text.strip()})
+    return parse(text, SOURCES, "data")
+
+
+def load(
+    spec: Spec, *, seed: int, label_column: str | int | None = None, device_column: str | int | None = None
+) -> Table:
+    """Generate or read the data of a spec.
+
+    Parameters
+    ----------
+    spec : Spec
+        From `parse_source`.
+    seed : int
+        For generated data, unless the spec has its own.
+    label_column, device_column : str or int, optional
+        Name or index of a column of a file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be used.
+    ExperimentError
+        If an option is out of range, or columns are named for data that are no file.
+    """
+    if spec.name == "file":
+        return read_table(spec.options["path"], label_column, device_column)
+    if label_column is not None or device_column is not None:
+        raise ExperimentError(
+            f"data {spec.name!r} is no file and has no columns to name; drop --label-column and --device-column"
+        )
+    source, options = SOURCES[spec.name], dict(spec.options)
+    if "seed" in inspect.signature(source).parameters:
+        options.setdefault("seed", seed)
+    return source(**options)

@@ -1,0 +1,148 @@
+"""What a batch of devices knows: its own points and links, and the few facts that everybody knows at the start."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+# What a random stream is for: the second word of its key, so that no two uses share a draw.
+KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE = range(1, 11)
+
+
+class Kernels(Protocol):
+    """The local computations, as functions on arrays; `p2pkm.kernels.plain` documents each."""
+
+    def kmeans(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
+        """Run weighted k-means on every device."""
+
+    def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> Floats:
+        """Update the centroids of every awake device."""
+
+    def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
+        """Return the variation of every link."""
+
+    def losses(self, points: Floats, weights: Floats, offsets: Integers, sets: Floats) -> tuple[Floats, Integers]:
+        """Return every device's cost on its own points, and the labels."""
+
+    def price(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
+        """Price centroid sets on the points of every device."""
+
+    def merge(self, *arrays: Any) -> tuple[Mask, Mask, Floats, Integers]:
+        """Take in flooded tables."""
+
+    def bundle(self, news: Mask, store_tables: Floats, store_rows: Integers) -> tuple[Floats, Integers]:
+        """Write flooded tables one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """A batch of devices: what an `Algorithm` may know of them, and nothing else.
+
+    Attributes
+    ----------
+    ids : int64[n]
+        Global ids, ascending.
+    points : float64[m, d]
+        All points end to end; device i owns ``points[offsets[i]:offsets[i + 1]]``.
+    offsets : int64[n + 1]
+    point_weights : float64[m]
+    indptr : int64[n + 1]
+        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbours.
+    indices : int64[e]
+        Global id of the neighbour at each edge, ascending within a device.
+    link_weights : float64[e]
+    degrees : int64[n]
+    neighbor_degrees : int64[e]
+    keys : uint64[n]
+        Key of each device's random streams, a function of the seed and the id.
+    shared_key : int
+        Key of the random streams that all devices share.
+    total : int
+        Number of devices in the system.
+    hops : int
+        Bound on the diameter of the graph.
+    total_weight : float
+        Weight of all points of all devices (their number, if unweighted).
+    scale : float
+        Square root of the total variance of all points.
+    kernels : Kernels
+        What computes on this batch: the compiled or the plain form, with the same bits.
+    step : int
+        Round of the stage, 0 at the opening.
+    turn : int
+    awake : bool[n]
+        Who acts in this turn.
+    """
+
+    ids: Integers
+    points: Floats
+    offsets: Integers
+    point_weights: Floats
+    indptr: Integers
+    indices: Integers
+    link_weights: Floats
+    degrees: Integers
+    neighbor_degrees: Integers
+    keys: Keys
+    shared_key: int
+    total: int
+    hops: int
+    total_weight: float
+    scale: float
+    kernels: Kernels
+    step: int
+    turn: int
+    awake: Mask
+
+    def __len__(self) -> int:
+        """Return the number of devices in this batch."""
+        return len(self.ids)
+
+    @property
+    def d(self) -> int:
+        """Return the number of features."""
+        return self.points.shape[1]
+
+    @property
+    def sizes(self) -> Integers:
+        """Return the number of points of each device, int64[n]."""
+        return np.diff(self.offsets)
+
+    def of(self, awake: Mask) -> "Devices":
+        """Return the batch at the opening of a stage."""
+        return replace(self, step=0, turn=0, awake=awake)
+
+    def at(self, step: int, turn: int, awake: Mask) -> "Devices":
+        """Return the batch in a turn of a round."""
+        return replace(self, step=step, turn=turn, awake=awake)
+
+    def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
+        Floats, Floats, Floats
+    ]:  # fmt: skip
+        """Run weighted k-means on every device's own points; see `p2pkm.kernels.plain.kmeans` for what it returns."""
+        return self.kernels.kmeans(
+            self.points, self.point_weights, self.offsets, k, trials(k, greedy), starts, limit, self.keys, purpose, 0
+        )
+
+    def pooled_kmeans(
+        self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int
+    ) -> Floats:
+        """Run weighted k-means on tables of (row, weight) pairs with the shared key; return float64[tables, k, d]."""
+        offsets = np.cumsum([0, *map(len, tables)])
+        pairs = np.concatenate(tables)
+        points, weights = np.ascontiguousarray(pairs[:, :-1]), np.ascontiguousarray(pairs[:, -1])
+        keys = np.full(len(tables), self.shared_key, np.uint64)
+        return self.kernels.kmeans(points, weights, offsets, k, trials(k, True), starts, limit, keys, purpose, first)[0]
+
+
+def trials(k: int, greedy: bool = True) -> int:
+    """Return how many candidates a k-means++ draw tries: 2 + floor(ln k) if greedy, else 1."""
+    return 2 + int(math.log(k)) if greedy else 1

@@ -1,0 +1,54 @@
+"""The local computations: arrays in, arrays out; the only folder that knows numba."""
+
+from typing import cast
+
+from p2pkm.devices import Kernels
+
+_FEW, _SMALL = 2, 2_000_000  # devices on this rank, and points x clusters x features in all, that plain NumPy handles
+
+
+def pick(ranks: int, devices: int, work: int) -> Kernels:
+    """Return the compiled kernels, or the plain ones where importing numba would take longer than the work itself.
+
+    Parameters
+    ----------
+    ranks : int
+        Every one of them would import numba; with one rank it always pays.
+    devices : int
+        Number of devices on this rank.
+    work : int
+        Points x clusters x features of all devices.
+    """
+    if ranks > 1 and devices <= _FEW and work <= _SMALL:
+        from p2pkm.kernels import plain
+
+        return cast(Kernels, plain)
+    from p2pkm.kernels import compiled
+
+    return cast(Kernels, compiled)
+
+
+def compile_ahead() -> None:
+    """Compile every kernel for the types that a run uses, or read it from numba's cache."""
+    import numpy as np
+
+    from p2pkm.kernels import compiled
+
+    points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
+    keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
+    centroids, _, _ = compiled.kmeans(points, weights, offsets, 1, 1, 1, 1, keys, 1, 0)
+    tables = centroids.view()
+    tables.flags.writeable = False
+    heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)
+    compiled.gtvmin(
+        points, weights, offsets, centroids, awake, indptr, tables, heard, one, weights, 1.0, 1, True, False
+    )
+    compiled.gtv(centroids, np.array([0, 1]), indptr, one, one)
+    compiled.losses(points, weights, offsets, centroids)
+    compiled.price(points, weights, offsets, one, 2, centroids)
+    store = np.zeros((2, 1, 1)), np.ones(2, np.int64)
+    flooded = np.zeros((2, 1, 2))
+    flooded.flags.writeable = False
+    known = np.eye(2, dtype=np.bool_)
+    compiled.bundle(known, *store)
+    compiled.merge(flooded, heard, one, awake, indptr, known, *store)

@@ -1,0 +1,8 @@
+"""The compiled kernels under the names of `p2pkm.kernels.plain`; the first call of each compiles or reads the cache."""
+
+from p2pkm.kernels.flood import bundle, merge
+from p2pkm.kernels.gtvmin import gtv, gtvmin
+from p2pkm.kernels.kmeans import kmeans
+from p2pkm.kernels.price import losses, price
+
+__all__ = ["bundle", "gtv", "gtvmin", "kmeans", "losses", "merge", "price"]

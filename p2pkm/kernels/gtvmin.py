@@ -1,0 +1,123 @@
+"""Compiled update of GTVMin k-means (Jung 2025, Algorithm 1, corrected) and the variation (4) of a link."""
+
+import numpy as np
+from numba import njit
+
+from p2pkm.kernels.kmeans import _squared
+
+
+@njit(cache=True, nogil=True)
+def _points(points, weights, centroids, sums, counts):
+    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
+    for r in range(points.shape[0]):
+        nearest, lowest = -1, np.inf
+        for c in range(centroids.shape[0]):
+            distance = _squared(points[r], centroids[c])
+            if distance < lowest:  # an absent row is at infinity: no point chooses it
+                nearest, lowest = c, distance
+        if nearest >= 0:
+            counts[nearest] += weights[r]
+            for f in range(points.shape[1]):
+                sums[nearest, f] += weights[r] * points[r, f]
+
+
+@njit(cache=True, nogil=True)
+def _add(sums, counts, c, row, alpha, printed):
+    """Add one matched row to the numerator (times alpha, but for the printed algorithm) and alpha to the divisor."""
+    counts[c] += alpha
+    for f in range(row.shape[0]):
+        sums[c, f] += row[f] if printed else alpha * row[f]
+
+
+@njit(cache=True, nogil=True)
+def _match(centroids, table, alpha, star, printed, sums, counts):
+    """E2 and E3 for one neighbour: add its matched rows to the sums of lines 20 to 22."""
+    k, rows = centroids.shape[0], table.shape[0]
+    distances = np.empty((k, rows))
+    for c in range(k):
+        for q in range(rows):
+            distances[c, q] = _squared(centroids[c], table[q])
+    for q in range(rows):  # E2: a = the own row nearest to the neighbour's row q
+        nearest, lowest = -1, np.inf
+        for c in range(k):
+            if distances[c, q] < lowest:
+                nearest, lowest = c, distances[c, q]
+        if nearest >= 0:
+            _add(sums, counts, nearest, table[q], alpha, printed)
+    if star:
+        for c in range(k):  # E3: b = the neighbour's row nearest to the own row c
+            nearest, lowest = -1, np.inf
+            for q in range(rows):
+                if distances[c, q] < lowest:
+                    nearest, lowest = q, distances[c, q]
+            if nearest >= 0:
+                _add(sums, counts, c, table[nearest], alpha, printed)
+
+
+@njit(cache=True, nogil=True)
+def _move(centroids, sums, counts, theta, printed):
+    """M, lines 19 to 25: divide, relax by theta, keep what has no weight (the printed algorithm divides by 1 then)."""
+    for c in range(centroids.shape[0]):
+        divisor = max(counts[c], 1.0) if printed else counts[c]
+        if divisor > 0.0 and centroids[c, 0] < np.inf:
+            for f in range(centroids.shape[1]):
+                new = sums[c, f] / divisor
+                centroids[c, f] = new if theta == 1.0 else centroids[c, f] + theta * (new - centroids[c, f])
+
+
+@njit(cache=True, nogil=True)
+def _gtvmin(points, weights, centroids, tables, rows, slots, alpha, theta, passes, star, printed):
+    """Update the centroids of one device in place: `passes` times E1, E2, E3, M with the neighbours held fixed."""
+    k, d = centroids.shape
+    sums, counts = np.empty((k, d)), np.empty(k)
+    for _ in range(passes):
+        sums[:] = 0.0
+        counts[:] = 0.0
+        _points(points, weights, centroids, sums, counts)
+        for e in range(slots.shape[0]):  # neighbours in ascending id
+            if slots[e] >= 0:
+                _match(centroids, tables[slots[e], : rows[slots[e]], :d], alpha[e], star, printed, sums, counts)
+        _move(centroids, sums, counts, theta, printed)
+
+
+@njit(cache=True, nogil=True)
+def gtvmin(
+    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, theta, passes, star, printed
+):
+    """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
+    result = centroids.copy()
+    for i in range(result.shape[0]):
+        if awake[i]:
+            own, links = slice(offsets[i], offsets[i + 1]), slice(indptr[i], indptr[i + 1])
+            _gtvmin(
+                points[own], weights[own], result[i], tables, rows, slots[links], alpha[links],
+                theta, passes, star, printed,
+            )  # fmt: skip
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _one_sided(a, b):
+    """Return sum_c min_c' |a_c - b_c'|^2 over real rows: one of the two terms of (4); 0 if either side has none."""
+    total = 0.0
+    for c in range(a.shape[0]):
+        lowest = np.inf
+        for q in range(b.shape[0]):
+            distance = _squared(a[c], b[q])
+            if distance < lowest:  # inf - inf is nan and compares false
+                lowest = distance
+        if lowest < np.inf:
+            total += lowest
+    return total
+
+
+@njit(cache=True, nogil=True)
+def gtv(centroids, ids, indptr, indices, slots):
+    """Return (4) of every link at its lower end; see `p2pkm.kernels.plain.gtv`."""
+    result = np.zeros(indices.shape[0])
+    for i in range(ids.shape[0]):
+        for e in range(indptr[i], indptr[i + 1]):
+            if ids[i] < indices[e]:
+                other = centroids[slots[e]]
+                result[e] = _one_sided(centroids[i], other) + _one_sided(other, centroids[i])
+    return result

@@ -1,0 +1,155 @@
+"""Compiled weighted k-means: greedy or plain k-means++ seeds, Lloyd steps, best of several starts."""
+
+import numpy as np
+from numba import njit
+
+from p2pkm.kernels.philox import _uniform
+
+
+@njit(cache=True, nogil=True)
+def _squared(a, b):
+    """Return the squared distance of two rows, summed in feature order."""
+    total = 0.0
+    for f in range(a.shape[0]):
+        total += (a[f] - b[f]) * (a[f] - b[f])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _pick(cumulative, target):
+    """Return the first index whose cumulative weight exceeds the target (the last one that adds weight otherwise)."""
+    last = cumulative.shape[0] - 1
+    for r in range(last + 1):
+        if cumulative[r] > target:
+            return r
+    return np.searchsorted(cumulative, cumulative[last])
+
+
+@njit(cache=True, nogil=True)
+def _seed(points, weights, k, trials, key, purpose, start, centroids):
+    """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
+    m = points.shape[0]
+    closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
+    cumulative = np.cumsum(weights)
+    first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
+    centroids[0] = points[first]
+    for r in range(m):
+        closest[r] = _squared(points[r], points[first])
+    for c in range(1, k):
+        total = 0.0
+        for r in range(m):
+            total += weights[r] * closest[r]
+            cumulative[r] = total
+        if not total > 0.0:
+            return c
+        lowest = np.inf
+        for t in range(trials):
+            chosen = _pick(cumulative, _uniform(key, purpose, start, 1 + (c - 1) * trials + t) * total)
+            potential = 0.0
+            for r in range(m):
+                trial[r] = min(closest[r], _squared(points[r], points[chosen]))
+                potential += weights[r] * trial[r]
+            if potential < lowest:
+                lowest = potential
+                best[:] = trial
+                centroids[c] = points[chosen]
+        closest[:] = best
+    return k
+
+
+@njit(cache=True, nogil=True)
+def _assign(points, centroids, rows, labels, distances):
+    """E1: the nearest of the first `rows` centroids of every point, lowest index on ties; return if any changed."""
+    changed = False
+    for r in range(points.shape[0]):
+        nearest, lowest = 0, np.inf
+        for c in range(rows):
+            distance = _squared(points[r], centroids[c])
+            if distance < lowest:
+                nearest, lowest = c, distance
+        changed |= labels[r] != nearest
+        labels[r] = nearest
+        distances[r] = lowest
+    return changed
+
+
+@njit(cache=True, nogil=True)
+def _fill(weights, rows, labels, distances):
+    """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
+    members = np.zeros(rows, np.int64)
+    for label in labels:
+        members[label] += 1
+    for c in range(rows):
+        if members[c] == 0:
+            farthest, largest = -1, 0.0
+            for r in range(labels.shape[0]):
+                if members[labels[r]] > 1 and weights[r] * distances[r] > largest:
+                    farthest, largest = r, weights[r] * distances[r]
+            if farthest >= 0:
+                members[labels[farthest]] -= 1
+                members[c] = 1
+                labels[farthest] = c
+                distances[farthest] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _lloyd(points, weights, limit, centroids, rows, counts):
+    """Run at most `limit` Lloyd steps in place, to unchanged labels; return the weighted cost at the end."""
+    m, d = points.shape
+    labels, distances = np.full(m, -1), np.empty(m)
+    sums = np.empty((rows, d))
+    for step in range(limit + 1):
+        changed = _assign(points, centroids, rows, labels, distances)
+        if step == limit or not changed:
+            break
+        _fill(weights, rows, labels, distances)
+        sums[:] = 0.0
+        counts[:] = 0.0
+        for r in range(m):
+            counts[labels[r]] += weights[r]
+            for f in range(d):
+                sums[labels[r], f] += weights[r] * points[r, f]
+        for c in range(rows):
+            if counts[c] > 0.0:
+                for f in range(d):
+                    centroids[c, f] = sums[c, f] / counts[c]
+    cost = 0.0
+    counts[:] = 0.0
+    for r in range(m):
+        counts[labels[r]] += weights[r]
+        cost += weights[r] * distances[r]
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _kmeans(points, weights, k, trials, starts, limit, key, purpose, first, centroids, counts):
+    """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost."""
+    centroids[:] = np.inf
+    counts[:] = 0.0
+    lowest = np.inf
+    if points.shape[0] == 0:
+        return 0.0
+    trial, number = np.empty_like(centroids), np.empty_like(counts)
+    for start in range(first, first + starts):
+        trial[:] = np.inf
+        number[:] = 0.0
+        rows = _seed(points, weights, k, trials, key, purpose, start, trial)
+        cost = _lloyd(points, weights, limit, trial, rows, number)
+        if cost < lowest:
+            lowest = cost
+            centroids[:] = trial
+            counts[:] = number
+    return lowest
+
+
+@njit(cache=True, nogil=True)
+def kmeans(points, weights, offsets, k, trials, starts, limit, keys, purpose, first):
+    """Run k-means on every device; see `p2pkm.kernels.plain.kmeans`."""
+    n, d = offsets.shape[0] - 1, points.shape[1]
+    centroids, counts, costs = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
+    for i in range(n):
+        own = slice(offsets[i], offsets[i + 1])
+        costs[i] = _kmeans(
+            points[own], weights[own], k, trials, starts, limit, keys[i], purpose, first, centroids[i], counts[i]
+        )
+    return centroids, counts, costs

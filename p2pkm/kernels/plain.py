@@ -1,0 +1,370 @@
+"""The kernels in plain NumPy: the readable form, the oracle of the compiled one, and the path without numba.
+
+Both forms add in the same order (features ascending, points ascending, neighbours ascending), so they return the same
+bits: `np.bincount`, `np.cumsum` and `np.add.at` add one term after the other, `np.sum` does not and is not used.
+A batch function loops over devices; the function with the underscore above it treats one device.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+_M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+_W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def _high(a, b):
+    """Return the upper 64 bits of the 128-bit products."""
+    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    middle = a1 * b0 + ((a0 * b0) >> _HALF)
+    return a1 * b1 + (middle >> _HALF) + (((middle & _LOW) + a0 * b1) >> _HALF)
+
+
+def philox(counters: ArrayLike, steps: ArrayLike, keys: ArrayLike, purpose: int) -> Any:
+    """Return Philox 4x64-10 (Salmon et al. 2011) of the counters (counter, step, 0, 0) and keys (key, purpose).
+
+    Parameters
+    ----------
+    counters, steps, keys : uint64, broadcastable to [b]
+        Number of the block of four words, second counter word, first key word.
+    purpose : int
+        Second key word.
+
+    Returns
+    -------
+    uint64[b, 4]
+    """
+    c0, c1, k0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(part, np.uint64)) for part in (counters, steps, keys)))
+    c2 = c3 = np.zeros_like(c0)
+    k1 = purpose & 0xFFFFFFFFFFFFFFFF
+    for _ in range(10):
+        h0, l0, h1, l1 = _high(_M0, c0), _M0 * c0, _high(_M1, c2), _M1 * c2
+        c0, c1, c2, c3 = h1 ^ c1 ^ k0, l1, h0 ^ c3 ^ np.uint64(k1), l0
+        k0, k1 = k0 + np.uint64(_W0), (k1 + _W1) & 0xFFFFFFFFFFFFFFFF
+    return np.stack((c0, c1, c2, c3), axis=-1)
+
+
+def uniforms(key: int, purpose: int, steps: ArrayLike, count: int) -> Any:
+    """Return the first `count` draws from [0, 1) of each of the streams (key, purpose, step), float64[steps, count]."""
+    blocks = np.arange((count + 3) // 4, dtype=np.uint64)
+    steps = np.asarray(steps, np.uint64)
+    words = philox(np.tile(blocks, len(steps)), np.repeat(steps, len(blocks)), key, purpose)
+    return (words.reshape(len(steps), -1)[:, :count] >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+def _squared(a, b):
+    """Return the squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order."""
+    total = np.zeros((a.shape[0], b.shape[0]))
+    for f in range(a.shape[1]):
+        difference = a[:, f, None] - b[None, :, f]
+        total += difference * difference
+    return total
+
+
+def _nearest(distances):
+    """Return index and value of each row's least distance, lowest index on ties; -1 and inf where none is finite."""
+    if distances.shape[1] == 0:
+        return np.full(len(distances), -1), np.full(len(distances), np.inf)
+    labels = np.argmin(distances, axis=1)
+    lowest = distances[np.arange(len(distances)), labels]
+    return np.where(lowest < np.inf, labels, -1), lowest
+
+
+def _sums(points, weights, labels, rows):
+    """Return the weighted sums and counts of the points by label, added in the order of the points."""
+    columns = [np.bincount(labels, weights=weights * x, minlength=rows) for x in (*points.T, 1.0)]
+    sums = np.stack(columns, axis=1).astype(np.float64)  # bincount of nothing is whole numbers
+    return sums[:, :-1], sums[:, -1]
+
+
+def _seed(points, weights, k, trials, draws):
+    """Return k-means++ seeds (Arthur and Vassilvitskii 2007); with several trials the greedy variant."""
+    cumulative = np.cumsum(weights)
+    chosen = [_pick(cumulative, draws[0])]
+    closest = _squared(points, points[chosen])[:, 0]
+    for c in range(1, k):
+        cumulative = np.cumsum(weights * closest)
+        if not cumulative[-1] > 0.0:
+            break
+        first = 1 + (c - 1) * trials
+        candidates = [_pick(cumulative, draw) for draw in draws[first : first + trials]]
+        trial = np.minimum(closest[:, None], _squared(points, points[candidates]))
+        best = int(np.argmin(np.cumsum(weights[:, None] * trial, axis=0)[-1]))
+        chosen.append(candidates[best])
+        closest = trial[:, best]
+    return points[chosen]
+
+
+def _pick(cumulative, draw):
+    """Return the first index whose cumulative weight exceeds draw x total (the last one that adds weight otherwise)."""
+    index = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
+    return index if index < len(cumulative) else int(np.searchsorted(cumulative, cumulative[-1]))
+
+
+def _fill(weights, rows, labels, distances):
+    """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
+    members = np.bincount(labels, minlength=rows)
+    for c in np.flatnonzero(members == 0):
+        price = np.where(members[labels] > 1, weights * distances, 0.0)
+        farthest = int(np.argmax(price))
+        if price[farthest] > 0.0:
+            members[labels[farthest]] -= 1
+            members[c] = 1
+            labels[farthest], distances[farthest] = c, 0.0
+
+
+def _lloyd(points, weights, limit, centroids):
+    """Run at most `limit` Lloyd steps, to unchanged labels; return centroids, weighted counts and cost."""
+    rows = len(centroids)
+    labels = np.full(len(points), -1)
+    for step in range(limit + 1):
+        before = labels
+        labels, distances = _nearest(_squared(points, centroids))
+        if step == limit or np.array_equal(labels, before):
+            break
+        _fill(weights, rows, labels, distances)
+        sums, counts = _sums(points, weights, labels, rows)
+        filled = counts > 0.0
+        centroids = centroids.copy()
+        centroids[filled] = sums[filled] / counts[filled, None]
+    counts = np.bincount(labels, weights=weights, minlength=rows)
+    return centroids, counts, np.cumsum(weights * distances)[-1]
+
+
+def _kmeans(points, weights, k, trials, starts, limit, draws):
+    """Run weighted k-means on one device from `starts` seedings; return the best start, first on ties."""
+    centroids, counts, lowest = np.full((k, points.shape[1]), np.inf), np.zeros(k), np.inf
+    if len(points) == 0:
+        return centroids, counts, 0.0
+    for start in range(starts):
+        trial, number, cost = _lloyd(points, weights, limit, _seed(points, weights, k, trials, draws[start]))
+        if cost < lowest:
+            lowest = cost
+            centroids[:], counts[:] = np.inf, 0.0
+            centroids[: len(trial)], counts[: len(trial)] = trial, number
+    return centroids, counts, lowest
+
+
+def kmeans(points, weights, offsets, k, trials, starts, limit, keys, purpose, first):
+    """Run the one weighted k-means of the package on every device.
+
+    k-means++ seeds (`trials` candidates each: 1 is plain, 2 + floor(ln k) greedy), Lloyd steps to unchanged labels
+    or `limit`, best cost of `starts`, first on ties; an empty cluster takes the point of largest weighted distance.
+
+    Parameters
+    ----------
+    points : float64[m, d]
+    weights : float64[m]
+    offsets : int64[n + 1]
+        Points ``offsets[i]:offsets[i + 1]`` belong to device i.
+    k, trials, starts, limit : int
+    keys : uint64[n]
+        Key of each device's random stream.
+    purpose, first : int
+        Which stream, and the number of the first start in it.
+
+    Returns
+    -------
+    centroids : float64[n, k, d]
+        Absent rows (fewer than k distinct points) are +inf.
+    counts : float64[n, k]
+        Weight of the points nearest to each centroid.
+    costs : float64[n]
+    """
+    n = len(offsets) - 1
+    centroids, counts, costs = np.empty((n, k, points.shape[1])), np.empty((n, k)), np.empty(n)
+    for i in range(n):
+        own = slice(offsets[i], offsets[i + 1])
+        draws = uniforms(keys[i], purpose, np.arange(first, first + starts), 1 + (k - 1) * trials)
+        centroids[i], counts[i], costs[i] = _kmeans(points[own], weights[own], k, trials, starts, limit, draws)
+    return centroids, counts, costs
+
+
+def _match(centroids, table, alpha, star, printed, sums, counts):
+    """Add what E2 and E3 match at one neighbour to the numerator and the divisor of line 21 and 22."""
+    distances = _squared(centroids, table)
+    distances[np.isnan(distances)] = np.inf
+    scaled = table if printed else alpha * table
+    nearest, _ = _nearest(distances.T)  # E2: a = the own row nearest to the neighbour's row
+    real = nearest >= 0
+    np.add.at(sums, nearest[real], scaled[real])
+    np.add.at(counts, nearest[real], alpha)
+    if star:
+        nearest, _ = _nearest(distances)  # E3: b = the neighbour's row nearest to the own row
+        real = nearest >= 0
+        sums[real] += scaled[nearest[real]]
+        counts[real] += alpha
+
+
+def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, printed):
+    """Update the centroids of one device (Jung 2025, Algorithm 1, corrected); `tables` are its neighbours' rows."""
+    k = len(centroids)
+    for _ in range(passes):
+        labels, _ = _nearest(_squared(points, centroids))  # E1
+        real = labels >= 0
+        sums, counts = _sums(points[real], weights[real], labels[real], k)
+        for table, strength in zip(tables, alpha, strict=True):
+            _match(centroids, table, strength, star, printed, sums, counts)
+        divisor = np.maximum(counts, 1.0) if printed else counts
+        moved = (divisor > 0.0) & (centroids[:, 0] < np.inf)  # M
+        new = sums[moved] / divisor[moved, None]
+        centroids = centroids.copy()
+        centroids[moved] = new if theta == 1.0 else centroids[moved] + theta * (new - centroids[moved])
+    return centroids
+
+
+def gtvmin(
+    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, theta, passes, star, printed
+):
+    """Update the centroids of every awake device by `passes` times E1, E2, E3 and M.
+
+    Parameters
+    ----------
+    points, weights, offsets
+        As in `kmeans`.
+    centroids : float64[n, k, d]
+        Absent rows are +inf: they match nothing and stay absent.
+    awake : bool[n]
+    indptr : int64[n + 1]
+        Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbours in ascending id.
+    tables, rows, slots : float64[s, r, w], int64[s], int64[e]
+        What was last heard over each link (slot -1: nothing yet).
+    alpha : float64[e]
+        Strength of each link.
+    theta : float
+        Relaxation inside every pass.
+    passes : int
+    star, printed : bool
+        Whether E3 counts; whether to divide as the printed algorithm does.
+
+    Returns
+    -------
+    float64[n, k, d]
+    """
+    result, d = centroids.copy(), centroids.shape[2]
+    for i in np.flatnonzero(awake):
+        own = slice(offsets[i], offsets[i + 1])
+        links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
+        heard = [tables[slots[e], : rows[slots[e]], :d] for e in links]
+        result[i] = _gtvmin(points[own], weights[own], result[i], heard, alpha[links], theta, passes, star, printed)
+    return result
+
+
+def _one_sided(distances):
+    """Return one of the two terms of (4): the sum over the real rows of their least distance, row after row."""
+    _, lowest = _nearest(distances)
+    return np.cumsum(np.append(0.0, lowest[lowest < np.inf]))[-1]
+
+
+def gtv(centroids, ids, indptr, indices, slots):
+    """Return the variation (4) of every link at its lower end, 0 at the upper one.
+
+    Parameters
+    ----------
+    centroids : float64[s, k, d]
+        Own devices first, then the neighbours on other ranks.
+    ids : int64[n]
+    indptr, indices, slots : int64
+        Own links: neighbour's id and where its centroids are.
+
+    Returns
+    -------
+    float64[e]
+    """
+    result = np.zeros(len(indices))
+    for i in range(len(ids)):
+        for e in range(indptr[i], indptr[i + 1]):
+            if ids[i] < indices[e]:
+                with np.errstate(invalid="ignore"):
+                    distances = _squared(centroids[i], centroids[slots[e]])
+                distances[np.isnan(distances)] = np.inf
+                result[e] = _one_sided(distances) + _one_sided(distances.T)
+    return result
+
+
+def losses(points, weights, offsets, centroids):
+    """Return (6) of every device on its own points, float64[n], and the label of each point, int64[m]."""
+    n = len(offsets) - 1
+    costs, labels = np.zeros(n), np.empty(len(points), np.int64)
+    for i in range(n):
+        own = slice(offsets[i], offsets[i + 1])
+        labels[own], lowest = _nearest(_squared(points[own], centroids[i]))
+        costs[i] = np.cumsum(np.append(0.0, weights[own] * lowest))[-1]
+    return costs, labels
+
+
+def price(points, weights, offsets, classes, n_classes, sets):
+    """Price every set of centroids on the points of every device.
+
+    Returns
+    -------
+    costs : float64[n, q]
+        Cost (2) of set q on the points of device i.
+    tables : int64[q, n_classes, k]
+        How many points of a class each centroid of set q attracts, over this batch.
+    """
+    n, q, k = len(offsets) - 1, len(sets), sets.shape[1]
+    costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
+    for i in range(n):
+        own = slice(offsets[i], offsets[i + 1])
+        distances = _squared(points[own], sets.reshape(q * k, -1)).reshape(-1, k)
+        labels, lowest = (part.reshape(-1, q) for part in _nearest(distances))
+        costs[i] = np.cumsum(np.vstack((np.zeros(q), weights[own, None] * lowest)), axis=0)[-1]
+        for s in range(q if n_classes else 0):
+            real = labels[:, s] >= 0
+            np.add.at(tables[s], (classes[own][real], labels[real, s]), 1)
+    return costs, tables
+
+
+def merge(tables, rows, slots, fresh, indptr, known, store_tables, store_rows):
+    """Take in the tables that were just heard: who knows which origin now, and what was new to each device.
+
+    Parameters
+    ----------
+    tables, rows, slots, fresh, indptr
+        As in `gtvmin`; column 0 of a row is the id of the device that it comes from.
+    known : bool[n, N]
+        Which of the N devices' tables each device of the batch holds.
+    store_tables, store_rows : float64[N, r, w], int64[N]
+        Every table that some device of the batch holds, once; rows -1: none does.
+
+    Returns
+    -------
+    known, news, store_tables, store_rows
+        New arrays; `news` is bool[n, N].
+    """
+    known, store_tables, store_rows = known.copy(), store_tables.copy(), store_rows.copy()
+    news = np.zeros(known.shape, np.bool_)
+    for i in range(len(known)):
+        for e in np.flatnonzero(fresh[indptr[i] : indptr[i + 1]]) + indptr[i]:
+            table = tables[slots[e], : rows[slots[e]], : 1 + store_tables.shape[2]]
+            origins = table[:, 0].astype(np.int64)
+            unknown = origins[~known[i, origins]]
+            known[i, unknown] = news[i, unknown] = True
+            for origin in np.unique(origins[store_rows[origins] < 0]):
+                own = table[origins == origin, 1:]
+                store_rows[origin] = len(own)
+                store_tables[origin, : len(own)] = own
+    return known, news, store_tables, store_rows
+
+
+def bundle(news, store_tables, store_rows):
+    """Write the rows of every device's new origins one after another, the origin's id in front.
+
+    Returns
+    -------
+    values : float64[n, r, 1 + w]
+    rows : int64[n]
+    """
+    rows = news @ np.maximum(store_rows, 0)
+    values = np.zeros((len(news), max(1, rows.max(initial=0)), 1 + store_tables.shape[2]))
+    for i in range(len(news)):
+        q = 0
+        for origin in np.flatnonzero(news[i]):
+            end = q + store_rows[origin]
+            values[i, q:end, 0] = origin
+            values[i, q:end, 1:] = store_tables[origin, : store_rows[origin]]
+            q = end
+    return values, rows

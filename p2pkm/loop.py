@@ -1,0 +1,93 @@
+"""Stages and the loop, all of it; knows no algorithm."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.mail import Mail
+from p2pkm.network import Network
+from p2pkm.recipe import Stage
+from p2pkm.referee import Referee
+from p2pkm.schedule import make
+
+
+class Start(NamedTuple):
+    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; settled: bool[n]."""
+
+    centroids: Floats
+    settled: Mask
+
+
+class Ending(NamedTuple):
+    """The last state, why the last stage stopped, and after how many rounds."""
+
+    state: Any
+    stop: str
+    rounds: int
+
+
+class Field(NamedTuple):
+    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early."""
+
+    devices: Devices
+    colors: Integers
+    referee: Referee
+    interrupted: Callable[[], bool]
+
+
+def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
+    """Run the stages one after another, each from the state of the one before."""
+    state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
+    ending = Ending(state, "none", 0)
+    for number, stage in enumerate(stages):
+        field.referee.network.open(number)
+        ending = _run_stage(stage, ending.state, field, closing=number == len(stages) - 1)
+        if ending.stop == "interrupted":
+            break
+    return ending
+
+
+def _run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
+    """Update, THEN speak: after a round everybody has heard everybody's newest table."""
+    algorithm, network = stage.algorithm, field.referee.network
+    schedule = make(algorithm.schedule, field.devices, field.colors)
+    state = algorithm.init(field.devices, start)
+    mail = algorithm.message(state, field.devices.of(schedule.opening))
+    inbox = network.exchange(mail)
+    stop = _verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True)
+    t = turn = 0
+    while True:
+        stop = stop or ("round-limit" if t == stage.rounds else "")
+        record = {"stage": stage.name, "round": t, "turn_count": turn}
+        field.referee.look(record, state, algorithm, last=bool(stop), closing=closing and bool(stop))
+        if stop:
+            return Ending(state, stop, t)
+        t, turn, spoke = t + 1, 0, False
+        for awake in schedule.turns(t):
+            now = field.devices.at(t, turn, awake)
+            state = algorithm.update(state, inbox, now)
+            mail = algorithm.message(state, now)
+            inbox = network.exchange(mail)
+            turn, spoke = turn + 1, spoke or _speaks(mail)
+        stop = _verdict(network, state, field.interrupted(), spoke=spoke)
+
+
+def _speaks(mail: Mail) -> bool:
+    return bool((mail.rows >= 0).any())
+
+
+def _verdict(network: Network, state: Any, interrupted: bool, *, spoke: bool, opening: bool = False) -> str:
+    """Return why to stop, or nothing: a logical AND over all devices, the simulator's convenience, uncounted."""
+    settled = state.settled
+    stalled = settled | getattr(state, "stalled", False)
+    counts = np.array([interrupted, spoke, np.sum(~settled), np.sum(~stalled)], np.int64)
+    asked, speakers, unsettled, moving = network.total(counts)
+    if asked:
+        return "interrupted"
+    if not speakers:
+        return "silent"
+    if opening or (unsettled and moving):
+        return ""
+    return "stalled" if unsettled else "converged"

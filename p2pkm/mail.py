@@ -1,0 +1,82 @@
+"""The only two things that pass between an algorithm and the network: what is said, and what was heard."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import Floats, Integers, Mask
+
+
+class Mail(NamedTuple):
+    """One table of rows per device, said in one exchange.
+
+    Attributes
+    ----------
+    values : float64[n, r, w]
+        The tables; rows beyond ``rows[i]`` are ignored.
+    rows : int64[n]
+        -1: silent, what was heard before stays valid and nothing is counted; 0: an empty table, which replaces what
+        was heard and counts as a message of 0 bytes; more: that many rows.
+    edges : bool[e] or None
+        The own directed edges over which the table goes; None: all. Only for stages whose receivers read nothing
+        but `Inbox.fresh`, because a table that is said to some replaces the table that others hold a slot of.
+    header : int
+        Leading columns that travel but are not counted (ids of origins).
+    ragged : bool
+        Whether r may differ from rank to rank; the network then agrees on the largest first.
+    """
+
+    values: Floats
+    rows: Integers
+    edges: Mask | None = None
+    header: int = 0
+    ragged: bool = False
+
+
+class Inbox(NamedTuple):
+    """What a batch of devices has heard; valid until the next exchange, and never to be written to.
+
+    Attributes
+    ----------
+    tables : float64[s, r, w]
+        The last table said by every own device, then by every neighbour on another rank.
+    rows : int64[s]
+        Rows of each table, -1 for devices that never spoke.
+    slots : int64[e]
+        Index of the table last heard over each own edge, -1 = never.
+    fresh : bool[e]
+        Whether it was said in this exchange.
+    """
+
+    tables: Floats
+    rows: Integers
+    slots: Integers
+    fresh: Mask
+
+
+def pack(centroids: Floats) -> tuple[Floats, Integers]:
+    """Move the real rows of every device to the front, in their order.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf.
+
+    Returns
+    -------
+    values : float64[n, k, d]
+        The same array if no row is absent.
+    rows : int64[n]
+        Number of real rows.
+    """
+    real = centroids[:, :, 0] < np.inf
+    rows = real.sum(axis=1)
+    if real.all():
+        return centroids, rows
+    order = np.argsort(~real, axis=1, kind="stable")
+    return np.take_along_axis(centroids, order[:, :, None], axis=1), rows
+
+
+def silence(n: int, rows: int, width: int) -> Mail:
+    """Return the mail of n devices that say nothing."""
+    return Mail(np.zeros((n, rows, width)), np.full(n, -1))

@@ -1,0 +1,91 @@
+"""The message layer: who hosts whom, how mail is delivered, and what it costs."""
+
+import os
+from functools import cache
+from typing import Any, Protocol
+
+from p2pkm.devices import Floats, Integers
+from p2pkm.mail import Inbox, Mail
+from p2pkm.network.ledger import Ledger
+from p2pkm.network.placement import Placement
+
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
+
+
+class Network(Protocol):
+    """Moves mail between devices; has the same semantics, to the bit, in one process and on MPI."""
+
+    placement: Placement
+    ledger: Ledger
+
+    def open(self, stage: int) -> None:
+        """Begin a stage: nothing has been heard yet."""
+
+    def exchange(self, mail: Mail) -> Inbox:
+        """Deliver what every device says to its neighbours."""
+
+    def peek(self, values: Floats) -> Floats:
+        """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
+
+    def collect(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on rank 0, else None; uncounted."""
+
+    def share(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on every rank; uncounted."""
+
+    def total(self, counts: Integers) -> Integers:
+        """Return the sums of whole numbers over ranks, on every rank."""
+
+    def close(self) -> None:
+        """Free the requests; collecting and sharing still work."""
+
+
+class World(Protocol):
+    """The ranks of this program."""
+
+    rank: int
+    size: int
+
+    def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the arrays of rank 0 on every rank."""
+
+    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 deals."""
+
+    def wait(self) -> None:
+        """Wait, without using the processor, until every rank has come here."""
+
+    def network(self, placement: Placement) -> Network:
+        """Return a network over the placement."""
+
+    def library(self) -> str | None:
+        """Return the MPI library and its version, None without MPI."""
+
+
+def launched() -> bool:
+    """Return whether an MPI launcher started this process (looked up in the environment; MPI is not touched)."""
+    return any(name in os.environ for name in _LAUNCHERS)
+
+
+def expected_rank() -> int:
+    """Return the rank that the launcher gave to this process, without starting MPI."""
+    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+    return int(next((os.environ[name] for name in names if name in os.environ), 0)) if launched() else 0
+
+
+@cache
+def connect() -> World:
+    """Return the world of this process: MPI's if a launcher started it, else a world of one rank.
+
+    Raises
+    ------
+    NetworkError
+        If there is no MPI library, or if the launcher belongs to another MPI than the library.
+    """
+    if launched():
+        from p2pkm.network.mpi import MPIWorld
+
+        return MPIWorld()
+    from p2pkm.network.local import LocalWorld
+
+    return LocalWorld()

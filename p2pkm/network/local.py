@@ -1,0 +1,74 @@
+"""The network in one process: every device is in the batch, so what is said is heard by reading the same array."""
+
+from typing import Any
+
+from p2pkm.devices import Floats, Integers
+from p2pkm.mail import Inbox, Mail
+from p2pkm.network.ledger import Ledger
+from p2pkm.network.memory import Memory
+from p2pkm.network.placement import Placement
+
+
+class LocalNetwork:
+    """Deliver mail within one process; see `p2pkm.network.Network` for the meaning of each method."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self.ledger = Ledger(placement.indptr)
+        self.open(0)
+
+    def open(self, stage: int) -> None:
+        """Begin a stage: nothing has been heard yet."""
+        self._stage, self._turn = stage, 0
+        self._memory = Memory(self.placement)
+
+    def exchange(self, mail: Mail) -> Inbox:
+        """Deliver what every device says to its neighbours."""
+        self.ledger.note(mail, self._stage, self._turn)
+        self._turn += 1
+        self._memory.say(mail, mail.values.shape[1])
+        return self._memory.hear(None if mail.edges is None else mail.edges[self.placement.mirror])
+
+    def peek(self, values: Floats) -> Floats:
+        """Return the values of own devices and ghosts, uncounted."""
+        return values
+
+    def collect(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on rank 0, uncounted."""
+        return values
+
+    def share(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on every rank, uncounted."""
+        return values
+
+    def total(self, counts: Integers) -> Integers:
+        """Return the sums of whole numbers over ranks, on every rank."""
+        return counts
+
+    def close(self) -> None:
+        """Free what the network holds."""
+
+
+class LocalWorld:
+    """The one rank of a program that was not started by an MPI launcher."""
+
+    rank, size = 0, 1
+
+    def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the arrays of rank 0 on every rank."""
+        return arrays or {}
+
+    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 deals."""
+        return (parts or [{}])[0]
+
+    def wait(self) -> None:
+        """Wait, without using the processor, until every rank has come here."""
+
+    def network(self, placement: Placement) -> LocalNetwork:
+        """Return a network over the placement."""
+        return LocalNetwork(placement)
+
+    def library(self) -> str | None:
+        """Return the MPI library and its version."""
+        return None

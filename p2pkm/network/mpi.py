@@ -1,0 +1,280 @@
+"""The network on MPI: persistent requests straight into the memory of what was heard, one message per pair of ranks."""
+
+import json
+import os
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from p2pkm.devices import Floats, Integers
+from p2pkm.errors import NetworkError
+from p2pkm.mail import Inbox, Mail
+from p2pkm.network.ledger import Ledger
+from p2pkm.network.memory import Memory
+from p2pkm.network.placement import Peer, Placement
+
+_POLL = 0.002  # seconds between two looks while another rank works
+
+
+class MPINetwork:
+    """Deliver mail between MPI ranks; see `p2pkm.network.Network` for the meaning of each method."""
+
+    def __init__(self, placement: Placement, mpi: Any) -> None:
+        self.placement = placement
+        self.ledger = Ledger(placement.indptr)
+        self._mpi, self._comm = mpi, mpi.COMM_WORLD
+        self._requests: list[Any] = []
+        self._outgoing: list[tuple[Integers, Integers, Floats]] = []
+        self._flags = np.zeros((2, len(placement.indices)), np.bool_)
+        self.open(0)
+
+    def open(self, stage: int) -> None:
+        """Begin a stage: nothing has been heard yet."""
+        self._free()
+        self._stage, self._turn = stage, 0
+        self._memory = Memory(self.placement)
+        self._planned: tuple[Floats | None, bool] = (None, False)
+
+    def exchange(self, mail: Mail) -> Inbox:
+        """Deliver what every device says to its neighbours.
+
+        The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
+        the receiver has already); the heads tell which are new. So every exchange of a stage has the same shape.
+        """
+        self.ledger.note(mail, self._stage, self._turn)
+        self._turn += 1
+        r = mail.values.shape[1]
+        self._memory.say(mail, self._largest(r) if mail.ragged else r)
+        selective = mail.edges is not None
+        if self._planned[0] is not self._memory.tables or self._planned[1] != selective:
+            self._plan(selective)
+        for send, heads, tables in self._outgoing:
+            np.take(self._memory.heads, send, out=heads)
+            np.take(self._memory.tables, send, axis=0, out=tables)
+        if mail.edges is None:
+            self._deliver()
+            return self._memory.hear(None)
+        return self._memory.hear(self._deliver_flags(mail.edges))
+
+    def peek(self, values: Floats) -> Floats:
+        """Return the values of own devices and ghosts, uncounted."""
+        result = np.empty((self.placement.slots, *values.shape[1:]))
+        result[: len(values)] = values
+        peers = self.placement.peers
+        sent = [self._comm.Isend(np.ascontiguousarray(values[peer.send]), peer.rank) for peer in peers]
+        for peer in peers:
+            self._comm.Recv(result[peer.first : peer.last], peer.rank)
+        self._mpi.Request.Waitall(sent)
+        return result
+
+    def collect(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on rank 0, uncounted."""
+        values, counts, kind, result = self._rows(values, edges)
+        self._comm.Gatherv([values, len(values), kind], [result, counts, kind])
+        kind.Free()
+        return result if self._comm.rank == 0 else None
+
+    def share(self, values: Any, *, edges: bool = False) -> Any:
+        """Return the rows of all devices (or directed edges) in device order on every rank, uncounted."""
+        values, counts, kind, result = self._rows(values, edges)
+        self._comm.Allgatherv([values, len(values), kind], [result, counts, kind])
+        kind.Free()
+        return result
+
+    def total(self, counts: Integers) -> Integers:
+        """Return the sums of whole numbers over ranks, on every rank."""
+        result = np.empty_like(counts)
+        self._comm.Allreduce(np.ascontiguousarray(counts), result)
+        return result
+
+    def _rows(self, values: Any, edges: bool) -> tuple[Any, Any, Any, Any]:
+        """Return contiguous rows, how many each rank has, their MPI type, and room for all of them."""
+        values = np.ascontiguousarray(values)
+        counts = np.diff(self.placement.edge_bounds if edges else self.placement.bounds)
+        size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
+        kind = self._mpi.BYTE.Create_contiguous(size).Commit()
+        return values, counts, kind, np.empty((counts.sum(), *values.shape[1:]), values.dtype)
+
+    def _largest(self, r: int) -> int:
+        """Return the largest table of this exchange on any rank, rounded up so that plans are rarely made anew."""
+        largest = np.empty(1, np.int64)
+        self._comm.Allreduce(np.array([r]), largest, self._mpi.MAX)
+        return 1 << (int(largest[0]) - 1).bit_length()
+
+    def _deliver(self) -> None:
+        self._mpi.Prequest.Startall(self._requests)
+        self._mpi.Request.Waitall(self._requests)
+
+    def _deliver_flags(self, edges: Any) -> Any:
+        """Deliver a selective exchange; return over which own edges something came."""
+        sending, receiving = self._flags
+        first = 0
+        for peer in self.placement.peers:
+            last = first + len(peer.speaking)
+            sending[first:last] = edges[peer.speaking]
+            first = last
+        self._deliver()
+        mirror, first = self.placement.mirror, 0
+        flags = edges[mirror] & (mirror >= 0)
+        for peer in self.placement.peers:
+            last = first + len(peer.hearing)
+            flags[peer.hearing] = receiving[first:last]
+            first = last
+        return flags
+
+    def _plan(self, selective: bool) -> None:
+        """Make the persistent requests of this stage: for each peer the heads, the tables and perhaps edge flags."""
+        self._free()
+        self._planned = (self._memory.tables, selective)
+        first = 0
+        for peer in self.placement.peers:
+            last = first + len(peer.speaking)
+            heads, tables = self._source(peer)
+            flags = [self._flags[0, first:last]] if selective else []
+            self._request(self._comm.Send_init, peer.rank, [heads, tables, *flags])
+            ghosts = slice(peer.first, peer.last)
+            flags = [self._flags[1, first:last]] if selective else []
+            self._request(self._comm.Recv_init, peer.rank, [self._memory.heads[ghosts], self._memory.tables[ghosts],
+                                                            *flags])  # fmt: skip
+            first = last
+
+    def _source(self, peer: Peer) -> tuple[Integers, Floats]:
+        """Return where the tables for a peer are sent from: the memory itself if they lie side by side, else a copy."""
+        send, memory = peer.send, self._memory
+        if send[-1] - send[0] + 1 == len(send):
+            own = slice(int(send[0]), int(send[-1]) + 1)
+            return memory.heads[own], memory.tables[own]
+        heads, tables = np.empty(len(send), np.int64), np.empty((len(send), *memory.tables.shape[1:]))
+        self._outgoing.append((send, heads, tables))
+        return heads, tables
+
+    def _request(self, init: Any, rank: int, arrays: list[Any]) -> None:
+        names = {"l": self._mpi.INT64_T, "q": self._mpi.INT64_T, "d": self._mpi.DOUBLE, "?": self._mpi.C_BOOL}
+        kind = self._mpi.Datatype.Create_struct(
+            [array.size for array in arrays],
+            [self._mpi.Get_address(array) for array in arrays],
+            [names[array.dtype.char] for array in arrays],
+        ).Commit()
+        self._requests.append(init([self._mpi.BOTTOM, 1, kind], rank))
+        kind.Free()
+
+    def _free(self) -> None:
+        """Free the requests of the last plan."""
+        for request in self._requests:
+            request.Free()
+        self._requests, self._outgoing = [], []
+
+    def close(self) -> None:
+        """Free the requests; collecting and sharing still work."""
+        self._free()
+
+
+class MPIWorld:
+    """The ranks of MPI's COMM_WORLD; see `p2pkm.network.World` for the meaning of each method."""
+
+    def __init__(self) -> None:
+        self._mpi = _start()
+        self._comm = self._mpi.COMM_WORLD
+        self.rank, self.size = self._comm.rank, self._comm.size
+        if self.size > 1:
+            _abort_on_error(self)
+
+    def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the arrays of rank 0 on every rank."""
+        self.wait()
+        blob = _freeze(arrays or {}) if self.rank == 0 else np.empty(0, np.uint8)
+        length = np.array([len(blob)])
+        self._comm.Bcast(length)
+        blob = blob if self.rank == 0 else np.empty(int(length[0]), np.uint8)
+        self._comm.Bcast(blob)
+        return _thaw(blob)
+
+    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 deals."""
+        if parts is not None:
+            for rank, part in enumerate(parts[1:], 1):
+                blob = _freeze(part)
+                self._comm.Send(np.array([len(blob)]), rank)
+                self._comm.Send(blob, rank)
+            return parts[0]
+        length = np.empty(1, np.int64)
+        self._comm.Recv(length, 0)
+        blob = np.empty(int(length[0]), np.uint8)
+        self._comm.Recv(blob, 0)
+        return _thaw(blob)
+
+    def wait(self) -> None:
+        """Wait, asleep, until every rank has come here: a plain barrier would keep the processor busy."""
+        request = self._comm.Ibarrier()
+        while not request.Test():
+            time.sleep(_POLL)
+
+    def network(self, placement: Placement) -> MPINetwork:
+        """Return a network over the placement."""
+        return MPINetwork(placement, self._mpi)
+
+    def library(self) -> str:
+        """Return the MPI library and its version."""
+        return str(self._mpi.Get_library_version().splitlines()[0].strip())
+
+    def abort(self, code: int) -> None:
+        """End all ranks at once with an exit code."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._comm.Abort(code)
+
+
+def _start() -> Any:
+    """Start MPI and check that the launcher and the library belong together."""
+    os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")  # many ranks on few cores: sleep between two looks
+    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")  # one message, and that one is ours
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise NetworkError(
+            f"an MPI launcher started this program, but no MPI library can be loaded ({str(error).splitlines()[0]}). "
+            'Install one, for example: pip install "p2pkm[mpich]"'
+        ) from None
+    wanted = max(int(os.environ.get(name, 1)) for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+    if wanted > 1 and MPI.COMM_WORLD.size == 1:
+        library = MPI.Get_library_version().splitlines()[0].strip()
+        raise NetworkError(
+            f"the launcher started {wanted} processes, but each is alone (a world of size 1): launcher and mpi4py's "
+            f"library ({library}) belong to different MPIs. Use the mpirun of that library (Slurm: srun --mpi=pmi2)"
+        )
+    return MPI
+
+
+def _abort_on_error(world: MPIWorld) -> None:
+    """Let an uncaught exception on one rank end all ranks: the others would wait for it for ever."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        time.sleep(0.1 * min(world.rank, 5))  # if all ranks fail alike, the first one speaks
+        print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
+        shown(kind, error, trace)
+        world.abort(NetworkError.code)
+
+    sys.excepthook = hook
+
+
+def _freeze(arrays: dict[str, Any]) -> Any:
+    """Write arrays as bytes: the length of the header, the header (names, types, shapes), the contents."""
+    contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header = json.dumps({name: [array.dtype.str, array.shape] for name, array in contents.items()}).encode()
+    parts = [np.array([len(header)]).tobytes(), header, *(array.tobytes() for array in contents.values())]
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def _thaw(blob: Any) -> dict[str, Any]:
+    """Read what `_freeze` wrote."""
+    length = int(blob[:8].view(np.int64)[0])
+    position, arrays = 8 + length, {}
+    for name, (kind, shape) in json.loads(blob[8:position].tobytes()).items():
+        size = np.dtype(kind).itemsize * int(np.prod(shape))
+        arrays[name] = np.frombuffer(blob[position : position + size].tobytes(), kind).reshape(shape).copy()
+        position += size
+    return arrays

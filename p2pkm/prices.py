@@ -1,0 +1,141 @@
+"""What centroids cost on the pooled points, next to a central server and to every device alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, trials
+from p2pkm.kernels.plain import uniforms
+from p2pkm.network import Network
+
+_EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
+_IN_THE_END = 2e10  # distances in the last record; more: a sample of the devices
+_POOLED = 2_000_000  # values that central k-means works on; more: a sample of the points
+_STARTS_CENTRAL, _STARTS_ALONE = 20, 5
+
+
+class Pooled(NamedTuple):
+    """All points, where rank 0 has them: float64[m, d] and weights float64[m], in ascending (device, row)."""
+
+    points: Floats
+    weights: Floats
+
+
+class Priced(NamedTuple):
+    """What the devices' centroids are worth, on rank 0.
+
+    Attributes
+    ----------
+    ratios : float64[n]
+        Pooled cost over central cost; nan where a device has no centroid, was not sampled, or without baseline.
+    tables : int64[n, classes, k]
+        How many points of a class each centroid of a priced device attracts; without labels of 0 classes.
+    """
+
+    ratios: Floats
+    tables: Integers
+
+
+class Prices:
+    """Price centroid sets: every rank on its own points, each distinct set once, added up in device order.
+
+    Parameters
+    ----------
+    devices : Devices
+    classes : int64[m]
+        True class of each own point; empty without labels.
+    n_classes : int
+        Number of classes over all ranks, 0 without labels.
+    network : Network
+    central : float64[k, d] or None
+        Centroids of `cluster_centrally`; None: no baseline.
+
+    Attributes
+    ----------
+    alone : float64[n]
+        Ratio of each device's own k-means (best of 5), on rank 0.
+    notes : list of str
+        Where a sample stands for the whole.
+    """
+
+    def __init__(
+        self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None
+    ) -> None:
+        self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
+        self._points = int(network.share(devices.sizes).sum())
+        self._compared, self._central = central is not None, np.nan
+        self.alone = np.full(1, np.nan)
+        self.notes: list[str] = []
+        if central is not None:
+            self._set_baselines(central)
+
+    def _set_baselines(self, central: Floats) -> None:
+        """Price central k-means, and k-means (best of 5) at every device alone."""
+        alone, _, _ = self._devices.kmeans(len(central), ALONE, starts=_STARTS_ALONE)
+        costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone))), 0)
+        self._central = costs[0]
+        self.alone = self._ratios(costs[which[1:]])
+
+    def of(self, centroids: Floats, *, closing: bool) -> Priced | None:
+        """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""
+        n, k, d = self._devices.total, *centroids.shape[1:]
+        work = self._points * k * d
+        if not closing and (n * work > _EVERY_ROUND or not self._compared):
+            return None
+        sets = self._network.share(centroids)
+        chosen = np.arange(n)
+        most = max(int(_IN_THE_END / max(work, 1)), 16)
+        if n > most:
+            chosen = spread(n, most, self._devices.shared_key, 1)
+            self.notes.append(f"ratio and scores are over a sample of {most} of {n} devices")
+        costs, which, tables = self._price(sets[chosen], self.n_classes if closing else 0)
+        ratios = np.full(n, np.nan)
+        ratios[chosen] = self._ratios(costs[which])
+        filled = np.isfinite(costs[which])
+        return Priced(ratios, tables[which[filled]])
+
+    def _price(self, sets: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
+        """Return the pooled cost of each distinct set, which of them each set is, and their contingency tables."""
+        numbers: dict[bytes, int] = {}
+        which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
+        _, first = np.unique(which, return_index=True)
+        own = self._devices
+        costs, tables = own.kernels.price(
+            own.points, own.point_weights, own.offsets, self.classes, n_classes, np.ascontiguousarray(sets[first])
+        )
+        gathered = self._network.collect(costs)
+        total = np.full(len(first), np.nan) if gathered is None else np.cumsum(gathered, axis=0)[-1]
+        return total, which, self._network.total(tables)
+
+    def _ratios(self, costs: Floats) -> Floats:
+        """Return pooled costs over the central cost; 1 if both are 0, nan if there is nothing to compare."""
+        if self._central == 0.0:
+            return np.where(costs == 0.0, 1.0, np.nan)
+        return np.where(np.isfinite(costs), costs, np.nan) / self._central
+
+
+def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> tuple[Floats, str | None]:
+    """Run k-means on the pooled points, best of 20 starts; on a sample, with a note that says so, if they are many.
+
+    Returns
+    -------
+    centroids : float64[k, d]
+    note : str or None
+    """
+    points, weights, note = *pooled, None
+    most = max(_POOLED // devices.d, 1)
+    if len(points) > most:
+        chosen = spread(len(points), most, devices.shared_key, 0)
+        points, weights = points[chosen], weights[chosen]
+        note = f"central k-means ran on a sample of {most} of {len(pooled.points)} points"
+    key, offsets = np.array([devices.shared_key], np.uint64), np.array([0, len(points)])
+    centroids, _, _ = devices.kernels.kmeans(
+        points, weights, offsets, k, trials(k), _STARTS_CENTRAL, 300, key, CENTRAL, 0
+    )
+    return centroids[0], note
+
+
+def spread(n: int, most: int, key: int, step: int) -> Integers:
+    """Draw one of every n / most numbers below n, int64[most], ascending."""
+    draw = uniforms(key, SAMPLE, [step], most)[0]
+    return np.minimum(((np.arange(most) + draw) * (n / most)).astype(np.int64), n - 1)

@@ -1,0 +1,124 @@
+"""The referee looks in from outside: it measures, and nothing that it sees stops a run or reaches a device."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats
+from p2pkm.network import Network
+from p2pkm.prices import Priced, Prices
+
+Record = dict[str, Any]
+_SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
+
+
+class Referee:
+    """Keep the trace and the hash chain of a run; rank 0 alone has the results.
+
+    Parameters
+    ----------
+    devices : Devices
+    network : Network
+    prices : Prices
+    every : int
+        Record every so many rounds, and the last one of each stage.
+    sink : callable
+        Gets every record as it is made, on rank 0.
+
+    Attributes
+    ----------
+    trace : list of dict
+        The records; see the run folder's rounds.jsonl.
+    fingerprint, chain : bytes
+        SHA-256 over the devices' digests in device order, and that chained over the recorded rounds.
+    digests : uint8[n, 32]
+        SHA-256 of each device's centroids in the last record.
+    priced : Priced or None
+        Prices of the last record, if any.
+    """
+
+    def __init__(
+        self, devices: Devices, network: Network, prices: Prices, every: int, sink: Callable[[Record], None]
+    ) -> None:
+        self._devices, self.network, self.prices = devices, network, prices
+        self._every, self._sink = every, sink
+        self._root = network.placement.rank == 0
+        self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
+        self._violated = False
+        self.trace: list[Record] = []
+        self.chain = self.fingerprint = b""
+        self.digests = np.zeros((0, 32), np.uint8)
+        self.priced: Priced | None = None
+
+    def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
+        """Record a round if it is due.
+
+        Parameters
+        ----------
+        now : dict
+            ``stage``, ``round`` and ``turn_count`` of the record.
+        last, closing : bool
+            Whether the stage, or the whole run, ends with it.
+        """
+        if now["round"] % self._every and not last:
+            return
+        link = getattr(algorithm, "link_alpha", None)
+        rows = self.network.collect(self._measure_devices(state.centroids))
+        edges = self.network.collect(self._measure_links(state.centroids, link), edges=True)
+        settled = self.network.collect(state.settled)
+        self.priced = self.prices.of(state.centroids, closing=closing)
+        messages, volume = self.network.total(np.array(self.network.ledger.totals))
+        if not self._root:
+            return
+        losses, self.digests = rows[:, 0], np.ascontiguousarray(rows[:, 1:]).view(np.uint8)
+        self.fingerprint = hashlib.sha256(self.digests.tobytes()).digest()
+        self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
+        filled = np.isfinite(losses)
+        gtv = add(edges[:, 0]) if filled.any() else None
+        objective = add(losses[filled]) + add(edges[:, 1]) if link and filled.any() else None
+        record = {
+            **now, "objective": objective, "gtv": gtv,
+            "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
+            "messages": int(messages), "bytes": int(volume), "settled": int(settled.sum()),
+            "descent": self._certify(algorithm, objective, now["round"]),
+        }  # fmt: skip
+        self.trace.append(record)
+        self._sink(record)
+
+    def _measure_devices(self, centroids: Floats) -> Floats:
+        """Return each device's own loss (6) and the SHA-256 of its centroids (as four numbers), float64[n, 5]."""
+        own = self._devices
+        losses, _ = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
+        digests = b"".join(hashlib.sha256(row.tobytes()).digest() for row in centroids)
+        return np.column_stack((losses, np.frombuffer(digests, np.float64).reshape(-1, 4)))
+
+    def _measure_links(self, centroids: Floats, link: Callable[[Devices], Floats] | None) -> Floats:
+        """Return (4) of each link at its lower end, plain and times alpha, float64[e, 2]."""
+        own = self._devices
+        senders = self.network.placement.senders
+        gtv = own.kernels.gtv(self.network.peek(centroids), own.ids, own.indptr, own.indices, senders)
+        return np.column_stack((gtv, gtv * link(own) if link else gtv))
+
+    def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
+        """Return what can be said of the descent of (7) up to this record."""
+        if not getattr(algorithm, "certified", False) or objective is None:
+            return "not claimed"
+        if t == 0:
+            self._first = self._before = objective
+            self._violated = False
+        self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first)
+        self._before = objective
+        return "violated" if self._violated else "certified"
+
+
+def add(values: Floats) -> float:
+    """Return the sum, one after the other: the same bits on every placement."""
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0
+
+
+def mean(values: Floats) -> float | None:
+    """Return the mean of what is known, None if nothing is."""
+    known = values[np.isfinite(values)]
+    return add(known) / len(known) if len(known) else None

@@ -1,0 +1,64 @@
+"""Who is awake when: masks of devices, decided outside every algorithm."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import AWAKE, Devices, Integers, Mask
+from p2pkm.kernels.plain import philox
+
+
+class Schedule(NamedTuple):
+    """Who speaks at the opening, bool[n], and who acts in each turn of round t, an iterator of bool[n]."""
+
+    opening: Mask
+    turns: Callable[[int], Iterator[Mask]]
+
+
+def jacobi(devices: Devices) -> Schedule:
+    """Wake everybody in one turn."""
+    everybody = np.ones(len(devices), np.bool_)
+    return Schedule(everybody, lambda t: iter((everybody,)))
+
+
+def coloured(devices: Devices, colors: Integers) -> Schedule:
+    """Wake one colour class after the other; neighbours never have the same colour.
+
+    Parameters
+    ----------
+    colors : int64[N]
+        Colour of every device of the system.
+    """
+    own = colors[devices.ids]
+    masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
+    return Schedule(np.ones(len(devices), np.bool_), lambda t: iter(masks))
+
+
+def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
+    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbours; one turn a round.
+
+    Parameters
+    ----------
+    names : int64[N], optional
+        Under which name each device of the system draws its key; default: its id.
+    """
+    names = np.arange(devices.total) if names is None else names
+    own, others = names[devices.ids].astype(np.uint64), names[devices.indices].astype(np.uint64)
+    source = np.repeat(np.arange(len(devices)), devices.degrees)
+
+    def turns(t: int) -> Iterator[Mask]:
+        key, other = (philox(part, t, devices.shared_key, AWAKE)[:, 0] for part in (own, others))
+        awake = np.ones(len(devices), np.bool_)
+        loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
+        awake[source[loses]] = False
+        yield awake
+
+    return Schedule(np.ones(len(devices), np.bool_), turns)
+
+
+def make(name: str, devices: Devices, colors: Integers) -> Schedule:
+    """Return the schedule of that name."""
+    if name == "coloured":
+        return coloured(devices, colors)
+    return asynchronous(devices) if name == "async" else jacobi(devices)

@@ -1,0 +1,1 @@
+"""Seeding: what each device starts from, as stages on the message layer."""

@@ -1,0 +1,86 @@
+"""Seeds from the flooded summaries of all devices (or of those within some hops)."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.spread.flood import Flood, begin, group, hear, speak
+
+_LIMIT = 100  # Lloyd steps on the pairs
+_STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
+
+
+class SummariesState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
+
+    centroids: Floats
+    settled: Mask
+    candidates: Floats
+    flood: Flood
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
+
+    Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
+    ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
+    into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
+    steps). The seed is shared, so devices that hold the same pairs end with the same rows.
+
+    Message: every pair once over every link and direction, d + 1 columns; the id of the origin travels uncounted.
+
+    Attributes
+    ----------
+    k : int
+    hops : int or None
+        How far the pairs travel; None: to everybody.
+    candidates : int
+        How many clusterings to compute, for `Choose`.
+    """
+
+    k: int
+    hops: int | None = None
+    candidates: int = 1
+    schedule: str = "jacobi"
+
+    def init(self, devices: Devices, start: Any) -> SummariesState:
+        """Summarise the own points."""
+        own, counts, _ = devices.kmeans(self.k, SUMMARY, starts=3)
+        own[counts == 0.0] = np.inf
+        order = np.argsort(counts == 0.0, axis=1, kind="stable")
+        tables, rows = pack(own)
+        pairs = np.concatenate((tables, np.take_along_axis(counts, order, axis=1)[:, :, None]), axis=2)
+        candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
+        asleep = np.zeros(len(devices), np.bool_)
+        return SummariesState(candidates[:, 0], asleep, candidates, begin(devices, pairs, rows))
+
+    def message(self, state: SummariesState, devices: Devices) -> Mail:
+        """Forward the pairs that are news."""
+        return speak(state.flood, devices)
+
+    def update(self, state: SummariesState, inbox: Inbox, devices: Devices) -> SummariesState:
+        """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
+        flood = hear(state.flood, inbox, devices)
+        far = devices.step == self.hops
+        ready = far | np.logical_not(flood.news.any(axis=1))
+        if far:
+            flood = flood._replace(news=np.zeros_like(flood.news))
+        candidates = self._cluster(state, flood, np.flatnonzero(ready & ~state.settled), devices)
+        return SummariesState(candidates[:, 0], ready, candidates, flood)
+
+    def _cluster(self, state: SummariesState, flood: Flood, members: Integers, devices: Devices) -> Floats:
+        """Return the candidates after the given devices have clustered what they hold."""
+        candidates = state.candidates
+        if len(members) == 0:
+            return candidates
+        candidates = candidates.copy()
+        collections, which = group(flood, members)
+        starts = _STARTS if self.candidates == 1 else _STARTS_EACH
+        for q in range(self.candidates):
+            sets = devices.pooled_kmeans(collections, self.k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
+            candidates[members, q] = sets[which]
+        return candidates

@@ -1,0 +1,203 @@
+"""One run from checked input to result: `simulate` for scripts, `perform` for everybody."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.closing import close, describe
+from p2pkm.data.shards import Shards
+from p2pkm.devices import Devices, Floats, Integers, Kernels
+from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.hosting import count_classes, host, shared_key, sizes_of
+from p2pkm.kernels import compile_ahead, pick
+from p2pkm.loop import Field, run
+from p2pkm.network import Network, World, connect
+from p2pkm.network.placement import place
+from p2pkm.prices import Pooled, Prices, cluster_centrally
+from p2pkm.recipe import Setting, Stage, check_seeding, seeding_stages
+from p2pkm.referee import Record, Referee
+from p2pkm.result import Result
+from p2pkm.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, ready to start: checked, and with this rank's own points only.
+
+    Attributes
+    ----------
+    algorithm : Algorithm
+    topology : Topology
+    own : Shards
+        The points of this rank's devices.
+    pooled : Pooled or None
+        All points, on rank 0, if there is to be a central baseline.
+    central : bool
+        Whether there is to be one, on every rank.
+    start : float64[n, k, d] or None
+        Centroids of this rank's devices that replace the seeding stages.
+    names : dict
+        What the summary says of graph, data and partition.
+    sink : callable
+        Gets every record on rank 0 as it is made.
+    begin : callable
+        Called on every rank before the first exchange.
+    interrupted : callable
+        Whether this rank was asked to stop; the run ends with the round.
+    """
+
+    algorithm: Any
+    topology: Topology
+    own: Shards
+    pooled: Pooled | None = None
+    central: bool = True
+    rounds: int = 150
+    seed: int = 0
+    every: int = 1
+    start: Floats | None = None
+    names: dict[str, Any] = field(default_factory=dict)
+    sink: Callable[[Record], None] = lambda record: None
+    begin: Callable[[], None] = lambda: None
+    interrupted: Callable[[], bool] = lambda: False
+
+
+def simulate(  # noqa: PLR0913 - the public signature
+    algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards, *, rounds: int = 150, seed: int = 0,
+    start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
+) -> Result:  # fmt: skip
+    """Run a method on a communication graph and return the same result on every rank.
+
+    Under ``mpirun`` the devices are dealt to the ranks; without it one process hosts all of them, with the same bits.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        For example ``p2pkm.GTVMin(16)``.
+    graph : networkx.Graph or Topology
+        Undirected; device i is its i-th node in sorted order.
+    shards : Shards
+        The points of every device.
+    rounds : int
+        Most rounds of the last stage.
+    seed : int
+    start : array_like of float64[n, k, d], optional
+        Starting centroids, +inf for absent rows; skips the seeding stages.
+    every : int
+        Record every so many rounds.
+    central : bool
+        Whether to compare with central k-means and with every device alone.
+    allow_disconnected : bool
+        Whether the graph may fall into several components.
+
+    Raises
+    ------
+    TopologyError
+        If the graph cannot be used or has another number of nodes than there are devices.
+    DataError
+        If there are fewer points than clusters.
+    ExperimentError
+        If an option is out of range.
+    """
+    if graph is None:
+        raise TopologyError(f"{type(algorithm).__name__} needs a graph; got None. Give a networkx.Graph")
+    topology = graph if isinstance(graph, Topology) else Topology.from_networkx(graph)
+    check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
+    given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
+    world = connect()
+    placement = place(topology, world.rank, world.size)
+    pooled = Pooled(shards.points, shards.weights) if central and world.rank == 0 else None
+    job = Job(algorithm, topology, shards.take(placement.ids), pooled, central, rounds, seed, every,
+              None if given is None else given[placement.ids])  # fmt: skip
+    return perform(job, world)
+
+
+def check(
+    algorithm: Any, topology: Topology, shards: Shards, *, rounds: int, every: int, allow_disconnected: bool
+) -> None:
+    """Refuse what cannot work, before any work starts; see `simulate` for the errors."""
+    for name, value, least in (("rounds", rounds, 0), ("every", every, 1)):
+        if value < least:
+            raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+    if algorithm.seeding is not None:
+        check_seeding(algorithm.seeding)
+    if topology.n != shards.n:
+        raise TopologyError(
+            f"the graph has {topology.n} nodes, but the points are dealt to {shards.n} devices; make them equal"
+        )
+    if algorithm.k > shards.m:
+        raise DataError(f"{algorithm.k} clusters of {shards.m} points; expected at most as many clusters as points")
+    count = int(topology.components.max()) + 1
+    if count > 1 and not allow_disconnected:
+        raise TopologyError(
+            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
+            "--allow-disconnected (allow_disconnected=True in scripts)"
+        )
+
+
+def _check_start(start: Any, n: int, k: int, d: int) -> Floats:
+    centroids = np.ascontiguousarray(start, np.float64)
+    if centroids.shape != (n, k, d):
+        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
+    absent = np.isposinf(centroids)
+    if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
+        raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
+    return centroids
+
+
+def perform(job: Job, world: World) -> Result:
+    """Run a job on this world; every rank calls it alike."""
+    began = time.perf_counter()
+    network = world.network(place(job.topology, world.rank, world.size))
+    sizes = sizes_of(job.own, network)
+    kernels = _pick_kernels(world, job, int(sizes.sum()))
+    devices = host(job.topology, job.own, network, job.seed, kernels)
+    prices = _price(job, world, devices, network)
+    stages = _stages(job, sizes)
+    referee = Referee(devices, network, prices, job.every, job.sink)
+    job.begin()
+    ending = run(stages, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
+    network.close()
+    facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.n, "ranks": world.size,
+             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
+             "wall_seconds": time.perf_counter() - began}  # fmt: skip
+    return close(world, devices, referee, ending.state, facts, job.topology)
+
+
+def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
+    """Choose the kernels; if they are compiled ones, rank 0 compiles them while the others sleep."""
+    work = points * job.algorithm.k * job.own.d
+    kernels = pick(world.size, -(-job.topology.n // world.size), work)
+    if world.size > 1 and kernels is not pick(world.size, 0, 0):
+        if world.rank == 0:
+            compile_ahead()
+        world.wait()
+    return kernels
+
+
+def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:
+    """Compute the central baseline on rank 0 and let every rank know it."""
+    central, notes = None, []
+    if job.central:
+        arrays = None
+        if world.rank == 0 and job.pooled is not None:
+            centroids, note = cluster_centrally(devices, job.algorithm.k, job.pooled)
+            arrays, notes = {"central": centroids}, [note] if note else []
+        central = world.broadcast(arrays)["central"]
+    classes = job.own.labels if job.own.labels is not None else np.zeros(0, np.int64)
+    prices = Prices(devices, classes, count_classes(job.own, network), network, central)
+    prices.notes.extend(notes)
+    return prices
+
+
+def _stages(job: Job, sizes: Integers) -> tuple[Stage, ...]:
+    """Return the seeding stages, unless there are centroids to start from, and the method itself."""
+    algorithm = job.algorithm
+    setting = Setting(job.topology, sizes, shared_key(job.seed), algorithm.k)
+    before = () if job.start is not None else seeding_stages(algorithm.recipe, algorithm.seeding, setting)
+    return (*before, Stage(type(algorithm).__name__.lower(), algorithm, job.rounds))

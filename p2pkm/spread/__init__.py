@@ -1,0 +1,1 @@
+"""How tables travel further than one hop."""

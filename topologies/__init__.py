@@ -1,0 +1,104 @@
+"""Graphs for devices: families by name, and readers for files.
+
+>>> import topologies
+>>> graph = topologies.small_world(64, degree=4, rewire=0.1, seed=1)
+>>> graph.number_of_nodes(), graph.number_of_edges()
+(64, 128)
+>>> topologies.build("grid", 12, rows=3).number_of_edges()
+17
+
+A family is a function of the number of devices with keyword options; `FAMILIES` maps its name in a spec to it.
+Importing this package imports neither networkx nor numpy.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from topologies.deterministic import barbell, caveman, complete, grid, path, ring, star, torus, tree
+from topologies.fixed import file, karate
+from topologies.graph import Graph, GraphError, check, sort_nodes
+from topologies.randomized import barabasi_albert, erdos_renyi, random_regular, small_world
+from topologies.readers import read
+
+FAMILIES: dict[str, Callable[..., Graph]] = {
+    "ring": ring,
+    "path": path,
+    "star": star,
+    "complete": complete,
+    "tree": tree,
+    "grid": grid,
+    "torus": torus,
+    "small-world": small_world,
+    "random-regular": random_regular,
+    "erdos-renyi": erdos_renyi,
+    "barabasi-albert": barabasi_albert,
+    "barbell": barbell,
+    "caveman": caveman,
+    "karate": karate,
+    "file": file,
+}
+
+__all__ = [
+    "FAMILIES",
+    "GraphError",
+    "barabasi_albert",
+    "barbell",
+    "build",
+    "caveman",
+    "check",
+    "complete",
+    "erdos_renyi",
+    "file",
+    "grid",
+    "karate",
+    "path",
+    "random_regular",
+    "read",
+    "ring",
+    "small_world",
+    "sort_nodes",
+    "star",
+    "torus",
+    "tree",
+]
+
+
+def build(name: str, n: int | None = None, **options: Any) -> Graph:
+    """Build a graph of a family by its name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `FAMILIES`; `-` and `_` are equal.
+    n : int, optional
+        The number of devices; `karate` and `file` do without.
+    **options
+        The options of the family.
+
+    Returns
+    -------
+    networkx.Graph
+
+    Raises
+    ------
+    GraphError
+        If the name or an option is unknown, or the family refuses a value.
+    """
+    key = name.replace("_", "-").lower()
+    if key not in FAMILIES:
+        raise GraphError(f"unknown graph {name!r}. {_nearest(key, FAMILIES)}")
+    known = FAMILIES[key].__kwdefaults__ or {}
+    required = {"path"} if key == "file" else set()
+    for option in options.keys() - known.keys() - required:
+        raise GraphError(f"unknown option {option!r} of graph {key!r}. {_nearest(option, known.keys() | required)}")
+    if not required <= options.keys():
+        raise GraphError("graph 'file' needs path=, the file to read")
+    return FAMILIES[key](n, **options)
+
+
+def _nearest(given: str, known: Any) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(given, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{hint}Known: {', '.join(known) or 'none'}."

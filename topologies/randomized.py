@@ -1,0 +1,165 @@
+"""Families drawn by chance: the same seed gives the same graph, and every graph is connected.
+
+A draw that is not connected is drawn again, at most `ATTEMPTS` times, with seeds derived from the seed.
+Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError if an
+option is out of range or no draw is connected.
+"""
+
+from collections.abc import Callable
+
+from topologies.graph import Graph, GraphError, assemble, fraction, whole
+
+ATTEMPTS = 100
+
+
+def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> Graph:
+    """Draw a ring where each device knows its `degree` nearest, some links moved to random ends (Watts-Strogatz).
+
+    Cost: n degree / 2 edges; diameter about n / degree for rewire 0, about log(n) / log(degree) from 0.1 or so.
+
+    Parameters
+    ----------
+    n : int
+    degree : int
+        Even, from 2 to below n; the mean degree.
+    rewire : float
+        Probability that a link is moved, 0 to 1.
+    seed : int
+
+    References
+    ----------
+    Watts and Strogatz (1998), Collective dynamics of 'small-world' networks, Nature 393.
+    """
+    import networkx
+
+    size = whole(n, "small-world: n", 1)
+    links = whole(degree, "small-world: degree", 1)
+    _below(links, size, (size - 1) // 2 * 2, "small-world: degree")
+    if links % 2:
+        raise GraphError(
+            f"small-world: degree is {links}, but every device gets as many links to the left as to the right; "
+            f"expected an even number: {_evens(size)}"
+        )
+    chance = fraction(rewire, "small-world: rewire")
+    return _redraw(
+        size, seed, lambda s: networkx.watts_strogatz_graph(size, links, chance, seed=s), "small-world", "degree"
+    )
+
+
+def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
+    """Draw a graph in which every device has the same degree.
+
+    Cost: n degree / 2 edges, diameter about log(n) / log(degree - 1).
+
+    Parameters
+    ----------
+    n : int
+    degree : int
+        Below n; n times degree has to be even; degree 1 for two devices only.
+    seed : int
+
+    References
+    ----------
+    Steger and Wormald (1999), Generating random regular graphs quickly, Combinatorics, Probability and Computing 8.
+    """
+    import networkx
+
+    size = whole(n, "random-regular: n", 1)
+    links = whole(degree, "random-regular: degree", 1)
+    _below(links, size, size - 1, "random-regular: degree")
+    if size * links % 2:
+        raise GraphError(
+            f"random-regular: degree is {links} for {size} devices, but devices times degree has to be even; "
+            f"take an even degree ({_evens(size)}) or an even number of devices"
+        )
+    if links == 1 and size > 2:
+        raise GraphError(f"random-regular: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
+    if 2 * links < size:
+        return _redraw(
+            size, seed, lambda s: networkx.random_regular_graph(links, size, seed=s), "random-regular", "degree"
+        )
+    rest = size - 1 - links  # the draw takes minutes near the complete graph, and no time for what is missing there
+
+    def draw(s: int) -> Graph:
+        return networkx.complement(networkx.random_regular_graph(rest, size, seed=s))
+
+    return _redraw(size, seed, draw, "random-regular", "degree")
+
+
+def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
+    """Draw every possible link with the same probability, independently.
+
+    Cost: about p n (n - 1) / 2 edges, diameter about log(n) / log(p n); connected, as a rule, for p > log(n) / n.
+
+    Parameters
+    ----------
+    n : int
+    p : float
+        Probability of a link, 0 to 1.
+    seed : int
+
+    References
+    ----------
+    Erdos and Renyi (1959), On random graphs I, Publicationes Mathematicae 6; Gilbert (1959), Random graphs.
+    """
+    import networkx
+
+    size = whole(n, "erdos-renyi: n", 1)
+    chance = fraction(p, "erdos-renyi: p")
+    chance = chance if 1 - chance < 1 else 0.0  # below the float's resolution; log(1 - p) would be 0
+    return _redraw(size, seed, lambda s: networkx.fast_gnp_random_graph(size, chance, seed=s), "erdos-renyi", "p")
+
+
+def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
+    """Grow a graph from a star of m + 1 devices: each new one links to m others, the well-linked preferred.
+
+    Cost: m (n - m) edges, diameter about log(n) / log(log(n)); a few hubs.
+
+    Parameters
+    ----------
+    n : int
+    m : int
+        Links of each new device, from 1 to below n.
+    seed : int
+
+    References
+    ----------
+    Barabasi and Albert (1999), Emergence of scaling in random networks, Science 286.
+    """
+    import networkx
+
+    size = whole(n, "barabasi-albert: n", 1)
+    links = whole(m, "barabasi-albert: m", 1)
+    _below(links, size, size - 1, "barabasi-albert: m")
+    return _redraw(size, seed, lambda s: networkx.barabasi_albert_graph(size, links, seed=s), "barabasi-albert", "m")
+
+
+def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
+    """Draw until the graph is connected; nodes and links come out in sorted order."""
+    import networkx
+    from numpy import uint64
+    from numpy.random import SeedSequence
+
+    root = whole(seed, f"{family}: seed", 0)
+    for attempt in range(ATTEMPTS):
+        graph = draw(int(SeedSequence([root, attempt]).generate_state(1, uint64)[0]))
+        if networkx.is_connected(graph):
+            return assemble(n, sorted((min(link), max(link)) for link in graph.edges))
+    raise GraphError(
+        f"{family}: none of {ATTEMPTS} draws for {n} devices was connected; "
+        f"take a larger {option}, or fewer devices or another seed"
+    )
+
+
+def _below(value: int, n: int, largest: int, what: str) -> None:
+    """Refuse a degree that is not below the number of devices, naming the largest legal one."""
+    if value < n:
+        return
+    legal = f"the largest legal value is {largest}" if largest > 0 else "none is legal for so few, take more devices"
+    raise GraphError(f"{what} is {value}, but has to be below the number of devices, {n}; {legal}")
+
+
+def _evens(n: int) -> str:
+    """Write the even numbers from 2 to below n."""
+    largest = (n - 1) // 2 * 2
+    return ", ".join(map(str, range(2, largest + 1, 2))) if largest <= 8 else f"2, 4, 6, ..., {largest}"
