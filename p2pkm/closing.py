@@ -22,7 +22,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "algorithm": type(algorithm).__name__.lower(),
         "clusters": algorithm.k,
         "recipe": algorithm.recipe,
-        "seeding": algorithm.seeding,
+        "seeding": algorithm.seeding or ("own" if algorithm.recipe == "none" else None),
         "alpha": algorithm.alpha,
         "coupling": algorithm.effective_coupling(devices.total, devices.hops),
         "schedule": algorithm.schedule,

@@ -66,6 +66,15 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     return Spec(name, options)
 
 
+def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> Spec:
+    """Return the spec with every key that has a value: what was given, else the default, and the run's seed."""
+    signature = inspect.signature(known[spec.name]).parameters
+    values = {key: spec.options.get(key, signature[key].default) for key in parameters(known[spec.name])}
+    if "seed" in values and "seed" not in spec.options:
+        values["seed"] = seed
+    return Spec(spec.name, {key: value for key, value in values.items() if value is not None})
+
+
 @cache
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the keyword-only parameters of a function or class and their annotated types."""

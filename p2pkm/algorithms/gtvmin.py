@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,8 @@ class GTVMin:
     recipe: str
     seeding: str | None
     tol: float
+
+    default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,

@@ -58,6 +58,9 @@ class World(Protocol):
     def network(self, placement: Placement) -> Network:
         """Return a network over the placement."""
 
+    def abort(self, code: int) -> None:
+        """End all other ranks at once with an exit code."""
+
     def library(self) -> str | None:
         """Return the MPI library and its version, None without MPI."""
 

@@ -69,6 +69,9 @@ class LocalWorld:
         """Return a network over the placement."""
         return LocalNetwork(placement)
 
+    def abort(self, code: int) -> None:
+        """End all ranks at once: this one ends by itself."""
+
     def library(self) -> str | None:
         """Return the MPI library and its version."""
         return None

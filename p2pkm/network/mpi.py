@@ -263,7 +263,7 @@ def _abort_on_error(world: MPIWorld) -> None:
 
 def _freeze(arrays: dict[str, Any]) -> Any:
     """Write arrays as bytes: the length of the header, the header (names, types, shapes), the contents."""
-    contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contents = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     header = json.dumps({name: [array.dtype.str, array.shape] for name, array in contents.items()}).encode()
     parts = [np.array([len(header)]).tobytes(), header, *(array.tobytes() for array in contents.values())]
     return np.frombuffer(b"".join(parts), np.uint8)

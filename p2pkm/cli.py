@@ -1,0 +1,73 @@
+"""The command line: two doors, one parser; rank 0 reads it, the other ranks follow."""
+
+import contextlib
+import os
+import sys
+
+from p2pkm.errors import ExperimentError, NetworkError, P2PKMError
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_QUIET_WORDS = {"--help", "-h", "--version"}
+_INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
+    from p2pkm.network import expected_rank, launched
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if launched():
+        for name in _THREADS:  # many ranks on one machine: one thread each
+            os.environ.setdefault(name, "1")
+    try:
+        if expected_rank() > 0:
+            return 0 if _QUIET_WORDS & set(arguments) else _follow()
+        return _lead(arguments)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _lead(arguments: list[str]) -> int:
+    """Read the command line on rank 0, do what it says, and tell the other ranks how it ended."""
+    import click
+
+    from p2pkm.commands import command
+    from p2pkm.network import launched
+
+    try:
+        code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.exceptions.Abort:
+        code = _INTERRUPTED
+    except P2PKMError as error:
+        print(f"p2pkm: error: {error}", file=sys.stderr, flush=True)
+        code = error.code
+    if launched() and not _QUIET_WORDS & set(arguments):
+        _dismiss(code or 0)
+    return code or 0
+
+
+def _dismiss(code: int) -> None:
+    """Let the other ranks end with the same code."""
+    import numpy as np
+
+    from p2pkm.network import connect
+
+    with contextlib.suppress(NetworkError):  # then there are no other ranks to tell, and the message is out
+        connect().broadcast({"exit": np.array(code)})
+
+
+def _follow() -> int:
+    """Do what rank 0 broadcasts until it says how to end."""
+    from p2pkm.network import connect
+    from p2pkm.running import follow
+
+    try:
+        world = connect()
+    except NetworkError as error:
+        return error.code  # rank 0 says so
+    if world.size == 1:
+        return ExperimentError.code
+    return follow(world)

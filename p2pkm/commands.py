@@ -1,0 +1,103 @@
+"""What can be said on the command line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from p2pkm.experiment import FIELDS, Experiment, read_toml
+
+_OPTIONS: list[Callable[..., Any]] = [
+    click.option("--graph", metavar="SPEC", help="Communication graph: ring, path, star, complete, tree, grid, torus, "
+                 "small-world:degree=4,rewire=0.1, random-regular:degree=4, erdos-renyi:p=0.3, barabasi-albert:m=2, "
+                 "barbell, caveman:size=4, karate, file:PATH (GraphML, edge list, ...).  [default: ring]"),
+    click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
+    click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, iris, "
+                 "wine, digits:components=10, or a .csv .tsv .npy .npz file.  [default: grid16]"),
+    click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
+    click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
+    click.option("--partition", metavar="SPEC", help="Who gets which points: iid, dirichlet:alpha=0.3,by=class, "
+                 "beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
+                 "[default: the file's column, else dirichlet with labels, else iid]"),
+    click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
+    click.option("--algorithm", metavar="SPEC", help="Method, with its own options.  [default: gtvmin]"),
+    click.option("--recipe", metavar="NAME", help="What comes before the method: global or none.  [default: global]"),
+    click.option("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
+                 "summaries:hops=1,candidates=1."),
+    click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
+    click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
+    click.option("--schedule", metavar="NAME", help="coloured, jacobi or async.  [default: coloured]"),
+    click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi 1]"),
+    click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
+    click.option("--rounds", type=int, help="Most rounds of the method.  [default: 150]"),
+    click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
+                 "deviation.  [default: 0.001]"),
+    click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
+    click.option("--every", type=int, help="Record every so many rounds.  [default: 1]"),
+    click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
+    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
+    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
+    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
+    click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
+    click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
+    click.option("--force", is_flag=True, help="Replace what is in --out."),
+    click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+                 help="What to print at the end: a table, or one JSON object."),
+    click.option("--dry-run", is_flag=True, help="Check everything, show the resolved options, and stop."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress."),
+    click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),
+]  # fmt: skip
+
+_EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 MPI, a rank or the disk failed,
+5 not converged with --require-converged, 130 interrupted."""
+
+
+def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group(invoke_without_command=True, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"],
+             "max_content_width": 110})  # fmt: skip
+@_with_options
+@click.version_option(package_name="p2pkm")
+@click.pass_context
+def command(context: click.Context, /, **options: Any) -> int | None:
+    r"""Cluster without a server: devices on a graph talk to their neighbours until they agree.
+
+    \b
+    python -m p2pkm --graph ring                       16 devices in one process
+    mpirun -n 16 python -m p2pkm --graph ring          the same on 16 MPI ranks, with the same bits
+    """
+    if context.invoked_subcommand is None:
+        return _run(options)
+    return None
+
+
+@command.command("run", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@_with_options
+def run_command(**options: Any) -> int:
+    """Run one experiment; the same as giving no command."""
+    return _run(options)
+
+
+@command.command("compile")
+def compile_command() -> int:
+    """Compile the kernels ahead, so that the first run does not have to."""
+    from p2pkm.kernels import compile_ahead
+
+    compile_ahead()
+    click.echo("the kernels are compiled")
+    return 0
+
+
+def _run(options: dict[str, Any]) -> int:
+    from p2pkm.running import Manner, lead
+
+    given = {name: value for name, value in options.items() if name in FIELDS and value is not None}
+    merged = (read_toml(options["config"]) if options["config"] else {}) | given
+    where = f"{options['config']} or on the command line" if options["config"] else "the command line"
+    experiment = Experiment.from_mapping(merged, where)
+    flags = {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
+    return lead(experiment, Manner(json=options["form"] == "json", **flags))

@@ -1,0 +1,233 @@
+"""An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, get_type_hints
+
+from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.spec import Spec, complete, convert, parameters, parse, suggest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Everything that defines a run; the field names are the keys of the TOML file and, with dashes, the options.
+
+    Attributes
+    ----------
+    graph, data, partition, algorithm, seeding : str
+        Specs ``NAME[:key=value,...]``.
+    devices, clusters, rounds : int or None
+        None: what the graph or the launcher, the data, and the method say.
+    alpha, coupling, theta, passes, tol, schedule, recipe
+        Parameters of the method; None: its default.
+    out : str or None
+        Run folder; None: a new one below ``runs``; "none": nothing is written.
+    """
+
+    graph: str = "ring"
+    devices: int | None = None
+    data: str = "grid16"
+    label_column: str | None = None
+    device_column: str | None = None
+    partition: str | None = None
+    clusters: int | None = None
+    algorithm: str = "gtvmin"
+    recipe: Literal["global", "none"] | None = None
+    seeding: str | None = None
+    alpha: float | None = None
+    coupling: float | None = None
+    schedule: Literal["coloured", "jacobi", "async"] | None = None
+    theta: float | None = None
+    passes: int | None = None
+    rounds: int | None = None
+    tol: float | None = None
+    seed: int = 0
+    every: int = 1
+    out: str | None = None
+    plot: bool = True
+    central: bool = True
+    allow_disconnected: bool = False
+    require_converged: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values that can never work, before anything is read."""
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+        if self.seed >= 2**63:
+            raise ExperimentError(f"seed is {self.seed}; expected a whole number below 2^63")
+        if self.recipe is not None and self.seeding is not None:
+            raise ExperimentError(
+                f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
+                "own seeding"
+            )
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
+        """Build an experiment from TOML keys or options, each converted to its type.
+
+        Raises
+        ------
+        ExperimentError
+            If a key is unknown (the nearest is named), or a value has the wrong type or range.
+        """
+        kinds = get_type_hints(cls)
+        values = {}
+        for raw, value in given.items():
+            name = raw.replace("-", "_")
+            if name not in kinds:
+                raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
+            values[name] = convert(value, kinds[name], f"{name} in {where}")
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "out"}
+
+
+class Prepared(NamedTuple):
+    """A checked experiment on rank 0: the resolved fields, the method, the graph and all points."""
+
+    experiment: Experiment
+    algorithm: Any
+    topology: Any
+    shards: Any
+
+
+def algorithms() -> dict[str, Callable[..., Any]]:
+    """Return the methods by their names on the command line."""
+    from p2pkm.algorithms.gtvmin import GTVMin
+
+    return {"gtvmin": GTVMin}
+
+
+def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
+    """Check an experiment, build its graph and read and deal its points; cheap checks come first.
+
+    Parameters
+    ----------
+    ranks : int or None
+        Number of MPI ranks, the default number of devices; None without MPI: 16.
+
+    Raises
+    ------
+    P2PKMError
+        If anything cannot be used; nothing has been written then.
+    """
+    import topologies
+    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.shards import Shards
+    from p2pkm.data.sources import SOURCES, load, parse_source
+
+    draft = build(experiment, experiment.clusters or 1)
+    graph = parse(experiment.graph, topologies.FAMILIES, "graph")
+    source = parse_source(experiment.data)
+    partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
+    source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
+    table = load(
+        source, seed=experiment.seed, label_column=experiment.label_column, device_column=experiment.device_column
+    )
+    if partition is None:
+        partition = Spec(
+            "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid", {}
+        )
+    partition = complete(partition, PARTITIONS, experiment.seed)
+    graph = complete(graph, topologies.FAMILIES, experiment.seed)
+    n = experiment.devices or _count_in_column(partition, table)
+    topology = _build_topology(graph, n, ranks or 16)
+    clusters = experiment.clusters or table.classes or 8
+    if partition.name == "mufc":
+        table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
+    owner = PARTITIONS[partition.name](table, topology.n, **partition.options)
+    shards = Shards.deal(table.points, owner, devices=topology.n, labels=table.labels)
+    resolved = replace(
+        experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.n, clusters=clusters,
+        rounds=type(draft).default_rounds if experiment.rounds is None else experiment.rounds,
+    )  # fmt: skip
+    return Prepared(resolved, build(resolved, clusters), topology, shards)
+
+
+def build(experiment: Experiment, k: int) -> Any:
+    """Build the method with k clusters from its spec and the options of the experiment."""
+    known = algorithms()
+    spec = parse(experiment.algorithm, known, "algorithm")
+    names = parameters(known[spec.name])
+    given = {name: getattr(experiment, name, None) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given.keys() & spec.options.keys():
+        raise ExperimentError(f"{name} is given both as an option and in --algorithm {experiment.algorithm}; give one")
+    algorithm = known[spec.name](k, **spec.options, **given)
+    if algorithm.seeding is not None:
+        from p2pkm.recipe import check_seeding
+
+        check_seeding(algorithm.seeding)
+    return algorithm
+
+
+def _count_in_column(partition: Spec, table: Any) -> int | None:
+    """Return how many devices the file's own column names, None if the devices do not come from a column."""
+    if partition.name != "column" or table.device is None:
+        return None
+    from p2pkm.data.partition import column
+
+    return int(column(table.device).max()) + 1
+
+
+def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
+    """Build the graph; karate and files bring their own number of devices."""
+    import topologies
+    from p2pkm.topology import Topology
+
+    fixed = graph.name in ("karate", "file")
+    try:
+        built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
+    except topologies.GraphError as error:
+        raise TopologyError(f"graph {graph}: {error}") from None
+    topology = Topology.from_networkx(built)
+    if n is not None and topology.n != n:
+        raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
+    return topology
+
+
+def _pooled_labels(points: Any, k: int, seed: int) -> Any:
+    """Return the labels of k-means on all points, which the partition mufc deals by."""
+    import numpy as np
+
+    from p2pkm.devices import CENTRAL, trials
+    from p2pkm.hosting import shared_key
+    from p2pkm.kernels import pick
+
+    if k > len(points):
+        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
+    kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
+    keys = np.array([shared_key(seed)], np.uint64)
+    centroids, _, _ = kernels.kmeans(points, weights, offsets, k, trials(k), 10, 300, keys, CENTRAL, 0)
+    return kernels.losses(points, weights, offsets, centroids)[1]
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """Read the keys of a TOML file.
+
+    Raises
+    ------
+    ExperimentError
+        If the file is missing, is not TOML, or has tables: the keys are on one level.
+    """
+    import tomllib
+
+    if not os.path.isfile(path):
+        raise ExperimentError(f"config file {path} does not exist; expected a TOML file of options")
+    try:
+        with open(path, "rb") as file:
+            keys = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ExperimentError(f"config file {path} cannot be read: {error}") from None
+    for name, value in keys.items():
+        if isinstance(value, (dict, list)):
+            raise ExperimentError(f"config file {path}: {name!r} is a table or a list; expected one level of keys")
+    return keys
+
+
+FIELDS = tuple(field.name for field in fields(Experiment))

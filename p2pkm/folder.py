@@ -1,0 +1,155 @@
+"""The run folder: what a run leaves on disk, readable at every moment."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from p2pkm.errors import ExperimentError, NetworkError
+from p2pkm.result import Result
+
+
+def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
+    """Return the default run folder, ``runs/<time>-<graph>-<algorithm>-<hash>``."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    family, method = (part.split(":")[0] for part in (graph, algorithm))
+    return Path("runs") / f"{stamp}-{family}-{method}-{fingerprint[:8]}"
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse a folder that cannot be written or is in use; nothing is created.
+
+    Raises
+    ------
+    ExperimentError
+        If the path is a file, is not empty (without `force`), or cannot be written to.
+    """
+    if path.exists() and not path.is_dir():
+        raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise ExperimentError(
+            f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
+        )
+    parent = path.absolute()
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ExperimentError(f"--out {path} cannot be created: {parent} is not a folder that may be written to")
+
+
+class RunFolder:
+    """Write a run's files, each at once or not at all; rank 0 only.
+
+    Parameters
+    ----------
+    path : Path
+    config : dict
+        The resolved experiment.
+    facts : dict
+        What the manifest says beside times and versions: ranks, MPI library.
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any]) -> None:
+        self.path, self._config = path, config
+        self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
+        self._rounds: Any = None
+        self._old: Path | None = None
+
+    def begin(self) -> None:
+        """Make the folder; an old one is moved aside until this run has ended."""
+        with _disk(self.path):
+            if self.path.is_dir() and any(self.path.iterdir()):
+                self._old = self.path.with_name(f"{self.path.name}.old-{time.time_ns()}")
+                self.path.rename(self._old)
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._manifest["start"] = _now()
+            self._write_text("config.toml", _to_toml(self._config))
+            self._write_manifest()
+            self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Append one round."""
+        with _disk(self.path):
+            self._rounds.write(json.dumps(record) + "\n")
+            self._rounds.flush()
+
+    def finish(self, result: Result) -> None:
+        """Write the results; then the folder says that the run is done, or interrupted."""
+        import numpy as np
+
+        with _disk(self.path):
+            self._rounds.close()
+            self._write("centroids.npz", lambda file: np.savez(file, centroids=result.centroids))
+            self._write_text("summary.json", json.dumps(result.summary, indent=1) + "\n")
+            state = "interrupted" if result.summary["stop"] == "interrupted" else "done"
+            self.end(state, chain=result.summary["chain_sha256"])
+
+    def end(self, state: str, **more: Any) -> None:
+        """Say in the manifest how the run ended; a folder that was moved aside goes once the new run is done."""
+        self._manifest |= {"state": state, "end": _now(), **more}
+        self._write_manifest()
+        if self._old is not None and state == "done":
+            shutil.rmtree(self._old)
+
+    def _write_manifest(self) -> None:
+        self._write_text("manifest.json", json.dumps(self._manifest, indent=1) + "\n")
+
+    def _write_text(self, name: str, text: str) -> None:
+        self._write(name, lambda file: file.write(text.encode()))
+
+    def _write(self, name: str, write: Callable[[Any], Any]) -> None:
+        """Write a file under another name beside it, then rename it."""
+        partial = self.path / f".{name}.partial"
+        with open(partial, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path / name)
+
+
+class _disk:  # noqa: N801 - reads like a statement
+    """Turn a failing disk into an error that says so."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Watch."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Translate."""
+        if isinstance(error, OSError):
+            raise NetworkError(
+                f"the run folder {self._path} cannot be written: {error.strerror or error}. Earlier files are intact; "
+                "make room or choose another --out"
+            ) from None
+
+
+def describe_program() -> dict[str, Any]:
+    """Return versions, host and command, for the manifest."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in ("p2pkm", "numpy", "networkx", "numba", "mpi4py"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return {"version": found.pop("p2pkm"), "python": platform.python_version(), "libraries": found,
+            "host": platform.node(), "command": sys.argv}  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _to_toml(config: dict[str, Any]) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(config)

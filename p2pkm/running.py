@@ -1,0 +1,185 @@
+"""From an experiment to a finished run: rank 0 leads, the others follow, all end with the same code."""
+
+import hashlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from p2pkm.errors import NetworkError
+from p2pkm.experiment import Experiment, Prepared, prepare
+from p2pkm.folder import RunFolder, check_target, name_folder
+from p2pkm.network import World, connect, launched
+
+_NOT_CONVERGED, _INTERRUPTED = 5, 130
+
+
+class Manner(NamedTuple):
+    """How to run, as opposed to what."""
+
+    force: bool = False
+    json: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def lead(experiment: Experiment, manner: Manner) -> int:
+    """Run an experiment on rank 0 and return the exit code.
+
+    Raises
+    ------
+    P2PKMError
+        If something cannot be used; before anything was written.
+    """
+    target = None if experiment.out in (None, "none") else Path(str(experiment.out))
+    if target is not None:
+        check_target(target, force=manner.force)
+    world = connect()
+    prepared = prepare(experiment, world.size if launched() else None)
+    from p2pkm.simulation import check
+
+    resolved = prepared.experiment
+    check(
+        prepared.algorithm, prepared.topology, prepared.shards,
+        rounds=resolved.rounds or 0, every=resolved.every, allow_disconnected=resolved.allow_disconnected,
+    )  # fmt: skip
+    config = resolved.to_mapping()
+    if manner.dry_run:
+        print(json.dumps(config, indent=None if manner.json else 1))
+        return 0
+    if experiment.out is None:
+        target = name_folder(
+            resolved.graph, resolved.algorithm, hashlib.sha256(json.dumps(config).encode()).hexdigest()
+        )
+        check_target(target, force=False)
+    folder = None if target is None else RunFolder(target, config, {"ranks": world.size, "mpi": world.library()})
+    return _lead_run(prepared, world, folder, manner)
+
+
+def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner: Manner) -> int:
+    """Deal the points, run, and say how it ended; what goes wrong from here on ends all ranks."""
+    from p2pkm.prices import Pooled
+    from p2pkm.table import Progress, show
+
+    resolved = prepared.experiment
+    job = _job(world, prepared)
+    pooled = Pooled(prepared.shards.points, prepared.shards.weights) if resolved.central else None
+    progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
+             "out": None if folder is None else str(folder.path)}  # fmt: skip
+
+    def sink(record: dict[str, Any]) -> None:
+        if folder is not None:
+            folder.record(record)
+        progress(record)
+
+    try:
+        with _asked_to_stop() as interrupted:
+            begin = (lambda: None) if folder is None else folder.begin
+            result = _perform(job, world, pooled=pooled, names=names, sink=sink, begin=begin, interrupted=interrupted)
+    except BaseException as error:
+        progress.close()
+        _give_up(world, folder, error)
+        raise
+    progress.close()
+    if folder is not None:
+        folder.finish(result)
+    if manner.json:
+        print(json.dumps(result.summary), flush=True)
+    else:
+        show(result.summary, result.notes, sys.stdout)
+    return _code(result.summary["stop"], resolved)
+
+
+def follow(world: World) -> int:
+    """Do what rank 0 broadcasts until it says how to end; return the exit code."""
+    while True:
+        order = world.broadcast(None)
+        if "exit" in order:
+            return int(order["exit"])
+        with _asked_to_stop() as interrupted:
+            _perform(_receive(world, order), world, interrupted=interrupted)
+
+
+def _job(world: World, prepared: Prepared) -> Any:
+    """Tell every rank what to run and deal the points; return rank 0's own job."""
+    import numpy as np
+
+    from p2pkm.network.placement import divide
+
+    text = json.dumps(prepared.experiment.to_mapping()).encode()
+    order = world.broadcast({"experiment": np.frombuffer(text, np.uint8), **prepared.topology.to_arrays()})
+    bounds = divide(prepared.topology.n, world.size)
+    parts = []
+    for rank in range(world.size):
+        part = prepared.shards.take(np.arange(bounds[rank], bounds[rank + 1]))
+        parts.append({name: value for name, value in vars(part).items() if value is not None})
+    return _assemble(order, world.deal(parts))
+
+
+def _receive(world: World, order: dict[str, Any]) -> Any:
+    """Return the job of a rank that follows."""
+    return _assemble(order, world.deal(None))
+
+
+def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
+    """Build the job from what was broadcast and dealt."""
+    from p2pkm.data.shards import Shards
+    from p2pkm.experiment import build
+    from p2pkm.simulation import Job
+    from p2pkm.topology import Topology
+
+    experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    shards = Shards(**({"labels": None} | part))
+    return Job(
+        build(experiment, experiment.clusters or 1), Topology.from_arrays(order), shards, central=experiment.central,
+        rounds=experiment.rounds or 0, seed=experiment.seed, every=experiment.every,
+    )  # fmt: skip
+
+
+def _perform(job: Any, world: World, **more: Any) -> Any:
+    from dataclasses import replace
+
+    from p2pkm.simulation import perform
+
+    return perform(replace(job, **more), world)
+
+
+def _code(stop: str, experiment: Experiment) -> int:
+    if stop == "interrupted":
+        return _INTERRUPTED
+    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
+
+
+def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:
+    """Say in the folder that the run failed, and end the other ranks, which wait for this one."""
+    stopped = isinstance(error, KeyboardInterrupt)
+    if folder is not None and folder.path.is_dir():
+        with suppress(OSError):  # the disk may be what failed
+            folder.end("interrupted" if stopped else "failed")
+    if world.size > 1:
+        print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        world.abort(_INTERRUPTED if stopped else NetworkError.code)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a wish that the run ends with this round; the second one ends it at once."""
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

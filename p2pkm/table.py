@@ -1,0 +1,103 @@
+"""The closing table of a run, in words that a newcomer understands, and the lines that show how it goes on."""
+
+import sys
+import time
+from typing import Any, TextIO
+
+_PAUSE = 3.0  # seconds between two plain lines of progress
+
+
+def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, str]]:
+    """Return rows (what, figure, what it means)."""
+    rows = [
+        ("quality, mean device", _number(summary["ratio_mean"]), "cost on all points / central k-means; 1 is as good"),
+        ("quality, worst device", _number(summary["ratio_worst"]), "the same for the device that fared worst"),
+        ("each device alone", _number(summary["ratio_alone"]), "what the devices would reach without talking"),
+        ("agreement with labels", _number(summary["ari"]), "adjusted Rand index, mean over devices; 1 is perfect"),
+        ("disagreement", _number(summary["gtv"]), "total variation between neighbours' centroids; 0 is consensus"),
+        ("different results", _number(summary["centroid_sets"]), f"distinct centroid sets of {summary['devices']}"),
+        ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
+        ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
+        ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
+        ("descent", summary["descent"], _DESCENTS[summary["descent"]]),
+    ]  # fmt: skip
+    kept = [row for row in rows if row[1] != "-"]
+    kept += [("note", "", note) for note in notes]
+    return [*kept, ("results", summary["out"] or "none", "the run folder")]
+
+
+_STOPS = {
+    "converged": "converged: no centroid moved any more",
+    "round-limit": "not converged: stopped at the limit of --rounds",
+    "stalled": "stalled: devices swap the same centroids for ever; use --schedule coloured",
+    "silent": "nobody had anything more to say",
+    "interrupted": "interrupted",
+}
+_DESCENTS = {
+    "certified": "the objective provably never rises, and never rose",
+    "not claimed": "with these options nothing is promised about the objective",
+    "violated": "the objective rose although it must not: please report this run",
+}
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
+    """Print the closing table: with rich on a terminal, aligned text otherwise."""
+    rows = explain(summary, notes)
+    title = (
+        f"{summary['clusters']} clusters, {summary['devices']} devices on a {summary['graph']} graph, "
+        f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}, {summary['wall_seconds']:.2f} s"
+    )
+    if not file.isatty():
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
+        print(title, *lines, sep="\n", file=file, flush=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column(justify="right", style="cyan")
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    Console(file=file).print(table)
+
+
+class Progress:
+    """Tell on standard error how far a run is: a live line on a terminal, a plain one every few seconds otherwise."""
+
+    def __init__(self, rounds: int, *, quiet: bool, verbose: bool) -> None:
+        self._rounds, self._quiet, self._verbose = rounds, quiet, verbose
+        self._shown = time.monotonic()
+        self._live: Any = None
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Show a record, if it is time to."""
+        due = self._verbose or time.monotonic() - self._shown > (0.1 if sys.stderr.isatty() else _PAUSE)
+        if self._quiet or not due:
+            return
+        self._shown = time.monotonic()
+        ratio = _number(record["ratio_mean"])
+        line = f"{record['stage']} round {record['round']} (of at most {self._rounds}): ratio {ratio}, " \
+               f"{record['settled']} settled, {record['bytes']:,} bytes"  # fmt: skip
+        if self._verbose or not sys.stderr.isatty():
+            print(line, file=sys.stderr, flush=True)
+            return
+        if self._live is None:
+            from rich.console import Console
+
+            self._live = Console(stderr=True).status(line)
+            self._live.start()
+        self._live.update(line)
+
+    def close(self) -> None:
+        """Remove the live line."""
+        if self._live is not None:
+            self._live.stop()
