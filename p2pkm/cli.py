@@ -13,7 +13,7 @@ _INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
-    from p2pkm.network import expected_rank, launched
+    from p2pkm.launcher import expected_rank, launched
 
     arguments = sys.argv[1:] if arguments is None else arguments
     if launched():
@@ -32,7 +32,7 @@ def _lead(arguments: list[str]) -> int:
     import click
 
     from p2pkm.commands import command
-    from p2pkm.network import launched
+    from p2pkm.launcher import launched
 
     try:
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from p2pkm.errors import NetworkError
 from p2pkm.experiment import Experiment, Prepared, prepare
 from p2pkm.folder import RunFolder, check_target, name_folder
-from p2pkm.network import World, connect, launched
+from p2pkm.launcher import launched
+from p2pkm.network import World, connect
 
 _NOT_CONVERGED, _INTERRUPTED = 5, 130
 

@@ -1,15 +1,13 @@
 """The message layer: who hosts whom, how mail is delivered, and what it costs."""
 
-import os
 from functools import cache
 from typing import Any, Protocol
 
 from p2pkm.devices import Floats, Integers
+from p2pkm.launcher import launched
 from p2pkm.mail import Inbox, Mail
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.placement import Placement
-
-_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 
 
 class Network(Protocol):
@@ -63,17 +61,6 @@ class World(Protocol):
 
     def library(self) -> str | None:
         """Return the MPI library and its version, None without MPI."""
-
-
-def launched() -> bool:
-    """Return whether an MPI launcher started this process (looked up in the environment; MPI is not touched)."""
-    return any(name in os.environ for name in _LAUNCHERS)
-
-
-def expected_rank() -> int:
-    """Return the rank that the launcher gave to this process, without starting MPI."""
-    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-    return int(next((os.environ[name] for name in names if name in os.environ), 0)) if launched() else 0
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy as np
 
 from p2pkm.devices import Floats, Integers
 from p2pkm.errors import NetworkError
+from p2pkm.launcher import expected_size
 from p2pkm.mail import Inbox, Mail
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory
@@ -238,7 +239,7 @@ def _start() -> Any:
             f"an MPI launcher started this program, but no MPI library can be loaded ({str(error).splitlines()[0]}). "
             'Install one, for example: pip install "p2pkm[mpich]"'
         ) from None
-    wanted = max(int(os.environ.get(name, 1)) for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+    wanted = expected_size()
     if wanted > 1 and MPI.COMM_WORLD.size == 1:
         library = MPI.Get_library_version().splitlines()[0].strip()
         raise NetworkError(

@@ -1,0 +1,1 @@
+"""Figures that are measured, not asserted; each module is run by hand."""
