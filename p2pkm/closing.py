@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.devices import Devices
+from p2pkm.census import take_census
+from p2pkm.data.shards import Shards
+from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
-from p2pkm.referee import Referee, mean
-from p2pkm.result import SUMMARY_KEYS, Result, Traffic
+from p2pkm.referee import Referee, add, mean
+from p2pkm.result import SUMMARY_KEYS, Census, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import Topology
 
@@ -31,18 +33,24 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     }
 
 
-def close(
-    world: World, devices: Devices, referee: Referee, state: Any, facts: dict[str, Any], topology: Topology
+def close(  # noqa: PLR0913 - all that a run has to show
+    world: World,
+    devices: Devices,
+    shards: Shards,
+    referee: Referee,
+    state: Any,
+    facts: dict[str, Any],
+    topology: Topology,
 ) -> Result:
     """Return the same result on every rank."""
     network, prices = referee.network, referee.prices
     traffic = _gather_traffic(network, topology)
-    local = network.collect(_score_own_points(devices, prices, state))
+    census = take_census(devices, network, shards, prices.n_classes, state.centroids)
     trace: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     if world.rank == 0:
         last = referee.trace[-1]
-        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, local)
+        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census)
         summary |= {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
         summary |= {
             "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
@@ -52,12 +60,18 @@ def close(
         }
         trace = referee.trace
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
-    shared = world.broadcast({"text": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None)
+    shared = world.broadcast(
+        {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
+         "gtv": _both_ways(topology, referee.gtv)} if world.rank == 0 else None
+    )  # fmt: skip
     trace, summary, notes = json.loads(shared["text"].tobytes())
-    return Result(network.share(state.centroids), None, trace, summary, traffic, topology, notes)
+    gtv, losses, best = shared["gtv"], shared["losses"], int(shared["best"])
+    return Result(
+        network.share(state.centroids), None, trace, summary, traffic, topology, losses, gtv, census, best, notes
+    )
 
 
-def _score(priced: Priced | None, prices: Prices, local: Any) -> dict[str, float | None]:
+def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, float | None]:
     """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
     found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
     if priced is not None:
@@ -67,27 +81,21 @@ def _score(priced: Priced | None, prices: Prices, local: Any) -> dict[str, float
             found |= {
                 name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
             }
-    if local is not None and prices.n_classes:
-        sizes, scores = local[:, 0], local[:, 1]
-        found["ari_local"] = float((sizes * scores).sum() / sizes.sum())
+    if census.scores is not None:
+        found["ari_local"] = add(census.sizes * census.scores) / int(census.sizes.sum())
     return found
 
 
-def _score_own_points(devices: Devices, prices: Prices, state: Any) -> Any:
-    """Return the number of each device's points and the ARI of their own labels, float64[n, 2]."""
-    sizes, k = devices.sizes, state.centroids.shape[1]
-    if not prices.n_classes:
-        return np.column_stack((sizes, np.zeros(len(sizes))))
-    _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, state.centroids)
-    tables = np.zeros((len(sizes), prices.n_classes, k), np.int64)
-    real = labels >= 0
-    np.add.at(tables, (np.repeat(np.arange(len(sizes)), sizes)[real], prices.classes[real], labels[real]), 1)
-    return np.column_stack((sizes, ari(tables)))
+def _both_ways(topology: Topology, gtv: Floats) -> Floats:
+    """Return what stands at the lower end of every link at its upper end too, float64[e]."""
+    upper = topology.sources > topology.indices
+    mirrored = np.lexsort((topology.sources, topology.indices))  # edge (j, i) at the place of edge (i, j)
+    return np.where(upper, gtv[mirrored], gtv)
 
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    edges = network.share(network.ledger.edges, edges=True)
+    edges = network.share(network.ledger.edges, np.diff(network.placement.edge_bounds))
     exchanges = network.ledger.exchanges
     stage, turn = (np.array([getattr(one, name) for one in exchanges], np.int64) for name in ("stage", "turn"))
     said = None

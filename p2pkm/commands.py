@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from p2pkm.experiment import FIELDS, Experiment, read_toml
 
@@ -48,6 +49,12 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),
 ]  # fmt: skip
 
+_HELP = """Cluster without a server: devices on a graph talk to their neighbours until they agree.
+
+\b
+python -m p2pkm --graph ring                       16 devices in one process
+mpirun -n 16 python -m p2pkm --graph ring          the same on 16 MPI ranks, with the same bits
+"""
 _EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 MPI, a rank or the disk failed,
 5 not converged with --require-converged, 130 interrupted."""
 
@@ -58,20 +65,17 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group(invoke_without_command=True, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"],
-             "max_content_width": 110})  # fmt: skip
+@click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @_with_options
 @click.version_option(package_name="p2pkm")
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int | None:
-    r"""Cluster without a server: devices on a graph talk to their neighbours until they agree.
-
-    \b
-    python -m p2pkm --graph ring                       16 devices in one process
-    mpirun -n 16 python -m p2pkm --graph ring          the same on 16 MPI ranks, with the same bits
-    """
+    """Run one experiment, unless a command says otherwise."""
     if context.invoked_subcommand is None:
         return _run(options)
+    if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in options):
+        raise click.UsageError(f"give the options after the command: p2pkm {context.invoked_subcommand} ...")
     return None
 
 
@@ -96,8 +100,9 @@ def _run(options: dict[str, Any]) -> int:
     from p2pkm.running import Manner, lead
 
     given = {name: value for name, value in options.items() if name in FIELDS and value is not None}
-    merged = (read_toml(options["config"]) if options["config"] else {}) | given
-    where = f"{options['config']} or on the command line" if options["config"] else "the command line"
+    config = options["config"]
+    merged = ({} if config is None else read_toml(config)) | given
+    where = "the command line" if config is None else f"{config} or on the command line"
     experiment = Experiment.from_mapping(merged, where)
     flags = {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
     return lead(experiment, Manner(json=options["form"] == "json", **flags))

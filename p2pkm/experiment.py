@@ -56,8 +56,8 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
-        if self.seed >= 2**63:
-            raise ExperimentError(f"seed is {self.seed}; expected a whole number below 2^63")
+            if value is not None and value >= 2**63:
+                raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
         if self.recipe is not None and self.seeding is not None:
             raise ExperimentError(
                 f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,25 @@ def check_target(path: Path, *, force: bool) -> None:
     ExperimentError
         If the path is a file, is not empty (without `force`), or cannot be written to.
     """
+    try:
+        _refuse_target(path, force)
+    except (OSError, ValueError) as error:  # a name that is too long, for example
+        reason = getattr(error, "strerror", None) or error
+        raise ExperimentError(f"--out {path} cannot be used: {reason}; choose another folder") from None
+
+
+def _refuse_target(path: Path, force: bool) -> None:
+    place, here = path.resolve(), Path.cwd()
     if path.exists() and not path.is_dir():
         raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
-    if path.is_dir() and any(path.iterdir()) and not force:
+    used = path.is_dir() and any(path.iterdir())
+    if used and not force:
         raise ExperimentError(
             f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
         )
-    parent = path.absolute()
+    if used and place in (here, *here.parents):
+        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
+    parent = place
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
@@ -52,10 +65,15 @@ class RunFolder:
         The resolved experiment.
     facts : dict
         What the manifest says beside times and versions: ranks, MPI library.
+
+    Attributes
+    ----------
+    begun : bool
+        Whether the folder is there, and this run's own.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any]) -> None:
-        self.path, self._config = path, config
+        self.path, self.begun, self._config = path, False, config
         self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
         self._old: Path | None = None
@@ -63,10 +81,11 @@ class RunFolder:
     def begin(self) -> None:
         """Make the folder; an old one is moved aside until this run has ended."""
         with _disk(self.path):
-            if self.path.is_dir() and any(self.path.iterdir()):
-                self._old = self.path.with_name(f"{self.path.name}.old-{time.time_ns()}")
-                self.path.rename(self._old)
-            self.path.mkdir(parents=True, exist_ok=True)
+            place = self.path.resolve()  # of a link, what it leads to
+            if place.is_dir() and any(place.iterdir()):
+                self._old = place.rename(place.with_name(f"{place.name}.old-{time.time_ns()}"))
+            place.mkdir(parents=True, exist_ok=True)
+            self.begun = True
             self._manifest["start"] = _now()
             self._write_text("config.toml", _to_toml(self._config))
             self._write_manifest()
@@ -91,6 +110,9 @@ class RunFolder:
 
     def end(self, state: str, **more: Any) -> None:
         """Say in the manifest how the run ended; a folder that was moved aside goes once the new run is done."""
+        if self._rounds is not None:
+            with suppress(OSError):  # if that fails, it has failed before and was reported
+                self._rounds.close()
         self._manifest |= {"state": state, "end": _now(), **more}
         self._write_manifest()
         if self._old is not None and state == "done":
@@ -105,11 +127,15 @@ class RunFolder:
     def _write(self, name: str, write: Callable[[Any], Any]) -> None:
         """Write a file under another name beside it, then rename it."""
         partial = self.path / f".{name}.partial"
-        with open(partial, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path / name)
+        try:
+            with open(partial, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / name)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 class _disk:  # noqa: N801 - reads like a statement

@@ -28,11 +28,14 @@ class Priced(NamedTuple):
     ----------
     ratios : float64[n]
         Pooled cost over central cost; nan where a device has no centroid, was not sampled, or without baseline.
+    costs : float64[n]
+        Cost on all points; inf where a device has no centroid or was not sampled.
     tables : int64[n, classes, k]
         How many points of a class each centroid of a priced device attracts; without labels of 0 classes.
     """
 
     ratios: Floats
+    costs: Floats
     tables: Integers
 
 
@@ -89,10 +92,9 @@ class Prices:
             chosen = spread(n, most, self._devices.shared_key, 1)
             self.notes.append(f"ratio and scores are over a sample of {most} of {n} devices")
         costs, which, tables = self._price(sets[chosen], self.n_classes if closing else 0)
-        ratios = np.full(n, np.nan)
-        ratios[chosen] = self._ratios(costs[which])
-        filled = np.isfinite(costs[which])
-        return Priced(ratios, tables[which[filled]])
+        ratios, every = np.full(n, np.nan), np.full(n, np.inf)
+        ratios[chosen], every[chosen] = self._ratios(costs[which]), costs[which]
+        return Priced(ratios, every, tables[which[np.isfinite(costs[which])]])
 
     def _price(self, sets: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
         """Return the pooled cost of each distinct set, which of them each set is, and their contingency tables."""

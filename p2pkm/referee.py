@@ -35,6 +35,10 @@ class Referee:
         SHA-256 over the devices' digests in device order, and that chained over the recorded rounds.
     digests : uint8[n, 32]
         SHA-256 of each device's centroids in the last record.
+    losses : float64[n]
+        Cost (6) of each device in the last record.
+    gtv : float64[e]
+        Variation (4) of each link at its lower end in the last record.
     priced : Priced or None
         Prices of the last record, if any.
     """
@@ -50,6 +54,7 @@ class Referee:
         self.trace: list[Record] = []
         self.chain = self.fingerprint = b""
         self.digests = np.zeros((0, 32), np.uint8)
+        self.losses = self.gtv = np.zeros(0)
         self.priced: Priced | None = None
 
     def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
@@ -66,12 +71,15 @@ class Referee:
             return
         link = getattr(algorithm, "link_alpha", None)
         rows = self.network.collect(self._measure_devices(state.centroids))
-        edges = self.network.collect(self._measure_links(state.centroids, link), edges=True)
+        edges = self.network.collect(
+            self._measure_links(state.centroids, link), np.diff(self.network.placement.edge_bounds)
+        )
         settled = self.network.collect(state.settled)
         self.priced = self.prices.of(state.centroids, closing=closing)
         messages, volume = self.network.total(np.array(self.network.ledger.totals))
         if not self._root:
             return
+        self.losses, self.gtv = rows[:, 0], edges[:, 0]
         losses, self.digests = rows[:, 0], np.ascontiguousarray(rows[:, 1:]).view(np.uint8)
         self.fingerprint = hashlib.sha256(self.digests.tobytes()).digest()
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
@@ -86,6 +94,11 @@ class Referee:
         }  # fmt: skip
         self.trace.append(record)
         self._sink(record)
+
+    @property
+    def best(self) -> int:
+        """Return the device whose centroids cost least on all points (device 0 if none was priced)."""
+        return 0 if self.priced is None else int(np.argmin(self.priced.costs))
 
     def _measure_devices(self, centroids: Floats) -> Floats:
         """Return each device's own loss (6) and the SHA-256 of its centroids (as four numbers), float64[n, 5]."""

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Floats, Integers
+from p2pkm.errors import DataError
+from p2pkm.kernels.plain import losses as price_losses
 from p2pkm.topology import Topology
 
 if TYPE_CHECKING:
     import networkx as nx
+    import pandas as pd
 
 SUMMARY_KEYS = """
     algorithm graph devices ranks clusters data partition recipe seeding coupling alpha schedule theta passes seed
@@ -48,6 +51,37 @@ class Traffic(NamedTuple):
         return (sent + received).astype(np.int64)
 
 
+class Census(NamedTuple):
+    """Where the points are and how they were labelled, in ascending (device, row).
+
+    Attributes
+    ----------
+    sizes : int64[n]
+        Points of each device.
+    labels, device, row : int64[m] or None
+        Centroid that each point chose on its own device (-1: the device has none), that device, and the row of the
+        point in the user's array; None above 10 million points.
+    classes : int64[n, c] or None
+        Points of each true class on each device; None without labels.
+    scores : float64[n] or None
+        Adjusted Rand index of each device's own points.
+    sample : float64[s, d]
+        Points for pictures: all of them, or a seeded sample of 5,000.
+    sample_device, sample_class : int64[s]
+        Their devices and classes (-1 without labels).
+    """
+
+    sizes: Integers
+    labels: Integers | None
+    device: Integers | None
+    row: Integers | None
+    classes: Integers | None
+    scores: Floats | None
+    sample: Floats
+    sample_device: Integers
+    sample_class: Integers
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """The outcome of a run.
@@ -65,6 +99,14 @@ class Result:
     ledger : Traffic
         What was sent over each edge.
     topology : Topology
+    losses : float64[n]
+        Cost (6) of each device on its own points; inf where a device has points and no centroid.
+    gtv : float64[e]
+        Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
+    census : Census
+        Where the points are and how they were labelled.
+    best : int
+        The device whose centroids cost least on all points.
     notes : list of str
         What a reader of the figures should know, such as a sample that stands for the whole.
     """
@@ -75,6 +117,10 @@ class Result:
     summary: dict[str, Any]
     ledger: Traffic
     topology: Topology
+    losses: Floats
+    gtv: Floats
+    census: Census
+    best: int
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -87,3 +133,80 @@ class Result:
         ends = zip(self.topology.sources, self.topology.indices, self.topology.weights, strict=True)
         graph.add_weighted_edges_from((int(i), int(j), float(w)) for i, j, w in ends if i < j)
         return graph
+
+    def predict(self, X: Any, device: int | None = None) -> Integers:  # noqa: N803 - the name that scikit-learn uses
+        """Return the nearest centroid of each point, int64[m].
+
+        Parameters
+        ----------
+        X : array_like of float64[m, d]
+        device : int, optional
+            Whose centroids to use; None: the device whose set costs least on all points of the run.
+
+        Raises
+        ------
+        DataError
+            If the points have another number of features, or the device does not exist or has no centroid.
+        """
+        chosen = self.best if device is None else device
+        if not 0 <= chosen < len(self.centroids):
+            raise DataError(f"device is {chosen}; expected 0 to {len(self.centroids) - 1}")
+        points, centroids = np.asarray(X, np.float64), self.centroids[chosen]
+        if points.ndim != 2 or points.shape[1] != centroids.shape[1]:
+            raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
+        real = centroids[:, 0] < np.inf
+        if not real.any():
+            raise DataError(f"device {chosen} has no centroid; choose another one")
+        _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
+        return labels
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the recorded rounds as a pandas DataFrame, one row per record.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rounds)
+
+    def to_networkx(self) -> "nx.Graph":
+        """Return the graph with figures as attributes.
+
+        Nodes: ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``; edges: ``weight``, ``gtv``,
+        ``messages`` and ``bytes`` over both directions.
+        """
+        graph = self.graph
+        for end, name in ((self.ledger.src, "sent_bytes"), (self.ledger.dst, "received_bytes")):
+            volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
+            for i in graph:
+                graph.nodes[i][name] = int(volume[i])
+        for i in graph:
+            graph.nodes[i] |= {"points": int(self.census.sizes[i]), "loss": float(self.losses[i])}
+        figures = zip(*self.ledger[:3], self.ledger.bytes, self.gtv, strict=True)
+        for i, j, messages, volume, gtv in figures:
+            edge = graph.edges[int(i), int(j)]
+            edge["gtv"] = float(gtv)
+            edge["messages"] = edge.get("messages", 0) + int(messages)
+            edge["bytes"] = edge.get("bytes", 0) + int(volume)
+        return graph
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        shown = (
+            "graph",
+            "devices",
+            "clusters",
+            "rounds",
+            "stop",
+            "descent",
+            "ratio_mean",
+            "ratio_worst",
+            "ari",
+            "bytes",
+        )
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(str(self.summary[name]))}</td></tr>" for name in shown)
+        return f"<table><caption>p2pkm result</caption>{rows}</table>"

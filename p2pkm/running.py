@@ -83,13 +83,13 @@ def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner
         with _asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
             result = _perform(job, world, pooled=pooled, names=names, sink=sink, begin=begin, interrupted=interrupted)
+        if folder is not None:
+            folder.finish(result)
     except BaseException as error:
         progress.close()
         _give_up(world, folder, error)
         raise
     progress.close()
-    if folder is not None:
-        folder.finish(result)
     if manner.json:
         print(json.dumps(result.summary), flush=True)
     else:
@@ -160,7 +160,7 @@ def _code(stop: str, experiment: Experiment) -> int:
 def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:
     """Say in the folder that the run failed, and end the other ranks, which wait for this one."""
     stopped = isinstance(error, KeyboardInterrupt)
-    if folder is not None and folder.path.is_dir():
+    if folder is not None and folder.begun:
         with suppress(OSError):  # the disk may be what failed
             folder.end("interrupted" if stopped else "failed")
     if world.size > 1:

@@ -166,7 +166,7 @@ def perform(job: Job, world: World) -> Result:
     facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.n, "ranks": world.size,
              "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
              "wall_seconds": time.perf_counter() - began}  # fmt: skip
-    return close(world, devices, referee, ending.state, facts, job.topology)
+    return close(world, devices, job.own, referee, ending.state, facts, job.topology)
 
 
 def _pick_kernels(world: World, job: Job, points: int) -> Kernels:

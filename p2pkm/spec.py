@@ -87,9 +87,11 @@ def convert(value: object, kind: Any, where: str) -> Any:
     """Convert text (or a TOML value) to an annotated type: bool, int, float, str, Literal or an Optional of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
+        inner = next(part for part in get_args(kind) if part is not NoneType)
+        number = inner in (int, float)  # where text is expected, "none" is a text like any other
+        if value is None or (number and isinstance(value, str) and value.lower() == "none"):
             return None
-        return convert(value, next(part for part in get_args(kind) if part is not NoneType), where)
+        return convert(value, inner, where)
     if origin is Literal:
         if value not in get_args(kind):
             raise ExperimentError(f"{where} is {value!r}. {suggest(str(value), map(str, get_args(kind)))}")
@@ -115,7 +117,7 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
         raise ExperimentError(f"{where} is {value!r}; expected {wanted}")
     try:
         result = kind(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ExperimentError(f"{where} is {value!r}; expected {wanted}") from None
     if kind is float and not math.isfinite(result):
         raise ExperimentError(f"{where} is {value!r}; expected a finite number")

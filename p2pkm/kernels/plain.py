@@ -284,7 +284,7 @@ def gtv(centroids, ids, indptr, indices, slots):
     return result
 
 
-def losses(points, weights, offsets, centroids):
+def losses(points: Any, weights: Any, offsets: Any, centroids: Any) -> Any:
     """Return (6) of every device on its own points, float64[n], and the label of each point, int64[m]."""
     n = len(offsets) - 1
     costs, labels = np.zeros(n), np.empty(len(points), np.int64)

@@ -25,11 +25,14 @@ class Network(Protocol):
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
 
-    def collect(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on rank 0, else None; uncounted."""
+    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows on
+    # each rank, int64[size], None: one row per device.
 
-    def share(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on every rank; uncounted."""
+    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on rank 0, else None; uncounted."""
+
+    def share(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on every rank; uncounted."""
 
     def total(self, counts: Integers) -> Integers:
         """Return the sums of whole numbers over ranks, on every rank."""

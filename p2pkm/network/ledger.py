@@ -4,16 +4,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import Integers
+from p2pkm.devices import Integers, Mask
 from p2pkm.mail import Mail
 
 
 class Exchange(NamedTuple):
-    """Who said how many rows in one exchange; -1 = silent."""
+    """Who said how many rows in one exchange.
+
+    Attributes
+    ----------
+    stage, turn : int
+        Stage, and number of the exchange in it; 0 is the opening.
+    rows : int64[n]
+        -1 = silent.
+    row_bytes : int
+        Counted bytes of a row.
+    edges : bool[e] or None
+        The own directed edges that it went over, None: all.
+    """
 
     stage: int
     turn: int
     rows: Integers
+    row_bytes: int
+    edges: Mask | None
 
 
 class Ledger:
@@ -21,35 +35,41 @@ class Ledger:
 
     Attributes
     ----------
-    messages, rows, bytes : int64[e]
-        Totals of every own directed edge.
     exchanges : list of Exchange
     """
 
     def __init__(self, indptr: Integers) -> None:
-        self._indptr = indptr
         self._degrees = np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
         self._edges = np.zeros((3, int(indptr[-1])), np.int64)  # the same for what went over some edges only
+        self._counted = 0
         self.exchanges: list[Exchange] = []
 
     def note(self, mail: Mail, stage: int, turn: int) -> None:
-        """Count one exchange."""
-        spoken = np.maximum(mail.rows, 0)
-        said = np.stack((mail.rows >= 0, spoken, spoken * (8 * (mail.values.shape[2] - mail.header))))
-        if mail.edges is None:
-            self._senders += said
-        else:
-            self._edges += np.repeat(said, self._degrees, axis=1) * mail.edges
-        self.exchanges.append(Exchange(stage, turn, mail.rows))
+        """Write down one exchange; it is added up when somebody asks."""
+        row_bytes = 8 * (mail.values.shape[2] - mail.header)
+        self.exchanges.append(Exchange(stage, turn, mail.rows, row_bytes, mail.edges))
 
     @property
     def totals(self) -> tuple[int, int]:
         """Return messages and bytes that the batch has sent so far."""
+        self._count()
         sent = (self._senders * self._degrees).sum(axis=1) + self._edges.sum(axis=1)
         return int(sent[0]), int(sent[2])
 
     @property
     def edges(self) -> Integers:
         """Return messages, rows and bytes over each own directed edge, int64[e, 3]."""
+        self._count()
         return (self._edges + np.repeat(self._senders, self._degrees, axis=1)).T
+
+    def _count(self) -> None:
+        """Add up the exchanges since the last time."""
+        for exchange in self.exchanges[self._counted :]:
+            spoken = np.maximum(exchange.rows, 0)
+            said = np.stack((exchange.rows >= 0, spoken, spoken * exchange.row_bytes))
+            if exchange.edges is None:
+                self._senders += said
+            else:
+                self._edges += np.repeat(said, self._degrees, axis=1) * exchange.edges
+        self._counted = len(self.exchanges)

@@ -33,12 +33,12 @@ class LocalNetwork:
         """Return the values of own devices and ghosts, uncounted."""
         return values
 
-    def collect(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on rank 0, uncounted."""
+    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on rank 0, uncounted."""
         return values
 
-    def share(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on every rank, uncounted."""
+    def share(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on every rank, uncounted."""
         return values
 
     def total(self, counts: Integers) -> Integers:

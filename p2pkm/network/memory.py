@@ -21,26 +21,27 @@ class Memory:
     def __init__(self, placement: Placement) -> None:
         self._senders = placement.senders
         self._n, slots = len(placement.ids), placement.slots
-        self.tables: Floats = np.zeros((slots, 0, 0))
         self.heads = np.full(slots, -1)
         self._rows = np.full(slots, -1)
         self._slots = np.full(len(self._senders), -1)
-        self._borrowed = False
+        self._hold(np.zeros((slots, 0, 0)), borrowed=False)
 
     def say(self, mail: Mail, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
-        n, _, width = mail.values.shape
-        self.heads[: self._n] = mail.rows
-        spoke = mail.rows >= 0
-        whole = spoke.all()
-        if whole and n == len(self.tables) and self._fits(mail.values.shape[1:]):
-            self.tables, self._borrowed = mail.values, True  # nobody writes into a state: no copy is needed
+        n, rows, width = mail.values.shape
+        self.heads[:n] = mail.rows
+        whole = n == 0 or mail.rows.min() >= 0
+        _, largest, widest = self.tables.shape
+        if whole and n == len(self.tables) and rows >= largest and width >= widest:
+            self._hold(mail.values, borrowed=True)  # nobody writes into a state: no copy is needed
             return
-        self._grow(max(r, self.tables.shape[1]), max(width, self.tables.shape[2]))
-        own = self.tables[: self._n, : mail.values.shape[1], :width]
+        if self._borrowed or r > largest or width > widest:
+            self._grow(max(r, largest), max(width, widest))
+        own = self._own if self._own.shape == mail.values.shape else self._own[:, :rows, :width]
         if whole:
             own[:] = mail.values
         else:
+            spoke = mail.rows >= 0
             own[spoke] = mail.values[spoke]
 
     def hear(self, flags: Mask | None) -> Inbox:
@@ -51,16 +52,16 @@ class Memory:
         if flags is not None:
             fresh &= flags
         np.copyto(self._slots, self._senders, where=fresh)
-        tables = self.tables.view()
-        tables.flags.writeable = False
-        return Inbox(tables, self._rows, self._slots, fresh)
-
-    def _fits(self, shape: tuple[int, ...]) -> bool:
-        return shape[0] >= self.tables.shape[1] and shape[1] >= self.tables.shape[2]
+        return Inbox(self._readable, self._rows, self._slots, fresh)
 
     def _grow(self, r: int, width: int) -> None:
         slots, rows, columns = self.tables.shape
-        if self._borrowed or (rows, columns) != (r, width):
-            tables = np.zeros((slots, r, width))
-            tables[:, :rows, :columns] = self.tables
-            self.tables, self._borrowed = tables, False
+        tables = np.zeros((slots, r, width))
+        tables[:, :rows, :columns] = self.tables
+        self._hold(tables, borrowed=False)
+
+    def _hold(self, tables: Floats, *, borrowed: bool) -> None:
+        self.tables, self._borrowed = tables, borrowed
+        self._own = tables[: self._n]
+        self._readable = tables.view()
+        self._readable.flags.writeable = False

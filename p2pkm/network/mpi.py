@@ -1,4 +1,4 @@
-"""The network on MPI: persistent requests straight into the memory of what was heard, one message per pair of ranks."""
+"""The network on MPI: persistent requests straight into the memory of what was heard."""
 
 import json
 import os
@@ -71,16 +71,16 @@ class MPINetwork:
         self._mpi.Request.Waitall(sent)
         return result
 
-    def collect(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on rank 0, uncounted."""
-        values, counts, kind, result = self._rows(values, edges)
+    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on rank 0, uncounted."""
+        values, counts, kind, result = self._rows(values, counts)
         self._comm.Gatherv([values, len(values), kind], [result, counts, kind])
         kind.Free()
         return result if self._comm.rank == 0 else None
 
-    def share(self, values: Any, *, edges: bool = False) -> Any:
-        """Return the rows of all devices (or directed edges) in device order on every rank, uncounted."""
-        values, counts, kind, result = self._rows(values, edges)
+    def share(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all ranks, in their order, on every rank, uncounted."""
+        values, counts, kind, result = self._rows(values, counts)
         self._comm.Allgatherv([values, len(values), kind], [result, counts, kind])
         kind.Free()
         return result
@@ -91,10 +91,10 @@ class MPINetwork:
         self._comm.Allreduce(np.ascontiguousarray(counts), result)
         return result
 
-    def _rows(self, values: Any, edges: bool) -> tuple[Any, Any, Any, Any]:
+    def _rows(self, values: Any, counts: Integers | None) -> tuple[Any, Any, Any, Any]:
         """Return contiguous rows, how many each rank has, their MPI type, and room for all of them."""
         values = np.ascontiguousarray(values)
-        counts = np.diff(self.placement.edge_bounds if edges else self.placement.bounds)
+        counts = np.diff(self.placement.bounds) if counts is None else counts
         size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
         kind = self._mpi.BYTE.Create_contiguous(size).Commit()
         return values, counts, kind, np.empty((counts.sum(), *values.shape[1:]), values.dtype)
@@ -133,13 +133,12 @@ class MPINetwork:
         first = 0
         for peer in self.placement.peers:
             last = first + len(peer.speaking)
-            heads, tables = self._source(peer)
-            flags = [self._flags[0, first:last]] if selective else []
-            self._request(self._comm.Send_init, peer.rank, [heads, tables, *flags])
+            sent = [*self._source(peer), self._flags[0, first:last]]
             ghosts = slice(peer.first, peer.last)
-            flags = [self._flags[1, first:last]] if selective else []
-            self._request(self._comm.Recv_init, peer.rank, [self._memory.heads[ghosts], self._memory.tables[ghosts],
-                                                            *flags])  # fmt: skip
+            heard = [self._memory.heads[ghosts], self._memory.tables[ghosts], self._flags[1, first:last]]
+            for tag in range(3 if selective else 2):
+                self._requests.append(self._comm.Send_init(sent[tag], peer.rank, tag))
+                self._requests.append(self._comm.Recv_init(heard[tag], peer.rank, tag))
             first = last
 
     def _source(self, peer: Peer) -> tuple[Integers, Floats]:
@@ -151,16 +150,6 @@ class MPINetwork:
         heads, tables = np.empty(len(send), np.int64), np.empty((len(send), *memory.tables.shape[1:]))
         self._outgoing.append((send, heads, tables))
         return heads, tables
-
-    def _request(self, init: Any, rank: int, arrays: list[Any]) -> None:
-        names = {"l": self._mpi.INT64_T, "q": self._mpi.INT64_T, "d": self._mpi.DOUBLE, "?": self._mpi.C_BOOL}
-        kind = self._mpi.Datatype.Create_struct(
-            [array.size for array in arrays],
-            [self._mpi.Get_address(array) for array in arrays],
-            [names[array.dtype.char] for array in arrays],
-        ).Commit()
-        self._requests.append(init([self._mpi.BOTTOM, 1, kind], rank))
-        kind.Free()
 
     def _free(self) -> None:
         """Free the requests of the last plan."""

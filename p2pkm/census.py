@@ -1,0 +1,55 @@
+"""The census at the end of a run: where the points are, how they were labelled, and a sample for pictures."""
+
+import numpy as np
+
+from p2pkm.data.shards import Shards
+from p2pkm.devices import Devices, Floats
+from p2pkm.network import Network
+from p2pkm.prices import spread
+from p2pkm.result import Census
+from p2pkm.scores import ari
+
+_LABELLED = 10_000_000  # points; above, nobody gathers the labels
+_SAMPLE = 5_000
+
+
+def take_census(devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats) -> Census:
+    """Gather what all ranks know of their points; the same on every rank.
+
+    Parameters
+    ----------
+    shards : Shards
+        The points of this rank's devices.
+    n_classes : int
+        Number of classes over all ranks, 0 without labels.
+    centroids : float64[n, k, d]
+        Of this rank's devices.
+    """
+    sizes = network.share(devices.sizes)
+    ends = np.concatenate(([0], np.cumsum(sizes)))[network.placement.bounds]
+    _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
+    owner = np.repeat(np.arange(len(devices)), devices.sizes)
+    counts = np.diff(ends)
+    gathered = [None] * 3
+    if ends[-1] <= _LABELLED:
+        gathered = [network.share(part, counts) for part in (labels, devices.ids[owner], shards.rows)]
+    classes = scores = None
+    known = np.full(len(owner), -1)
+    if n_classes and shards.labels is not None:
+        known = shards.labels
+        tables = np.zeros((len(devices), n_classes, centroids.shape[1]), np.int64)
+        real = labels >= 0
+        np.add.at(tables, (owner[real], known[real], labels[real]), 1)
+        own = np.zeros((len(devices), n_classes), np.int64)
+        np.add.at(own, (owner, known), 1)
+        classes, scores = network.share(own), network.share(ari(tables))
+    chosen = spread(int(ends[-1]), min(_SAMPLE, int(ends[-1])), devices.shared_key, 2)
+    rank = network.placement.rank
+    own_sample = chosen[(chosen >= ends[rank]) & (chosen < ends[rank + 1])] - ends[rank]
+    counts = np.diff(np.searchsorted(chosen, ends))
+    points, device, kind = (
+        network.share(part[own_sample], counts) for part in (devices.points, devices.ids[owner], known)
+    )
+    return Census(
+        sizes, *gathered, classes=classes, scores=scores, sample=points, sample_device=device, sample_class=kind
+    )
