@@ -1,5 +1,7 @@
 """The census at the end of a run: where the points are, how they were labelled, and a sample for pictures."""
 
+from typing import Any
+
 import numpy as np
 
 from p2pkm.data.shards import Shards
@@ -30,9 +32,10 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
     owner = np.repeat(np.arange(len(devices)), devices.sizes)
     counts = np.diff(ends)
-    gathered = [None] * 3
+    names: tuple[Any, Any, Any] = (None, None, None)
     if ends[-1] <= _LABELLED:
-        gathered = [network.share(part, counts) for part in (labels, devices.ids[owner], shards.rows)]
+        parts = labels, devices.ids[owner], shards.rows
+        names = network.share(parts[0], counts), network.share(parts[1], counts), network.share(parts[2], counts)
     classes = scores = None
     known = np.full(len(owner), -1)
     if n_classes and shards.labels is not None:
@@ -47,9 +50,5 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     rank = network.placement.rank
     own_sample = chosen[(chosen >= ends[rank]) & (chosen < ends[rank + 1])] - ends[rank]
     counts = np.diff(np.searchsorted(chosen, ends))
-    points, device, kind = (
-        network.share(part[own_sample], counts) for part in (devices.points, devices.ids[owner], known)
-    )
-    return Census(
-        sizes, *gathered, classes=classes, scores=scores, sample=points, sample_device=device, sample_class=kind
-    )
+    drawn = [network.share(part[own_sample], counts) for part in (devices.points, devices.ids[owner], known)]
+    return Census(sizes, *names, classes, scores, drawn[0], drawn[1], drawn[2])

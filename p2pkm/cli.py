@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 0 if _QUIET_WORDS & set(arguments) else _follow()
         return _lead(arguments)
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return _stop()
 
 
 def _lead(arguments: list[str]) -> int:
@@ -40,13 +40,23 @@ def _lead(arguments: list[str]) -> int:
         error.show()
         code = error.exit_code
     except click.exceptions.Abort:
-        code = _INTERRUPTED
+        raise KeyboardInterrupt from None
     except P2PKMError as error:
         print(f"p2pkm: error: {error}", file=sys.stderr, flush=True)
         code = error.code
     if launched() and not _QUIET_WORDS & set(arguments):
         _dismiss(code or 0)
     return code or 0
+
+
+def _stop() -> int:
+    """End the other ranks, which may wait for this one, as interrupted."""
+    from p2pkm.network import connect
+
+    if "mpi4py.MPI" in sys.modules:  # else MPI was not started yet
+        with contextlib.suppress(NetworkError):
+            connect().abort(_INTERRUPTED)
+    return _INTERRUPTED
 
 
 def _dismiss(code: int) -> None:

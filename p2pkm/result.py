@@ -196,17 +196,6 @@ class Result:
     def _repr_html_(self) -> str:
         from html import escape
 
-        shown = (
-            "graph",
-            "devices",
-            "clusters",
-            "rounds",
-            "stop",
-            "descent",
-            "ratio_mean",
-            "ratio_worst",
-            "ari",
-            "bytes",
-        )
+        shown = ("graph", "devices", "clusters", "rounds", "stop", "descent", "ratio_mean", "ratio_worst", "bytes")
         rows = "".join(f"<tr><th>{name}</th><td>{escape(str(self.summary[name]))}</td></tr>" for name in shown)
         return f"<table><caption>p2pkm result</caption>{rows}</table>"

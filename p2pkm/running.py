@@ -99,11 +99,11 @@ def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner
 
 def follow(world: World) -> int:
     """Do what rank 0 broadcasts until it says how to end; return the exit code."""
-    while True:
-        order = world.broadcast(None)
-        if "exit" in order:
-            return int(order["exit"])
-        with _asked_to_stop() as interrupted:
+    with _asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
+        while True:
+            order = world.broadcast(None)
+            if "exit" in order:
+                return int(order["exit"])
             _perform(_receive(world, order), world, interrupted=interrupted)
 
 
