@@ -11,7 +11,7 @@ from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
 from p2pkm.referee import Referee, add, mean
-from p2pkm.result import SUMMARY_KEYS, Census, Result, Traffic
+from p2pkm.result import SUMMARY_KEYS, Census, Chain, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import Topology
 
@@ -62,13 +62,13 @@ def close(  # noqa: PLR0913 - all that a run has to show
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
-         "gtv": _both_ways(topology, referee.gtv)} if world.rank == 0 else None
+         "gtv": _both_ways(topology, referee.gtv), **_freeze(referee.links())} if world.rank == 0 else None
     )  # fmt: skip
     trace, summary, notes = json.loads(shared["text"].tobytes())
-    gtv, losses, best = shared["gtv"], shared["losses"], int(shared["best"])
     return Result(
-        network.share(state.centroids), None, trace, summary, traffic, topology, losses, gtv, census, best, notes
-    )
+        network.share(state.centroids), None, trace, summary, traffic, topology, shared["losses"], shared["gtv"], census,
+        Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
+    )  # fmt: skip
 
 
 def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, float | None]:
@@ -86,6 +86,11 @@ def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, f
     return found
 
 
+def _freeze(chain: Chain) -> dict[str, Any]:
+    """Return the parts of the chain that are there."""
+    return {name: part for name, part in chain._asdict().items() if part is not None}
+
+
 def _both_ways(topology: Topology, gtv: Floats) -> Floats:
     """Return what stands at the lower end of every link at its upper end too, float64[e]."""
     upper = topology.sources > topology.indices
@@ -95,11 +100,12 @@ def _both_ways(topology: Topology, gtv: Floats) -> Floats:
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    edges = network.share(network.ledger.edges, np.diff(network.placement.edge_bounds))
+    messages, rows, volume = network.share(network.ledger.edges, np.diff(network.placement.edge_bounds)).T
+    ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
-    stage, turn = (np.array([getattr(one, name) for one in exchanges], np.int64) for name in ("stage", "turn"))
-    said = None
-    if topology.n <= _DETAILED:
-        said = network.share(np.stack([one.rows for one in exchanges], axis=1).astype(np.int32))
-    messages, rows, volume = edges.T
-    return Traffic(topology.sources, topology.indices, messages, rows, volume, stage, turn, said)
+    if topology.n > _DETAILED:
+        return Traffic(*ends, messages, volume, rows, None, None, None, None)
+    said = network.share(np.stack([one.rows for one in exchanges], axis=1)).T
+    number, sender = np.nonzero(said >= 0)
+    stage, turn = (np.array([getattr(one, name) for one in exchanges])[number] for name in ("stage", "turn"))
+    return Traffic(*ends, messages, volume, rows, stage, turn, sender, said[number, sender])

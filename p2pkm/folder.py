@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.result import Result
+from p2pkm.storage import write_bytes, write_result
 
 
 def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
@@ -97,14 +97,15 @@ class RunFolder:
             self._rounds.write(json.dumps(record) + "\n")
             self._rounds.flush()
 
-    def finish(self, result: Result) -> None:
-        """Write the results; then the folder says that the run is done, or interrupted."""
-        import numpy as np
-
+    def finish(self, result: Result, *, plot: bool) -> None:
+        """Write the results and figures; then the folder says that the run is done, or interrupted."""
         with _disk(self.path):
             self._rounds.close()
-            self._write("centroids.npz", lambda file: np.savez(file, centroids=result.centroids))
-            self._write_text("summary.json", json.dumps(result.summary, indent=1) + "\n")
+            write_result(result, self.path)
+            if plot:
+                from p2pkm.plots import draw_all
+
+                draw_all(result, self.path / "figures")
             state = "interrupted" if result.summary["stop"] == "interrupted" else "done"
             self.end(state, chain=result.summary["chain_sha256"])
 
@@ -122,20 +123,7 @@ class RunFolder:
         self._write_text("manifest.json", json.dumps(self._manifest, indent=1) + "\n")
 
     def _write_text(self, name: str, text: str) -> None:
-        self._write(name, lambda file: file.write(text.encode()))
-
-    def _write(self, name: str, write: Callable[[Any], Any]) -> None:
-        """Write a file under another name beside it, then rename it."""
-        partial = self.path / f".{name}.partial"
-        try:
-            with open(partial, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        write_bytes(self.path, name, lambda file: file.write(text.encode()))
 
 
 class _disk:  # noqa: N801 - reads like a statement

@@ -9,8 +9,10 @@ import numpy as np
 from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
 from p2pkm.prices import Priced, Prices
+from p2pkm.result import Chain
 
 Record = dict[str, Any]
+_REMEMBERED = 64_000_000  # bytes of digests
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
 
@@ -53,6 +55,7 @@ class Referee:
         self._violated = False
         self.trace: list[Record] = []
         self.chain = self.fingerprint = b""
+        self._links: list[tuple[bytes, Any]] = []
         self.digests = np.zeros((0, 32), np.uint8)
         self.losses = self.gtv = np.zeros(0)
         self.priced: Priced | None = None
@@ -83,6 +86,7 @@ class Referee:
         losses, self.digests = rows[:, 0], np.ascontiguousarray(rows[:, 1:]).view(np.uint8)
         self.fingerprint = hashlib.sha256(self.digests.tobytes()).digest()
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
+        self._links.append((self.chain, self.digests))
         filled = np.isfinite(losses)
         gtv = add(edges[:, 0]) if filled.any() else None
         objective = add(losses[filled]) + add(edges[:, 1]) if link and filled.any() else None
@@ -94,6 +98,13 @@ class Referee:
         }  # fmt: skip
         self.trace.append(record)
         self._sink(record)
+
+    def links(self) -> Chain:
+        """Return the fingerprints of all records."""
+        heads = np.frombuffer(b"".join(head for head, _ in self._links), np.uint8).reshape(-1, 32)
+        if sum(digests.size for _, digests in self._links) > _REMEMBERED:
+            return Chain(heads, None)
+        return Chain(heads, np.array([digests for _, digests in self._links]))
 
     @property
     def best(self) -> int:

@@ -1,6 +1,7 @@
 """What a run leaves behind, the same on every rank."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from p2pkm.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
+    from matplotlib.figure import Figure
 
 SUMMARY_KEYS = """
     algorithm graph devices ranks clusters data partition recipe seeding coupling alpha schedule theta passes seed
@@ -22,33 +24,48 @@ SUMMARY_KEYS = """
 
 
 class Traffic(NamedTuple):
-    """What was sent: totals of every directed edge, and the rows of every sender in every exchange.
+    """What was sent: totals of every directed edge, and every table that was said.
 
     Attributes
     ----------
-    src, dst, messages, rows, bytes : int64[e]
-        Logical messages, rows and bytes over the edge from src to dst.
-    stage, turn : int64[x]
-        Stage and number of each exchange; turn 0 is the opening.
-    said : int32[n, x] or None
-        Rows that each device said, -1 = silent; None above 100,000 devices.
+    src, dst, messages, bytes, edge_rows : int64[e]
+        Logical messages, bytes and rows over the edge from src to dst.
+    stage, turn, sender, rows : int64[x] or None
+        Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
+        out. None above 100,000 devices.
     """
 
     src: Integers
     dst: Integers
     messages: Integers
-    rows: Integers
     bytes: Integers
-    stage: Integers
-    turn: Integers
-    said: Any
+    edge_rows: Integers
+    stage: Integers | None
+    turn: Integers | None
+    sender: Integers | None
+    rows: Integers | None
 
     @property
     def rows_per_device(self) -> Integers:
         """Return how many rows each device sent and received, int64[n]."""
         n = int(max(self.src.max(initial=-1), self.dst.max(initial=-1))) + 1
-        sent, received = (np.bincount(end, self.rows, minlength=n) for end in (self.src, self.dst))
+        sent, received = (np.bincount(end, self.edge_rows, minlength=n) for end in (self.src, self.dst))
         return (sent + received).astype(np.int64)
+
+
+class Chain(NamedTuple):
+    """The fingerprints of the recorded rounds.
+
+    Attributes
+    ----------
+    heads : uint8[records, 32]
+        SHA-256 of the head before and of the devices' digests in device order.
+    digests : uint8[records, n, 32] or None
+        SHA-256 of each device's centroids; None if they would fill more than 64 MB.
+    """
+
+    heads: Any
+    digests: Any
 
 
 class Census(NamedTuple):
@@ -105,6 +122,7 @@ class Result:
         Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
     census : Census
         Where the points are and how they were labelled.
+    chain : Chain
     best : int
         The device whose centroids cost least on all points.
     notes : list of str
@@ -120,6 +138,7 @@ class Result:
     losses: Floats
     gtv: Floats
     census: Census
+    chain: Chain
     best: int
     notes: list[str] = field(default_factory=list)
 
@@ -160,6 +179,18 @@ class Result:
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
 
+    def save(self, path: str | Path) -> Path:
+        """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""
+        from p2pkm.storage import save
+
+        return save(self, path)
+
+    def plot(self) -> "Figure":
+        """Return one figure with all pictures of the result."""
+        from p2pkm.plots import overview
+
+        return overview(self)
+
     def to_frame(self) -> "pd.DataFrame":
         """Return the recorded rounds as a pandas DataFrame, one row per record.
 
@@ -184,8 +215,8 @@ class Result:
             for i in graph:
                 graph.nodes[i][name] = int(volume[i])
         for i in graph:
-            graph.nodes[i] |= {"points": int(self.census.sizes[i]), "loss": float(self.losses[i])}
-        figures = zip(*self.ledger[:3], self.ledger.bytes, self.gtv, strict=True)
+            graph.nodes[i].update({"points": int(self.census.sizes[i]), "loss": float(self.losses[i])})
+        figures = zip(*self.ledger[:4], self.gtv, strict=True)
         for i, j, messages, volume, gtv in figures:
             edge = graph.edges[int(i), int(j)]
             edge["gtv"] = float(gtv)

@@ -84,7 +84,7 @@ def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner
             begin = (lambda: None) if folder is None else folder.begin
             result = _perform(job, world, pooled=pooled, names=names, sink=sink, begin=begin, interrupted=interrupted)
         if folder is not None:
-            folder.finish(result)
+            folder.finish(result, plot=resolved.plot)
     except BaseException as error:
         progress.close()
         _give_up(world, folder, error)

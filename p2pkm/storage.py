@@ -1,0 +1,90 @@
+"""A result on its way to disk: every file is written at once or not at all."""
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.errors import DataError
+
+LARGE = 100_000  # devices; above, the graph is stored as CSR and the ledger without senders
+_LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
+
+
+def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
+    """Write a file under another name beside it, then rename it; `write` gets the open file."""
+    beside = folder / f".{name}.partial"
+    try:
+        with open(beside, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(folder / name)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write_json(folder: Path, name: str, content: Any) -> None:
+    """Write a JSON file."""
+    write_bytes(folder, name, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
+
+
+def write_result(result: Any, folder: Path) -> None:
+    """Write everything but config, manifest, rounds and figures: centroids, labels, ledger, graph, chain, summary."""
+    census, ledger = result.census, result.ledger
+    archives: Any = {
+        "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids},
+        "labels": {"labels": census.labels, "device": census.device, "row": census.row},
+        "ledger": ledger._asdict(),
+        "census": {
+            **{name: value for name, value in census._asdict().items() if name not in _LABEL_NAMES},
+            "losses": result.losses, "gtv": result.gtv, "best": result.best, "notes": np.array(result.notes, np.str_),
+        },
+        "chain": result.chain._asdict(),
+    }  # fmt: skip
+    for name, arrays in archives.items():
+        present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
+        if present:
+            write_bytes(folder, f"{name}.npz", partial(np.savez_compressed, **present))
+    topology = {**result.topology.to_arrays()}
+    if result.topology.n > LARGE:
+        write_bytes(folder, "graph.npz", lambda file: np.savez_compressed(file, **topology))
+    else:
+        import networkx as nx
+
+        write_bytes(folder, "graph.graphml", lambda file: nx.write_graphml(_finite(result.to_networkx()), file))
+    write_json(folder, "summary.json", result.summary)
+
+
+def save(result: Any, path: str | Path) -> Path:
+    """Write a result into a new or empty folder, which `load` reads.
+
+    Raises
+    ------
+    DataError
+        If the folder is not empty or cannot be written.
+    """
+    folder = Path(path)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise DataError(f"{folder} is not an empty folder; choose another one")
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = "".join(json.dumps(record) + "\n" for record in result.rounds)
+        write_bytes(folder, "rounds.jsonl", lambda file: file.write(lines.encode()))
+        write_result(result, folder)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error.strerror or error}") from None
+    return folder
+
+
+def _finite(graph: Any) -> Any:
+    """Return the graph without figures that GraphML readers stumble over (inf)."""
+    for _, data in graph.nodes(data=True):
+        for name in [name for name, value in data.items() if value == np.inf]:
+            del data[name]
+    return graph
