@@ -1,7 +1,7 @@
 """The end of a run: from what the ranks hold to one result and one summary."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def close(  # noqa: PLR0913 - all that a run has to show
     topology: Topology,
 ) -> Result:
     """Return the same result on every rank."""
-    network, prices = referee.network, referee.prices
+    network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
     census = take_census(devices, network, shards, prices.n_classes, state.centroids)
     trace: list[dict[str, Any]] = []
@@ -66,8 +66,8 @@ def close(  # noqa: PLR0913 - all that a run has to show
     )  # fmt: skip
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
-        network.share(state.centroids), None, trace, summary, traffic, topology, shared["losses"], shared["gtv"], census,
-        Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
+        network.share(state.centroids), None, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
+        census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
     )  # fmt: skip
 
 

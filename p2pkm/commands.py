@@ -1,11 +1,13 @@
 """What can be said on the command line."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment, read_toml
 
 _OPTIONS: list[Callable[..., Any]] = [
@@ -17,6 +19,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "wine, digits:components=10, or a .csv .tsv .npy .npz file.  [default: grid16]"),
     click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
     click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
+    click.option("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
+                 "[default: none]"),
     click.option("--partition", metavar="SPEC", help="Who gets which points: iid, dirichlet:alpha=0.3,by=class, "
                  "beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
@@ -34,6 +38,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
                  "deviation.  [default: 0.001]"),
     click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
+    click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
+                 "and worst."),
     click.option("--every", type=int, help="Record every so many rounds.  [default: 1]"),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
@@ -86,6 +92,19 @@ def run_command(**options: Any) -> int:
     return _run(options)
 
 
+@command.command("verify")
+@click.argument("run", type=click.Path())
+@click.option("--ranks", type=int, help="Repeat it on so many MPI ranks.  [default: those that are running]")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def verify_command(run: str, ranks: int | None, form: str, quiet: bool) -> int:
+    """Repeat the run of a folder and compare it bit by bit: code 6 and the first difference if there is one."""
+    from p2pkm.repeating import verify
+    from p2pkm.running import Manner
+
+    return verify(Path(run), ranks, Manner(json=form == "json", quiet=quiet))
+
+
 @command.command("compile")
 def compile_command() -> int:
     """Compile the kernels ahead, so that the first run does not have to."""
@@ -96,6 +115,15 @@ def compile_command() -> int:
     return 0
 
 
+@command.command("doctor")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def doctor_command(form: str) -> int:
+    """Look for what is wrong with Python, MPI, threads, compiled kernels or the disk, and say what to do."""
+    from p2pkm.doctor import diagnose
+
+    return diagnose(as_json=form == "json")
+
+
 def _run(options: dict[str, Any]) -> int:
     from p2pkm.running import Manner, lead
 
@@ -104,5 +132,12 @@ def _run(options: dict[str, Any]) -> int:
     merged = ({} if config is None else read_toml(config)) | given
     where = "the command line" if config is None else f"{config} or on the command line"
     experiment = Experiment.from_mapping(merged, where)
+    if options["seeds"] is not None:
+        from p2pkm.repeating import lead_seeds, parse_seeds
+
+        if "seed" in given:
+            raise ExperimentError("--seed and --seeds are both given; give one")
+        seeds = parse_seeds(options["seeds"])
     flags = {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
-    return lead(experiment, Manner(json=options["form"] == "json", **flags))
+    manner = Manner(json=options["form"] == "json", **flags)
+    return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)

@@ -14,7 +14,7 @@ Keys = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 # What a random stream is for: the second word of its key, so that no two uses share a draw.
-KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE = range(1, 11)
+KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
 
 
 class Kernels(Protocol):

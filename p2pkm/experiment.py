@@ -30,6 +30,7 @@ class Experiment:
     data: str = "grid16"
     label_column: str | None = None
     device_column: str | None = None
+    scale: Literal["none", "standard", "minmax"] = "none"
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"

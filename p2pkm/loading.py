@@ -44,6 +44,7 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
         _fill(Traffic, ledger), topology, extra["losses"], extra["gtv"],
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
+        None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]),
     )  # fmt: skip
 
 

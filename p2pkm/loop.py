@@ -38,20 +38,20 @@ class Field(NamedTuple):
 
 
 def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
-    """Run the stages one after another, each from the state of the one before."""
+    """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
     state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
     ending = Ending(state, "none", 0)
-    for number, stage in enumerate(stages):
-        field.referee.network.open(number)
-        ending = _run_stage(stage, ending.state, field, closing=number == len(stages) - 1)
+    for stage in stages:
+        ending = run_stage(stage, ending.state, field, closing=stage is stages[-1])
         if ending.stop == "interrupted":
             break
     return ending
 
 
-def _run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
+def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
     """Update, THEN speak: after a round everybody has heard everybody's newest table."""
     algorithm, network = stage.algorithm, field.referee.network
+    network.open()
     schedule = make(algorithm.schedule, field.devices, field.colors)
     state = algorithm.init(field.devices, start)
     mail = algorithm.message(state, field.devices.of(schedule.opening))

@@ -1,15 +1,17 @@
 """A recipe is a tuple of stages: what runs, in which order, and for how many rounds at most."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from p2pkm.algorithm import Algorithm
-from p2pkm.devices import Integers
+from p2pkm.devices import Integers, trials
 from p2pkm.errors import ExperimentError
 from p2pkm.seeding.box import Box
 from p2pkm.seeding.choose import Choose
 from p2pkm.seeding.leader import Leader, elect
+from p2pkm.seeding.moments import Moments
 from p2pkm.seeding.own import Own
+from p2pkm.seeding.raced import Race
 from p2pkm.seeding.summaries import Summaries
 from p2pkm.spec import parse
 from p2pkm.spread.tree import parents
@@ -36,36 +38,62 @@ class Setting(NamedTuple):
     k: int
 
 
-def own(at: Setting) -> Algorithm:
+def own(at: Setting) -> tuple[Algorithm, ...]:
     """Seed every device from its own points."""
-    return Own(at.k)
+    return (Own(at.k),)
 
 
-def box(at: Setting) -> Algorithm:
+def box(at: Setting) -> tuple[Algorithm, ...]:
     """Draw shared uniform seeds in the common bounding box."""
-    return Box(at.k)
+    return (Box(at.k),)
 
 
-def leader(at: Setting) -> Algorithm:
+def leader(at: Setting) -> tuple[Algorithm, ...]:
     """Spread the own seeds of one device along a tree."""
     leaders = elect(at.topology, at.sizes, at.k, at.key)
-    return Leader(at.k, parents(at.topology, leaders))
+    return (Leader(at.k, parents(at.topology, leaders)),)
 
 
-def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> Algorithm:
+def raced(
+    at: Setting, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
+) -> tuple[Algorithm, ...]:
+    """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
+    races = [Race(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, Choose(at.k)) if greedy else (race,)))
+
+
+def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
-    if at.topology.n > _MOST_FLOODING:
-        raise ExperimentError(
-            f"flooding summaries among {at.topology.n} devices needs memory that grows with their square; up to "
-            f"{_MOST_FLOODING} devices are possible, above that use --seeding own, box or leader"
-        )
     for name, value in (("hops", hops), ("candidates", candidates)):
         if value is not None and value < 1:
             raise ExperimentError(f"seeding summaries:{name} is {value}; expected at least 1")
-    return Summaries(at.k, hops, candidates)
+    first = Summaries(at.k, hops, candidates)
+    return (first, Choose(at.k)) if candidates > 1 else (first,)
 
 
-SEEDINGS: Mapping[str, Callable[..., Algorithm]] = {"own": own, "box": box, "leader": leader, "summaries": summaries}
+SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
+    "own": own,
+    "box": box,
+    "leader": leader,
+    "raced": raced,
+    "summaries": summaries,
+}
+_FLOODING = ("raced", "summaries")
+
+
+def scaling_stage(scale: str, at: Setting) -> Stage:
+    """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
+    if scale == "standard":
+        _check_flooding(at, "--scale standard", "minmax")
+    return Stage("scale", Moments(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
+
+
+def _check_flooding(at: Setting, what: str, instead: str) -> None:
+    if at.topology.n > _MOST_FLOODING:
+        raise ExperimentError(
+            f"{what} floods the graph, which needs memory that grows with the square of its {at.topology.n} devices; "
+            f"up to {_MOST_FLOODING} devices are possible, above that use {instead}"
+        )
 
 
 def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:
@@ -83,13 +111,14 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
     ExperimentError
         If the seeding is not known.
     """
+    spec = parse("summaries" if recipe == "global" else seeding or "own", SEEDINGS, "seeding")
+    if spec.name in _FLOODING:
+        _check_flooding(at, f"seeding {spec.name}", "--seeding own, box or leader")
+    options = {"candidates": _CANDIDATES} if recipe == "global" else spec.options
+    algorithms = SEEDINGS[spec.name](at, **options)
+    names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
     most = at.topology.hops + 2
-    if recipe == "global":
-        flood = summaries(at, candidates=_CANDIDATES)
-        return Stage("summaries", flood, most), Stage("choose", Choose(at.k), most)
-    name, options = parse(seeding or "own", SEEDINGS, "seeding")
-    first = Stage(name, SEEDINGS[name](at, **options), most)
-    return (first, Stage("choose", Choose(at.k), most)) if options.get("candidates", 1) > 1 else (first,)
+    return tuple(Stage(name, algorithm, most) for name, algorithm in zip(names, algorithms, strict=True))
 
 
 def check_seeding(seeding: str | None) -> None:

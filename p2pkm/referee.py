@@ -21,9 +21,7 @@ class Referee:
 
     Parameters
     ----------
-    devices : Devices
     network : Network
-    prices : Prices
     every : int
         Record every so many rounds, and the last one of each stage.
     sink : callable
@@ -45,11 +43,8 @@ class Referee:
         Prices of the last record, if any.
     """
 
-    def __init__(
-        self, devices: Devices, network: Network, prices: Prices, every: int, sink: Callable[[Record], None]
-    ) -> None:
-        self._devices, self.network, self.prices = devices, network, prices
-        self._every, self._sink = every, sink
+    def __init__(self, network: Network, every: int, sink: Callable[[Record], None]) -> None:
+        self.network, self._every, self._sink = network, every, sink
         self._root = network.placement.rank == 0
         self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
         self._violated = False
@@ -59,6 +54,10 @@ class Referee:
         self.digests = np.zeros((0, 32), np.uint8)
         self.losses = self.gtv = np.zeros(0)
         self.priced: Priced | None = None
+
+    def meet(self, devices: Devices, prices: Prices | None) -> None:
+        """Watch this batch from now on; without prices nobody asks what centroids cost."""
+        self._devices, self.prices = devices, prices
 
     def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
         """Record a round if it is due.
@@ -78,7 +77,7 @@ class Referee:
             self._measure_links(state.centroids, link), np.diff(self.network.placement.edge_bounds)
         )
         settled = self.network.collect(state.settled)
-        self.priced = self.prices.of(state.centroids, closing=closing)
+        self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         messages, volume = self.network.total(np.array(self.network.ledger.totals))
         if not self._root:
             return

@@ -125,6 +125,9 @@ class Result:
     chain : Chain
     best : int
         The device whose centroids cost least on all points.
+    scaling : tuple of (float64[n, d], float64[n, d]) or None
+        Shift and span of every feature that each device scaled its points by; the centroids and the sample are in these
+        units, and `predict` scales what it gets.
     notes : list of str
         What a reader of the figures should know, such as a sample that stands for the whole.
     """
@@ -141,6 +144,7 @@ class Result:
     chain: Chain
     best: int
     notes: list[str] = field(default_factory=list)
+    scaling: tuple[Floats, Floats] | None = None
 
     @property
     def graph(self) -> "nx.Graph":
@@ -173,6 +177,8 @@ class Result:
         points, centroids = np.asarray(X, np.float64), self.centroids[chosen]
         if points.ndim != 2 or points.shape[1] != centroids.shape[1]:
             raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
+        if self.scaling is not None:
+            points = (points - self.scaling[0][chosen]) / self.scaling[1][chosen]
         real = centroids[:, 0] < np.inf
         if not real.any():
             raise DataError(f"device {chosen} has no centroid; choose another one")

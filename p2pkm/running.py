@@ -15,8 +15,9 @@ from p2pkm.experiment import Experiment, Prepared, prepare
 from p2pkm.folder import RunFolder, check_target, name_folder
 from p2pkm.launcher import launched
 from p2pkm.network import World, connect
+from p2pkm.result import Result
 
-_NOT_CONVERGED, _INTERRUPTED = 5, 130
+_NOT_CONVERGED, INTERRUPTED = 5, 130
 
 
 class Manner(NamedTuple):
@@ -30,17 +31,39 @@ class Manner(NamedTuple):
 
 
 def lead(experiment: Experiment, manner: Manner) -> int:
-    """Run an experiment on rank 0 and return the exit code.
+    """Run an experiment on rank 0, print how it ended, and return the exit code.
 
     Raises
     ------
     P2PKMError
         If something cannot be used; before anything was written.
     """
-    target = None if experiment.out in (None, "none") else Path(str(experiment.out))
-    if target is not None:
-        check_target(target, force=manner.force)
+    target = check_out(experiment, manner)
     world = connect()
+    prepared = settle(experiment, world)
+    if manner.dry_run:
+        print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
+        return 0
+    result = execute(prepared, world, target or default_target(prepared), manner)
+    if manner.json:
+        print(json.dumps(result.summary), flush=True)
+    else:
+        from p2pkm.table import show
+
+        show(result.summary, result.notes, sys.stdout)
+    return code_of(result.summary["stop"], prepared.experiment)
+
+
+def check_out(experiment: Experiment, manner: Manner) -> Path | None:
+    """Return the run folder that was asked for, if any, checked."""
+    if experiment.out in (None, "none"):
+        return None
+    check_target(Path(str(experiment.out)), force=manner.force)
+    return Path(str(experiment.out))
+
+
+def settle(experiment: Experiment, world: World) -> Prepared:
+    """Prepare an experiment and refuse what cannot work."""
     prepared = prepare(experiment, world.size if launched() else None)
     from p2pkm.simulation import check
 
@@ -49,30 +72,33 @@ def lead(experiment: Experiment, manner: Manner) -> int:
         prepared.algorithm, prepared.topology, prepared.shards,
         rounds=resolved.rounds or 0, every=resolved.every, allow_disconnected=resolved.allow_disconnected,
     )  # fmt: skip
-    config = resolved.to_mapping()
-    if manner.dry_run:
-        print(json.dumps(config, indent=None if manner.json else 1))
-        return 0
-    if experiment.out is None:
-        target = name_folder(
-            resolved.graph, resolved.algorithm, hashlib.sha256(json.dumps(config).encode()).hexdigest()
-        )
-        check_target(target, force=False)
-    folder = None if target is None else RunFolder(target, config, {"ranks": world.size, "mpi": world.library()})
-    return _lead_run(prepared, world, folder, manner)
+    return prepared
 
 
-def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner: Manner) -> int:
-    """Deal the points, run, and say how it ended; what goes wrong from here on ends all ranks."""
+def default_target(prepared: Prepared) -> Path | None:
+    """Return a new folder below ``runs``, None if nothing is to be written."""
+    resolved = prepared.experiment
+    if resolved.out == "none":
+        return None
+    fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
+    target = name_folder(resolved.graph, resolved.algorithm, fingerprint)
+    check_target(target, force=False)
+    return target
+
+
+def execute(prepared: Prepared, world: World, target: Path | None, manner: Manner) -> Result:
+    """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks."""
     from p2pkm.prices import Pooled
-    from p2pkm.table import Progress, show
+    from p2pkm.table import Progress
 
     resolved = prepared.experiment
+    facts = {"ranks": world.size, "mpi": world.library()}
+    folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts)
     job = _job(world, prepared)
     pooled = Pooled(prepared.shards.points, prepared.shards.weights) if resolved.central else None
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "out": None if folder is None else str(folder.path)}  # fmt: skip
+             "out": None if target is None else str(target)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -86,15 +112,11 @@ def _lead_run(prepared: Prepared, world: World, folder: RunFolder | None, manner
         if folder is not None:
             folder.finish(result, plot=resolved.plot)
     except BaseException as error:
-        progress.close()
         _give_up(world, folder, error)
         raise
-    progress.close()
-    if manner.json:
-        print(json.dumps(result.summary), flush=True)
-    else:
-        show(result.summary, result.notes, sys.stdout)
-    return _code(result.summary["stop"], resolved)
+    finally:
+        progress.close()
+    return result
 
 
 def follow(world: World) -> int:
@@ -138,12 +160,13 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
     experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
     shards = Shards(**({"labels": None} | part))
     return Job(
-        build(experiment, experiment.clusters or 1), Topology.from_arrays(order), shards, central=experiment.central,
-        rounds=experiment.rounds or 0, seed=experiment.seed, every=experiment.every,
+        algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
+        central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
+        every=experiment.every,
     )  # fmt: skip
 
 
-def _perform(job: Any, world: World, **more: Any) -> Any:
+def _perform(job: Any, world: World, **more: Any) -> Result:
     from dataclasses import replace
 
     from p2pkm.simulation import perform
@@ -151,9 +174,10 @@ def _perform(job: Any, world: World, **more: Any) -> Any:
     return perform(replace(job, **more), world)
 
 
-def _code(stop: str, experiment: Experiment) -> int:
+def code_of(stop: str, experiment: Experiment) -> int:
+    """Return the exit code of a run that stopped for this reason."""
     if stop == "interrupted":
-        return _INTERRUPTED
+        return INTERRUPTED
     return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
 
 
@@ -165,7 +189,7 @@ def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> No
             folder.end("interrupted" if stopped else "failed")
     if world.size > 1:
         print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        world.abort(_INTERRUPTED if stopped else NetworkError.code)
+        world.abort(INTERRUPTED if stopped else NetworkError.code)
 
 
 @contextmanager

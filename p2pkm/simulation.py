@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from p2pkm.devices import Devices, Floats, Integers, Kernels
 from p2pkm.errors import DataError, ExperimentError, TopologyError
 from p2pkm.hosting import count_classes, host, shared_key, sizes_of
 from p2pkm.kernels import compile_ahead, pick
-from p2pkm.loop import Field, run
+from p2pkm.loop import Field, run, run_stage
 from p2pkm.network import Network, World, connect
 from p2pkm.network.placement import place
 from p2pkm.prices import Pooled, Prices, cluster_centrally
-from p2pkm.recipe import Setting, Stage, check_seeding, seeding_stages
+from p2pkm.recipe import Setting, Stage, check_seeding, scaling_stage, seeding_stages
 from p2pkm.referee import Record, Referee
 from p2pkm.result import Result
 from p2pkm.topology import Topology
@@ -40,6 +40,10 @@ class Job:
         All points, on rank 0, if there is to be a central baseline.
     central : bool
         Whether there is to be one, on every rank.
+    scale : {"none", "standard", "minmax"}
+        How to scale the points first.
+    scaling : tuple of (float64[n, d], float64[n, d]) or None
+        Shift and span that every device then used.
     start : float64[n, k, d] or None
         Centroids of this rank's devices that replace the seeding stages.
     names : dict
@@ -57,6 +61,8 @@ class Job:
     own: Shards
     pooled: Pooled | None = None
     central: bool = True
+    scale: str = "none"
+    scaling: tuple[Floats, Floats] | None = None
     rounds: int = 150
     seed: int = 0
     every: int = 1
@@ -112,8 +118,10 @@ def simulate(  # noqa: PLR0913 - the public signature
     world = connect()
     placement = place(topology, world.rank, world.size)
     pooled = Pooled(shards.points, shards.weights) if central and world.rank == 0 else None
-    job = Job(algorithm, topology, shards.take(placement.ids), pooled, central, rounds, seed, every,
-              None if given is None else given[placement.ids])  # fmt: skip
+    job = Job(
+        algorithm, topology, shards.take(placement.ids), pooled, central, rounds=rounds, seed=seed, every=every,
+        start=None if given is None else given[placement.ids],
+    )  # fmt: skip
     return perform(job, world)
 
 
@@ -157,16 +165,19 @@ def perform(job: Job, world: World) -> Result:
     sizes = sizes_of(job.own, network)
     kernels = _pick_kernels(world, job, int(sizes.sum()))
     devices = host(job.topology, job.own, network, job.seed, kernels)
-    prices = _price(job, world, devices, network)
-    stages = _stages(job, sizes)
-    referee = Referee(devices, network, prices, job.every, job.sink)
+    referee = Referee(network, job.every, job.sink)
     job.begin()
+    if job.scale != "none":
+        devices, job = _scale(job, devices, sizes, referee)
+    referee.meet(devices, _price(job, world, devices, network))
+    stages = _stages(job, sizes)
     ending = run(stages, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
     network.close()
     facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.n, "ranks": world.size,
              "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
              "wall_seconds": time.perf_counter() - began}  # fmt: skip
-    return close(world, devices, job.own, referee, ending.state, facts, job.topology)
+    result = close(world, devices, job.own, referee, ending.state, facts, job.topology)
+    return replace(result, scaling=job.scaling)
 
 
 def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
@@ -178,6 +189,24 @@ def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
             compile_ahead()
         world.wait()
     return kernels
+
+
+def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tuple[Devices, Job]:
+    """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k)
+    referee.meet(devices, None)
+    field = Field(devices, job.topology.colors, referee, job.interrupted)
+    state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state
+    shift, span = state.scaling
+    span = np.where(span > 0, span, 1.0)
+    own = replace(job.own, points=(job.own.points - shift[job.own.devices]) / span[job.own.devices])
+    shifts, spans = referee.network.share(shift), referee.network.share(span)
+    pooled = job.pooled
+    if pooled is not None:
+        device = np.repeat(np.arange(len(sizes)), sizes)
+        pooled = Pooled((pooled.points - shifts[device]) / spans[device], pooled.weights)
+    hosted = host(job.topology, own, referee.network, job.seed, devices.kernels)
+    return hosted, replace(job, own=own, pooled=pooled, scaling=(shifts, spans))
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:

@@ -38,7 +38,8 @@ def write_result(result: Any, folder: Path) -> None:
     """Write everything but config, manifest, rounds and figures: centroids, labels, ledger, graph, chain, summary."""
     census, ledger = result.census, result.ledger
     archives: Any = {
-        "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids},
+        "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
+                      "scaling": result.scaling},
         "labels": {"labels": census.labels, "device": census.device, "row": census.row},
         "ledger": ledger._asdict(),
         "census": {

@@ -16,7 +16,7 @@ class Network(Protocol):
     placement: Placement
     ledger: Ledger
 
-    def open(self, stage: int) -> None:
+    def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
 
     def exchange(self, mail: Mail) -> Inbox:

@@ -15,11 +15,11 @@ class LocalNetwork:
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
-        self.open(0)
+        self._stage = -1
 
-    def open(self, stage: int) -> None:
+    def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
-        self._stage, self._turn = stage, 0
+        self._stage, self._turn = self._stage + 1, 0
         self._memory = Memory(self.placement)
 
     def exchange(self, mail: Mail) -> Inbox:

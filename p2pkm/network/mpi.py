@@ -30,12 +30,12 @@ class MPINetwork:
         self._requests: list[Any] = []
         self._outgoing: list[tuple[Integers, Integers, Floats]] = []
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
-        self.open(0)
+        self._stage = -1
 
-    def open(self, stage: int) -> None:
+    def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._free()
-        self._stage, self._turn = stage, 0
+        self._stage, self._turn = self._stage + 1, 0
         self._memory = Memory(self.placement)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
@@ -215,6 +215,7 @@ class MPIWorld:
         sys.stdout.flush()
         sys.stderr.flush()
         self._comm.Abort(code)
+        os._exit(code)  # some launchers take a moment to end this rank, in which it would go on
 
 
 def _start() -> Any:

@@ -17,6 +17,13 @@ class BoxState(NamedTuple):
     settled: Mask
     box: Floats
 
+    @property
+    def scaling(self) -> tuple[Floats, Floats]:
+        """Return shift and span of min-max scaling, each float64[n, d]; 0 and 1 where nothing is known."""
+        known = self.box[:, :1] < np.inf
+        low, high = (np.where(known, end, 0.0)[:, 0] for end in (self.box[:, :1], self.box[:, 1:]))
+        return low, high - low
+
 
 @dataclass(frozen=True)
 class Box:

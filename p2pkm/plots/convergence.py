@@ -1,0 +1,181 @@
+"""How a run came to its end: quality, objective and disagreement, round by round through all stages."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import Floats
+from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, count, is_wide, open_axes, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.result import Result
+
+_MARKED = 40  # records; above, a line needs no marks
+_WIDE_NAME = 0.014  # of the axes' width, that a letter of a stage's name takes
+
+
+class Span(NamedTuple):
+    """Where a stage lies: its name, its first and last place on the axis, and the round at its first place."""
+
+    name: str
+    first: float
+    last: float
+    start: int
+
+
+class Panel(NamedTuple):
+    """One curve with what to write beside it."""
+
+    title: str
+    label: str
+    color: str
+    values: Floats
+
+
+def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
+    """Draw quality, objective and disagreement over the recorded rounds of all stages.
+
+    Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
+    more than central k-means, the objective, and the GTV. A panel without any value is left out, what was not known in
+    a round is a gap. The panels are ``ax.child_axes``.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    panels = _choose_panels(result.rounds)
+    ax = open_axes(ax, 7.0, 1.4 + 1.65 * len(panels), left=0.115, right=0.905, bottom=0.1, top=0.86)
+    places, spans = line_up(result.rounds)
+    ax.set_axis_off()
+    ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 if len(spans) > 1 else 24)
+    room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
+    for i, panel in enumerate(panels):
+        bottom = (len(panels) - 1 - i) * 1.28 * room
+        axes = ax.inset_axes((0, bottom, 1, room))
+        _draw_panel(axes, panel, places)
+        _shade(axes, spans, named=i == 0)
+        _number_rounds(axes, spans, named=i == len(panels) - 1)
+    return ax
+
+
+def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
+    """Return the place of each record on the axis of rounds, float64[r], and the stages in order.
+
+    A stage's round 0 follows one place after the last round of the stage before.
+    """
+    places: list[float] = []
+    spans: list[Span] = []
+    for record in rounds:
+        name, t = str(record["stage"]), int(record["round"])
+        if not spans or name != spans[-1].name or t <= spans[-1].start + spans[-1].last - spans[-1].first:
+            here = places[-1] + 1 if places else 0.0
+            spans.append(Span(name, here, here, t))
+        else:
+            here = spans[-1].first + t - spans[-1].start
+            spans[-1] = spans[-1]._replace(last=here)
+        places.append(here)
+    return np.array(places), spans
+
+
+def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
+    """Return the panels for which there are values; the objective's if there are none at all."""
+    ratio, objective, gtv = (_read(rounds, name) for name in ("ratio_mean", "objective", "gtv"))
+    panels = [
+        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, 100 * (ratio - 1)),
+        Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
+        Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
+    ]
+    return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
+
+
+def _read(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
+    """Return a figure of every record, float64[r]; NaN where it is not known."""
+    values = np.array([np.nan if record.get(name) is None else record[name] for record in rounds], np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _tell(summary: dict[str, Any]) -> str:
+    """Return the title's words for the run."""
+    parts = [summary.get("algorithm") or "run"]
+    if summary.get("devices") is not None:
+        parts.append(count(summary["devices"], "device"))
+    if summary.get("stop"):
+        parts.append(str(summary["stop"]))
+    return ", ".join(parts)
+
+
+def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
+    """Draw a curve, its last known value beside it."""
+    known = np.flatnonzero(np.isfinite(panel.values))
+    mark = "o" if len(known) <= _MARKED else ""
+    axes.plot(
+        places, panel.values, color=panel.color, marker=mark, markersize=3.5, linewidth=1.5, clip_on=False, zorder=3
+    )
+    axes.set_title(panel.title, fontsize=9, loc="left", pad=4)
+    axes.set_ylabel(panel.label, fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if not len(known):
+        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        return
+    _scale(axes, panel.values[known])
+    axes.annotate(
+        f"{panel.values[known[-1]]:.4g}", (places[known[-1]], panel.values[known[-1]]), xytext=(6, 0),
+        textcoords="offset points", va="center", fontsize=9, color=panel.color, annotation_clip=False,
+    )  # fmt: skip
+
+
+def _scale(axes: "Axes", values: Floats) -> None:
+    """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too."""
+    wide = is_wide(np.abs(values[values != 0]))
+    if wide and values.min() > 0:
+        axes.set_yscale("log")
+    elif wide:
+        near = float(np.abs(values[values != 0]).min())
+        axes.set_yscale("symlog", linthresh=max(near, 1e-6 * float(np.abs(values).max())))
+        axes.axhline(0, color=GREY, linewidth=0.6, zorder=1)
+    elif float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max()):  # a flat line: no axis full of rounding errors
+        middle = float(values.mean())
+        axes.set_ylim(middle - 0.1 * abs(middle) - 1e-12, middle + 0.1 * abs(middle) + (1.0 if middle == 0 else 0.0))
+    write_plainly(axes.yaxis, logarithmic=wide)
+
+
+def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
+    """Shade every other stage, and write the stages' names above; aslant if they would run into each other."""
+    low, high = (spans[0].first - 0.5, spans[-1].last + 0.5) if spans else (-0.5, 0.5)
+    axes.set_xlim(low, high)
+    aslant = any((span.last - span.first + 1) / (high - low) < _WIDE_NAME * (len(span.name) + 1) for span in spans)
+    for i, span in enumerate(spans):
+        if i % 2 == 0 and len(spans) > 1:
+            axes.axvspan(span.first - 0.5, span.last + 0.5, color=PALE, linewidth=0, zorder=0)
+        if named:
+            axes.annotate(
+                span.name, ((span.first + span.last) / 2, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
+                textcoords="offset points", ha="left" if aslant else "center", va="bottom",
+                rotation=20 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
+            )  # fmt: skip
+
+
+def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
+    """Write the number of rounds of each stage from its own start; only the lowest panel says them."""
+    total = spans[-1].last + 1 if spans else 1.0
+    step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= 12)
+    ticks = [
+        (span.first + t - span.start, str(t))
+        for i, span in enumerate(spans)
+        for t in range(span.start, span.start + int(span.last - span.first) + 1)
+        if t == span.start
+        or (t % step == 0 and (i == len(spans) - 1 or spans[i + 1].first - (span.first + t - span.start) > 0.6 * step))
+    ]
+    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks] if named else [""] * len(ticks))
+    if named:
+        axes.set_xlabel("round (numbered anew in each stage)" if len(spans) > 1 else "round", fontsize=9)

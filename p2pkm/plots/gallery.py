@@ -1,0 +1,57 @@
+"""All figures of a run, in a folder."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p2pkm.plots.canvas import DPI
+from p2pkm.plots.convergence import plot_convergence
+from p2pkm.plots.graph import plot_graph
+from p2pkm.plots.partition import plot_partition
+from p2pkm.plots.points import plot_points
+from p2pkm.plots.traffic import plot_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.result import Result
+
+FIGURES: dict[str, Callable[["Result"], "Axes"]] = {
+    "convergence": plot_convergence,
+    "graph": plot_graph,
+    "points": plot_points,
+    "partition": plot_partition,
+    "bytes": plot_bytes,
+}
+
+
+def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw every figure of a run as PNG and SVG; the same result gives the same bytes.
+
+    Parameters
+    ----------
+    result : Result
+    folder : path
+        Made if it does not exist. A file appears under its name only when it is complete.
+
+    Returns
+    -------
+    list of pathlib.Path
+        convergence, graph, points, partition and bytes, each .png and .svg.
+    """
+    from matplotlib import rc_context
+
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
+        for name, draw in FIGURES.items():
+            figure: Any = draw(result).figure
+            for kind in ("png", "svg"):
+                path = place / f"{name}.{kind}"
+                draft = path.with_name(f"{path.name}.part")
+                figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+                draft.replace(path)
+                paths.append(path)
+    return paths

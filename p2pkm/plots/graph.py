@@ -1,0 +1,131 @@
+"""The communication graph: who costs what, and who disagrees with whom."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.devices import Floats, Integers
+from p2pkm.plots.canvas import GREY, INK, RASTER, RED, count, draw_sample, open_axes, scale_colors, write_plainly
+from p2pkm.plots.layout import place_devices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.result import Result
+    from p2pkm.topology import Topology
+
+_LINKS = 5_000  # links; above, a sample is drawn
+_NODES = 20_000  # devices; above, a sample is drawn
+_NUMBERED = 40  # devices; above, their numbers are not written
+
+
+def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
+    """Draw the communication graph: devices coloured by their cost per point, links by their GTV.
+
+    Devices without points are grey, devices with points but without a centroid are crossed. Of more than 5,000 links
+    or 20,000 devices a sample is drawn, always the same, and the title says so.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.04, top=0.9)
+    topology = result.topology
+    places = place_devices(topology)
+    links = np.flatnonzero(topology.sources < topology.indices)
+    drawn = links[draw_sample(len(links), _LINKS)]
+    nodes = draw_sample(topology.n, _NODES)
+    ax.set_axis_off()
+    ax.set_aspect("equal", adjustable="datalim")
+    edges = _draw_links(ax, topology, places, drawn, result.gtv)
+    marks = _draw_devices(ax, places, nodes, result)
+    ax.margins(0.08)
+    ax.autoscale_view()
+    if marks is not None:
+        _add_bar(ax, marks, "cost per point of a device\n(squared distance)", 0.54)
+    if edges is not None:
+        _add_bar(ax, edges, "GTV of a link\n(squared distance)", 0.04)
+    title = f"Communication graph: {count(topology.n, 'device')}, {count(len(links), 'link')}"
+    parts = [f"{len(nodes):,} devices"] * (len(nodes) < topology.n) + [f"{len(drawn):,} links"] * (
+        len(drawn) < len(links)
+    )
+    ax.set_title(title + (f"\n(a sample of {' and '.join(parts)} is drawn)" if parts else ""), fontsize=11, loc="left")
+    return ax
+
+
+def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
+    """Return each device's cost per point, float64[n]; NaN without points, inf without a centroid for them."""
+    return np.where(sizes > 0, losses / np.maximum(sizes, 1), np.nan)
+
+
+def _draw_links(ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats) -> Any:
+    """Draw links, those of largest GTV on top; return what a colour bar needs, None without links."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if not len(drawn):
+        return None
+    values = np.where(np.isfinite(gtv[drawn]), gtv[drawn], np.nan)
+    order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
+    ends = np.stack((places[topology.sources[drawn]], places[topology.indices[drawn]]), axis=1)[order]
+    width = float(np.clip(60 / np.sqrt(len(drawn)) / 5, 0.4, 2.2))
+    shades = LinearSegmentedColormap.from_list("links", ["#D9D9D9", "#F2B48A", "#D55E00", "#5E1F00"])
+    lines = LineCollection(
+        list(ends), cmap=shades, norm=scale_colors(values), linewidths=width, zorder=1, rasterized=len(drawn) > RASTER
+    )
+    lines.set_array(np.ma.masked_invalid(values[order]))
+    ax.add_collection(lines)
+    return lines
+
+
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result") -> Any:
+    """Draw devices; return what a colour bar needs, None if no device has a cost."""
+    n = result.topology.n
+    costs = np.full(n, np.nan)  # a hub without points has no entry of its own
+    own = cost_per_point(result.losses, result.census.sizes)[:n]
+    costs[: len(own)] = own
+    size = float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330))
+    border: dict[str, Any] = {
+        "linewidths": 0.8 if n <= 100 else 0.3,
+        "edgecolors": INK,
+        "zorder": 2,
+        "rasterized": len(nodes) > RASTER,
+    }
+    known = nodes[np.isfinite(costs[nodes])]
+    marks = None
+    if len(known):
+        marks = ax.scatter(*places[known].T, s=size, c=costs[known], cmap="viridis", norm=scale_colors(costs), **border)
+    empty, lost = nodes[np.isnan(costs[nodes])], nodes[np.isinf(costs[nodes])]
+    if len(empty):
+        ax.scatter(*places[empty].T, s=size, color=GREY, label="device without points", **border)
+    if len(lost):
+        ax.scatter(
+            *places[lost].T, s=size, color="white", label="device without centroids", **(border | {"edgecolors": RED})
+        )
+    if len(empty) or len(lost):
+        ax.legend(loc="lower left", fontsize=8, markerscale=min(1.0, (60 / size) ** 0.5), framealpha=0.9)
+    if n <= _NUMBERED:
+        _number(ax, places, costs, marks)
+    return marks
+
+
+def _number(ax: "Axes", places: Floats, costs: Floats, marks: Any) -> None:
+    """Write the devices' numbers, light on dark colours."""
+    for i, (x, y) in enumerate(places):
+        shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
+        dark = np.isfinite(costs[i]) and float(np.dot(shade[:3], (0.299, 0.587, 0.114))) < 0.5
+        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color="white" if dark else INK, zorder=3)
+
+
+def _add_bar(ax: "Axes", marks: Any, label: str, bottom: float) -> None:
+    """Add a colour bar beside the axes, in the upper or the lower half."""
+    bar = ax.figure.colorbar(marks, cax=ax.inset_axes((1.02, bottom, 0.035, 0.4)))
+    bar.set_label(label, fontsize=8.5)
+    bar.ax.tick_params(labelsize=8)
+    write_plainly(bar.ax.yaxis, logarithmic=True)

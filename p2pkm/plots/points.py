@@ -1,0 +1,136 @@
+"""Points and centroids, on one, two or more features."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.devices import Floats, Integers
+from p2pkm.plots.canvas import (
+    CATEGORIES,
+    GREY,
+    INK,
+    ORANGE,
+    RASTER,
+    count,
+    count_one_by_one,
+    draw_sample,
+    dress,
+    open_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.result import Result
+
+_CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
+_ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
+_ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
+
+
+def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
+    """Draw the sample of points and every device's centroids.
+
+    With two features as they are; with more on the two principal components of the sample, and the title says how
+    much of the variance they show; with one feature every device has its own line. Points have the light colour of
+    their true class, grey without labels.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = open_axes(ax, 7.0, 5.6, left=0.11, right=0.97, bottom=0.1, top=0.83)
+    n, _, d = result.centroids.shape
+    devices = draw_sample(n, max(1, _CENTROIDS // result.centroids.shape[1]))
+    owner, centroids = list_centroids(result.centroids, devices)
+    sample, server = result.census.sample, result.server_centroids
+    hub = np.zeros((0, d)) if server is None else server[np.isfinite(server).all(axis=1)]
+    if d == 1:
+        names, note = ("feature 0", "device"), ""
+        views = [
+            np.column_stack((rows[:, 0], lines))
+            for rows, lines in ((sample, result.census.sample_device), (centroids, owner), (hub, np.full(len(hub), -1)))
+        ]
+    else:
+        names, note, views = _project(sample, [sample, centroids, hub])
+    _draw_points(ax, views[0], result.census.sample_class, upright=d == 1)
+    _draw_centroids(ax, views[1], views[2])
+    part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
+    dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
+    _frame(ax, np.concatenate(views), equal=d > 1)
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, fontsize=8.5, frameon=False, handletextpad=0.3)
+    ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=24)
+    return ax
+
+
+def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floats]:
+    """Return the owners and the rows of all centroids that these devices have, int64[c] and float64[c, d]."""
+    present = np.isfinite(centroids[devices]).all(axis=2)
+    return devices[np.nonzero(present)[0]], centroids[devices][present]
+
+
+def _project(sample: Floats, tables: list[Floats]) -> tuple[tuple[str, str], str, list[Floats]]:
+    """Return names of two axes, a note for the title, and each table on these axes, float64[rows, 2]."""
+    d = sample.shape[1]
+    if d == 2:
+        return ("feature 0", "feature 1"), "", tables
+    step = max(1, -(-sample.size // _ANALYSED))
+    middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
+    _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
+    axes = np.concatenate((axes, np.eye(d)))[:2]
+    axes = axes * np.where(axes[np.arange(2), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
+    total = float((lengths**2).sum())
+    shares = [100 * float(length) ** 2 / total if total > 0 else 0.0 for length in [*lengths, 0.0, 0.0][:2]]
+    names = (f"principal component 1 ({shares[0]:.0f} % of the variance)", f"principal component 2 ({shares[1]:.0f} %)")
+    note = f"\non 2 principal components of {d} features, {sum(shares):.0f} % of the sample's variance"
+    return names, note, [(table - middle) @ axes.T for table in tables]
+
+
+def _draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool) -> None:
+    """Draw points lightly, each class in its colour; the colours repeat after seven classes."""
+    from matplotlib.colors import to_rgba_array
+
+    if not len(points):
+        return
+    colors = to_rgba_array([*CATEGORIES, GREY])
+    labelled = bool((classes >= 0).any())
+    shown = colors[np.where(classes >= 0, classes % len(CATEGORIES), len(CATEGORIES))]
+    shown[:, :3] = 0.45 + 0.55 * shown[:, :3]
+    size = float(np.clip(9_000 / len(points), 4, 16))
+    ax.scatter(
+        points[:, 0], points[:, 1], s=4 * size if upright else size, c=shown, marker="|" if upright else "o",
+        linewidths=0.8 if upright else 0, zorder=1, rasterized=len(points) > RASTER,
+        label="point, coloured by true class" if labelled else "point",
+    )  # fmt: skip
+
+
+def _draw_centroids(ax: "Axes", centroids: Floats, hub: Floats) -> None:
+    """Draw the devices' centroids, smaller and more translucent the more there are, and the server's."""
+    if len(centroids):
+        many = len(centroids)
+        size = float(np.clip(16_000 / many, 9, 40))
+        ax.scatter(
+            centroids[:, 0], centroids[:, 1], s=size, marker="x", color=INK, linewidths=1.3 if many <= 1_000 else 0.8,
+            alpha=float(np.clip(300 / many, 0.25, 0.9)), zorder=3, label="centroid of a device",
+            rasterized=many > RASTER,
+        )  # fmt: skip
+    if len(hub):
+        ax.scatter(
+            hub[:, 0], hub[:, 1], s=110, marker="*", color=ORANGE, edgecolors=INK, linewidths=0.7, zorder=4,
+            label="centroid of the server",
+        )  # fmt: skip
+
+
+def _frame(ax: "Axes", shown: Floats, *, equal: bool) -> None:
+    """Give both axes the same scale, as distances mean the same in all directions, unless the picture were a strip."""
+    sides = np.ptp(shown, axis=0) if len(shown) else np.ones(2)
+    if equal and sides.min() > 0 and sides.max() <= _ELONGATED * sides.min():
+        ax.set_aspect("equal", adjustable="datalim")
+    if not equal:
+        count_one_by_one(ax.yaxis)

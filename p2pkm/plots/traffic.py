@@ -1,0 +1,67 @@
+"""What each device sent and received."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.devices import Floats
+from p2pkm.plots.canvas import BARS, BLUE, ORANGE, count, count_in_thousands, count_one_by_one, dress, open_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.result import Result
+
+
+def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
+    """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = open_axes(ax, 7.0, 4.2, left=0.12)
+    sent, received = sum_bytes(result)
+    n = len(sent)
+    if n > BARS:
+        order = np.argsort(-(sent + received), kind="stable")
+        sent, received = sent[order], received[order]
+        bounds = np.arange(n + 1) - 0.5
+        ax.stairs(sent, bounds, fill=True, color=BLUE, label="sent")
+        ax.stairs(sent + received, bounds, baseline=sent, fill=True, color=ORANGE, label="received")
+    else:
+        ax.bar(np.arange(n), sent, color=BLUE, label="sent")
+        ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
+        count_one_by_one(ax.xaxis)
+    top = max(1.0, float((sent + received).max(initial=0)))
+    ax.set_xlim(-0.6, n - 0.4)
+    ax.set_ylim(0, 1.18 * top)
+    count_in_thousands(ax.yaxis, "B")
+    title = f"Traffic: {_write_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
+    dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
+    ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
+    return ax
+
+
+def sum_bytes(result: "Result") -> tuple[Floats, Floats]:
+    """Return the bytes that each device sent and received, float64[n], a hub of the ledger included."""
+    ledger = result.ledger
+    ends = max(int(ledger.src.max(initial=-1)), int(ledger.dst.max(initial=-1))) + 1
+    n = max(len(result.census.sizes), ends)
+    sent, received = (np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
+    return sent, received
+
+
+def _write_bytes(volume: float) -> str:
+    """Return a number of bytes as text: 1,000 B are 1 kB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if volume < 1_000:
+            return f"{volume:.3g} {unit}"
+        volume /= 1_000
+    return f"{volume:,.3g} TB"

@@ -1,0 +1,177 @@
+"""The same experiment again: over several seeds, or on another number of ranks to compare it bit by bit."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.errors import DataError, ExperimentError, NetworkError
+from p2pkm.experiment import Experiment, read_toml
+from p2pkm.launcher import launched
+from p2pkm.loading import load
+from p2pkm.network import connect
+from p2pkm.result import Result
+from p2pkm.running import INTERRUPTED, Manner, check_out, code_of, default_target, execute, settle
+
+_DIFFERENT, _MOST_SEEDS = 6, 10_000
+_FIGURES = ("ratio_mean", "ratio_worst", "ari", "objective", "bytes", "rounds")
+_WORST_IS_LEAST = ("ari",)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read a list of seeds such as ``0-9`` or ``0,3,5-7``.
+
+    Raises
+    ------
+    ExperimentError
+        If it is not such a list, or names a seed twice.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 18:
+            raise ExperimentError(f"--seeds {text!r} is not a list of seeds; expected for example 0-9 or 0,3,5-7")
+        low, high = int(first), int(last or first)
+        if high < low or len(seeds) + high - low >= _MOST_SEEDS:
+            raise ExperimentError(f"--seeds {text!r}: {part} is empty or more than {_MOST_SEEDS} seeds")
+        seeds += range(low, high + 1)
+    if len(set(seeds)) < len(seeds):
+        raise ExperimentError(f"--seeds {text!r} names a seed twice")
+    return seeds
+
+
+def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
+    """Run one configuration over seeds, one folder each under one parent, and close with mean, sd and worst."""
+    parent = check_out(experiment, manner)
+    world = connect()
+    summaries: list[dict[str, Any]] = []
+    code, old = 0, None
+    for seed in seeds:
+        prepared = settle(replace(experiment, seed=seed), world)
+        parent = parent or default_target(prepared)
+        if seed == seeds[0]:
+            old = _move_aside(parent)
+        result = execute(prepared, world, parent and parent / f"seed-{seed}", manner)
+        summaries.append(result.summary)
+        code = max(code, code_of(result.summary["stop"], prepared.experiment))
+        if result.summary["stop"] == "interrupted":
+            break
+        if not manner.quiet:
+            ratio = result.summary["ratio_mean"]
+            shown = "not compared" if ratio is None else f"{ratio:.4f}"
+            print(f"seed {seed}: ratio {shown}, {result.summary['stop']}", file=sys.stderr, flush=True)
+    closing = summarize(summaries)
+    if old is not None and code != INTERRUPTED:
+        shutil.rmtree(old)
+    if parent is not None:
+        (parent / "summary.json").write_text(json.dumps(closing, indent=1) + "\n")
+    if manner.json:
+        print(json.dumps(closing), flush=True)
+    else:
+        _show(closing, parent)
+    return code
+
+
+def _move_aside(parent: Path | None) -> Path | None:
+    """Rename a folder that is in the way, until the new runs have ended."""
+    if parent is None or not parent.is_dir() or not any(parent.iterdir()):
+        return None
+    return parent.rename(parent.with_name(f"{parent.name}.old-{time.time_ns()}"))
+
+
+def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return mean, standard deviation (n - 1) and worst of the main figures over runs, None where one has none."""
+    closing: dict[str, Any] = {"seeds": [one["seed"] for one in summaries], "mean": {}, "sd": {}, "worst": {}}
+    for name in _FIGURES:
+        values = [one[name] for one in summaries]
+        known = np.array([value for value in values if value is not None], float)
+        whole = len(known) == len(values)
+        worst = np.min if name in _WORST_IS_LEAST else np.max
+        closing["mean"][name] = float(known.mean()) if whole else None
+        closing["sd"][name] = float(known.std(ddof=1)) if whole and len(known) > 1 else None
+        closing["worst"][name] = float(worst(known)) if whole else None
+    return closing | {"runs": summaries}
+
+
+def _show(closing: dict[str, Any], parent: Path | None) -> None:
+    print(f"{len(closing['seeds'])} seeds: {', '.join(map(str, closing['seeds']))}")
+    print(f"  {'':12} {'mean':>12} {'sd':>12} {'worst':>12}")
+    for name in _FIGURES:
+        cells = [closing[kind][name] for kind in ("mean", "sd", "worst")]
+        print(f"  {name:12} " + " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells))
+    print(f"  results in {parent or 'none'}", flush=True)
+
+
+def verify(path: Path, ranks: int | None, manner: Manner) -> int:
+    """Repeat a run, perhaps on another number of ranks, and compare fingerprints and ledger; 6 if they differ.
+
+    Raises
+    ------
+    DataError
+        If the folder is not that of a finished run.
+    """
+    before = load(path)
+    if not (path / "config.toml").is_file() or before.summary["stop"] == "interrupted":
+        raise DataError(f"{path} has no config.toml or was interrupted: expected a run that ended by itself")
+    if ranks is not None and not launched():
+        return _launch(path, ranks, manner)
+    experiment = Experiment.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
+    world = connect()
+    if ranks is not None and ranks != world.size:
+        raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
+    prepared = settle(replace(experiment, plot=False, out="none"), world)
+    found = compare(before, execute(prepared, world, None, manner))
+    verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
+               "difference": found or None}  # fmt: skip
+    if manner.json:
+        print(json.dumps(verdict), flush=True)
+    else:
+        many = f"{before.summary['ranks']} and on {world.size} rank{'s' * (world.size != 1)}"
+        print(
+            f"{path}: {found or f'the same bits on {many}, in every recorded round, and the same ledger'}", flush=True
+        )
+    return _DIFFERENT if found else 0
+
+
+def compare(before: Result, after: Result) -> str:
+    """Return the first difference between two runs in words, nothing if there is none."""
+    if len(before.rounds) != len(after.rounds):
+        return f"{len(before.rounds)} recorded rounds, then {len(after.rounds)}"
+    for number, record in enumerate(before.rounds):
+        where = f"stage {record['stage']}, round {record['round']}"
+        if np.array_equal(before.chain.heads[number], after.chain.heads[number]):
+            continue
+        if before.chain.digests is None or after.chain.digests is None:
+            return f"the centroids differ first in {where}"
+        differing = np.flatnonzero((before.chain.digests[number] != after.chain.digests[number]).any(axis=1))
+        return f"the centroids differ first in {where}, at device {differing[0]}"
+    for name in ("src", "dst", "messages", "bytes"):
+        one, other = getattr(before.ledger, name), getattr(after.ledger, name)
+        if not np.array_equal(one, other):
+            where = "the number of edges" if one.shape != other.shape else _first_edge(before, one, other)
+            return f"the ledger differs: {name} of {where}"
+    return ""
+
+
+def _first_edge(before: Result, one: Any, other: Any) -> str:
+    e = int(np.flatnonzero(one != other)[0])
+    return f"{before.ledger.src[e]} -> {before.ledger.dst[e]} ({one[e]}, then {other[e]})"
+
+
+def _launch(path: Path, ranks: int, manner: Manner) -> int:
+    """Start the same command under mpirun."""
+    if ranks < 1:
+        raise ExperimentError(f"--ranks is {ranks}; expected a whole number of at least 1")
+    beside = Path(sys.executable).with_name("mpirun")
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        raise NetworkError('--ranks needs mpirun, which was not found. Install MPI, as in pip install "p2pkm[mpich]"')
+    command = [mpirun, "-n", str(ranks), sys.executable, "-m", "p2pkm", "verify", str(path)]
+    command += ["--format", "json"] if manner.json else []
+    return subprocess.run([*command, *(["-q"] if manner.quiet else [])], check=False).returncode
