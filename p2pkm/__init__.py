@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from p2pkm.errors import P2PKMError as P2PKMError
     from p2pkm.errors import TopologyError as TopologyError
     from p2pkm.loading import load as load
+    from p2pkm.reporting import partition_report as partition_report
     from p2pkm.result import Result as Result
     from p2pkm.simulation import simulate as simulate
     from p2pkm.topology import Topology as Topology
@@ -40,6 +41,7 @@ _HOMES = {
     "Topology": "p2pkm.topology",
     "simulate": "p2pkm.simulation",
     "load": "p2pkm.loading",
+    "partition_report": "p2pkm.reporting",
     **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),
     **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
 }

@@ -130,6 +130,8 @@ def _run(options: dict[str, Any]) -> int:
     given = {name: value for name, value in options.items() if name in FIELDS and value is not None}
     config = options["config"]
     merged = ({} if config is None else read_toml(config)) | given
+    if options["form"] == "json":
+        merged = {"plot": False} | merged
     where = "the command line" if config is None else f"{config} or on the command line"
     experiment = Experiment.from_mapping(merged, where)
     if options["seeds"] is not None:
@@ -138,6 +140,6 @@ def _run(options: dict[str, Any]) -> int:
         if "seed" in given:
             raise ExperimentError("--seed and --seeds are both given; give one")
         seeds = parse_seeds(options["seeds"])
-    flags = {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
+    flags = {"guide": not merged} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
     manner = Manner(json=options["form"] == "json", **flags)
     return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)

@@ -28,6 +28,7 @@ class Manner(NamedTuple):
     dry_run: bool = False
     quiet: bool = False
     verbose: bool = False
+    guide: bool = False
 
 
 def lead(experiment: Experiment, manner: Manner) -> int:
@@ -48,9 +49,11 @@ def lead(experiment: Experiment, manner: Manner) -> int:
     if manner.json:
         print(json.dumps(result.summary), flush=True)
     else:
-        from p2pkm.table import show
+        from p2pkm.table import guide, show
 
         show(result.summary, result.notes, sys.stdout)
+        if manner.guide:
+            print(guide(result.summary), flush=True)
     return code_of(result.summary["stop"], prepared.experiment)
 
 

@@ -70,6 +70,25 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     Console(file=file).print(table)
 
 
+def guide(summary: dict[str, Any]) -> str:
+    """Return what happened in plain words, and what to try next, for somebody who gave no option at all."""
+    devices, clusters, ratio = summary["devices"], summary["clusters"], summary["ratio_mean"]
+    return f"""
+What happened: {devices} devices on a ring got uneven shares of {clusters} clusters. Each spoke with its two neighbours
+only, and no point left its device: what travelled were centroids and counts, {summary["bytes"] / 1000:.0f} kB in
+{summary["messages"]} messages. Their centroids cost {ratio:.4f} times what central k-means on all points costs; by
+themselves the devices would have paid {summary["ratio_alone"]:.2f} times.
+
+What to try next
+  python -m p2pkm --graph star                     another graph; --help lists them all
+  python -m p2pkm --seeding own                    why the start decides: a poor local minimum
+  python -m p2pkm --data mine.csv -k 5             your own points
+  python -m p2pkm verify {summary["out"] or "RUN"}
+                                                   the same run again, compared bit by bit
+  mpirun -n 16 python -m p2pkm --graph ring        one device per MPI rank, the same bits
+"""
+
+
 class Progress:
     """Tell on standard error how far a run is: a live line on a terminal, a plain one every few seconds otherwise."""
 

@@ -16,7 +16,9 @@ BLUE, ORANGE, GREEN, RED, GREY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D
 DPI = 120
 BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
-_DECADES = 20.0  # largest over smallest value from which an axis or a colour scale is logarithmic
+_NUMBERED = 20  # devices or classes; above, not every one is numbered
+_FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
+_WIDE = 50.0  # largest over smallest value from which an axis or a colour scale is logarithmic
 
 
 def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **margins: float) -> "Axes":
@@ -49,34 +51,54 @@ def dress(ax: "Axes", title: str, x: str, y: str) -> None:
     ax.tick_params(labelsize=9)
 
 
-def write_plainly(axis: Any, *, logarithmic: bool = False) -> None:
+def write_plainly(axis: Any) -> None:
     """Write an axis' numbers as 0.01, 1 and 1e+06, not as powers with an offset, which hide what they say."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
-    if logarithmic:
-        axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(NullFormatter())
 
 
 def count_in_thousands(axis: Any, unit: str = "") -> None:
     """Write an axis' counts as 250, 4 k, 1.5 M, with a unit."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axis.set_major_formatter(EngFormatter(unit=unit, usetex=False))
 
 
-def count_one_by_one(axis: Any) -> None:
-    """Put an axis' numbers at whole numbers only: devices and classes are counted."""
-    from matplotlib.ticker import MaxNLocator
+def count_one_by_one(axis: Any, n: int) -> None:
+    """Put the numbers of an axis at whole ones only, all of 0 to n - 1 if they are few."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    few = n <= _NUMBERED
+    axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
+
+
+def add_bar(ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False) -> None:
+    """Add a colour bar in a box given in the coordinates of the axes; with whole numbers only if these are counts."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    bar = ax.figure.colorbar(marks, cax=ax.inset_axes(box))
+    if isinstance(marks.norm, LogNorm):
+        bar.set_ticks(LogLocator(subs=choose_steps(*marks.get_clim())))
+    elif whole:
+        bar.set_ticks(MaxNLocator(nbins=8, integer=True))
+    bar.set_label(label, fontsize=8.5)
+    bar.ax.tick_params(labelsize=8)
+    write_plainly(bar.ax.yaxis)
+
+
+def choose_steps(low: float, high: float) -> tuple[float, ...]:
+    """Return which multiples of the powers of ten a logarithmic scale should number, so that there are some."""
+    return (1.0, 2.0, 5.0) if high < _FEW_DECADES * low else (1.0,)
 
 
 def is_wide(values: Floats) -> bool:
     """Return whether the positive values among these span more than a linear scale can show."""
     positive = values[np.isfinite(values) & (values > 0)]
-    return len(positive) > 0 and float(positive.max()) > _DECADES * float(positive.min())
+    return len(positive) > 0 and float(positive.max()) > _WIDE * float(positive.min())
 
 
 def scale_colors(values: Floats) -> "Normalize":

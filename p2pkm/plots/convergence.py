@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import Floats
-from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, count, is_wide, open_axes, write_plainly
+from p2pkm.devices import Floats, Mask
+from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, choose_steps, count, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from p2pkm.result import Result
 
 _MARKED = 40  # records; above, a line needs no marks
-_WIDE_NAME = 0.014  # of the axes' width, that a letter of a stage's name takes
+_LETTER = 0.014  # of the axes' width: what a letter of a stage's name takes
+_APART = 0.03  # of the axes' width: the least distance of two names
+_TICKS = 12
+_EXACT = 1e-7  # per cent; an excess below is rounding
 
 
 class Span(NamedTuple):
@@ -53,7 +56,8 @@ def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
     matplotlib.axes.Axes
     """
     panels = _choose_panels(result.rounds)
-    ax = open_axes(ax, 7.0, 1.4 + 1.65 * len(panels), left=0.115, right=0.905, bottom=0.1, top=0.86)
+    height = 1.4 + 1.65 * len(panels)
+    ax = open_axes(ax, 7.0, height, left=0.115, right=0.9, bottom=0.55 / height, top=1 - 0.87 / height)
     places, spans = line_up(result.rounds)
     ax.set_axis_off()
     ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 if len(spans) > 1 else 24)
@@ -89,8 +93,10 @@ def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
 def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     """Return the panels for which there are values; the objective's if there are none at all."""
     ratio, objective, gtv = (_read(rounds, name) for name in ("ratio_mean", "objective", "gtv"))
+    excess = 100 * (ratio - 1)
+    excess[np.abs(excess) < _EXACT] = 0.0
     panels = [
-        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, 100 * (ratio - 1)),
+        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess),
         Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
         Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
     ]
@@ -115,67 +121,85 @@ def _tell(summary: dict[str, Any]) -> str:
 
 def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
     """Draw a curve, its last known value beside it."""
-    known = np.flatnonzero(np.isfinite(panel.values))
-    mark = "o" if len(known) <= _MARKED else ""
+    known = np.isfinite(panel.values)
     axes.plot(
-        places, panel.values, color=panel.color, marker=mark, markersize=3.5, linewidth=1.5, clip_on=False, zorder=3
-    )
+        places, panel.values, color=panel.color, marker="o", markevery=_choose_marks(known), markersize=3.5,
+        linewidth=1.5, clip_on=False, zorder=3,
+    )  # fmt: skip
     axes.set_title(panel.title, fontsize=9, loc="left", pad=4)
     axes.set_ylabel(panel.label, fontsize=9)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    if not len(known):
+    if not known.any():
         axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
         return
     _scale(axes, panel.values[known])
+    last = float(panel.values[known][-1])
     axes.annotate(
-        f"{panel.values[known[-1]]:.4g}", (places[known[-1]], panel.values[known[-1]]), xytext=(6, 0),
+        f"{last:,.0f}" if 1e3 <= abs(last) < 1e9 else f"{last:.3g}", (float(places[known][-1]), last), xytext=(6, 0),
         textcoords="offset points", va="center", fontsize=9, color=panel.color, annotation_clip=False,
     )  # fmt: skip
 
 
+def _choose_marks(known: Mask) -> list[int]:
+    """Return which records get a mark: all of a short run, else those without a neighbour to draw a line to."""
+    if len(known) > _MARKED:
+        padded = np.concatenate(([False], known, [False]))
+        known = known & ~padded[:-2] & ~padded[2:]
+    return [int(i) for i in np.flatnonzero(known)]
+
+
 def _scale(axes: "Axes", values: Floats) -> None:
     """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too."""
-    wide = is_wide(np.abs(values[values != 0]))
-    if wide and values.min() > 0:
+    from matplotlib.ticker import LogLocator
+
+    sizes = np.abs(values[values != 0])
+    low, high = (float(sizes.min()), float(sizes.max())) if len(sizes) else (0.0, 0.0)
+    if is_wide(sizes) and values.min() > 0:
         axes.set_yscale("log")
-    elif wide:
-        near = float(np.abs(values[values != 0]).min())
-        axes.set_yscale("symlog", linthresh=max(near, 1e-6 * float(np.abs(values).max())))
+        axes.yaxis.set_major_locator(LogLocator(subs=choose_steps(low, high)))
+    elif is_wide(sizes):
+        axes.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(max(low, 1e-6 * high))))
         axes.axhline(0, color=GREY, linewidth=0.6, zorder=1)
-    elif float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max()):  # a flat line: no axis full of rounding errors
-        middle = float(values.mean())
-        axes.set_ylim(middle - 0.1 * abs(middle) - 1e-12, middle + 0.1 * abs(middle) + (1.0 if middle == 0 else 0.0))
-    write_plainly(axes.yaxis, logarithmic=wide)
+    elif high == 0:
+        axes.set_ylim(-0.1, 1)
+    elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors
+        axes.set_ylim(*sorted((0.9 * float(values[0]), 1.1 * float(values[0]))))
+    write_plainly(axes.yaxis)
 
 
 def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
-    """Shade every other stage, and write the stages' names above; aslant if they would run into each other."""
+    """Shade every other stage, and write the stages' names above; aslant where a stage is narrower than its name."""
     low, high = (spans[0].first - 0.5, spans[-1].last + 0.5) if spans else (-0.5, 0.5)
     axes.set_xlim(low, high)
-    aslant = any((span.last - span.first + 1) / (high - low) < _WIDE_NAME * (len(span.name) + 1) for span in spans)
+    written = -np.inf
     for i, span in enumerate(spans):
         if i % 2 == 0 and len(spans) > 1:
             axes.axvspan(span.first - 0.5, span.last + 0.5, color=PALE, linewidth=0, zorder=0)
-        if named:
-            axes.annotate(
-                span.name, ((span.first + span.last) / 2, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
-                textcoords="offset points", ha="left" if aslant else "center", va="bottom",
-                rotation=20 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
-            )  # fmt: skip
+        middle = (span.first + span.last) / 2
+        if not named or middle - written < _APART * (high - low):
+            continue
+        written = middle
+        aslant = (span.last - span.first + 1) / (high - low) < _LETTER * (len(span.name) + 1)
+        axes.annotate(
+            span.name, (middle, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
+            textcoords="offset points", ha="left" if aslant else "center", va="bottom",
+            rotation=20 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
+        )  # fmt: skip
 
 
 def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
     """Write the number of rounds of each stage from its own start; only the lowest panel says them."""
     total = spans[-1].last + 1 if spans else 1.0
-    step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= 12)
-    ticks = [
-        (span.first + t - span.start, str(t))
-        for i, span in enumerate(spans)
-        for t in range(span.start, span.start + int(span.last - span.first) + 1)
-        if t == span.start
-        or (t % step == 0 and (i == len(spans) - 1 or spans[i + 1].first - (span.first + t - span.start) > 0.6 * step))
-    ]
-    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks] if named else [""] * len(ticks))
+    step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= _TICKS)
+    ticks: dict[float, str] = {}
+    for span, after in zip(spans, [*spans[1:], None], strict=True):
+        end = np.inf if after is None else after.first - 0.4 * step  # no number that touches the next stage's 0
+        rounds = [
+            span.start,
+            *range((span.start // step + 1) * step, span.start + int(span.last - span.first) + 1, step),
+        ]
+        ticks |= {span.first + t - span.start: str(t) for t in rounds if span.first + t - span.start <= end}
+    axes.set_xticks(list(ticks), list(ticks.values()) if named else [""] * len(ticks))
     if named:
         axes.set_xlabel("round (numbered anew in each stage)" if len(spans) > 1 else "round", fontsize=9)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.devices import Floats, Integers
-from p2pkm.plots.canvas import GREY, INK, RASTER, RED, count, draw_sample, open_axes, scale_colors, write_plainly
+from p2pkm.plots.canvas import GREY, INK, RASTER, RED, add_bar, count, draw_sample, open_axes, scale_colors
 from p2pkm.plots.layout import place_devices
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _NUMBERED = 40  # devices; above, their numbers are not written
 def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
     """Draw the communication graph: devices coloured by their cost per point, links by their GTV.
 
-    Devices without points are grey, devices with points but without a centroid are crossed. Of more than 5,000 links
-    or 20,000 devices a sample is drawn, always the same, and the title says so.
+    Devices without points are grey, devices with points but without a centroid white with a red rim. Of more than
+    5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
-    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.04, top=0.9)
+    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
     topology = result.topology
     places = place_devices(topology)
     links = np.flatnonzero(topology.sources < topology.indices)
@@ -48,15 +48,23 @@ def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
     ax.margins(0.08)
     ax.autoscale_view()
     if marks is not None:
-        _add_bar(ax, marks, "cost per point of a device\n(squared distance)", 0.54)
+        add_bar(ax, marks, "cost per point of a device\n(squared distance)", (1.02, 0.54, 0.035, 0.4))
     if edges is not None:
-        _add_bar(ax, edges, "GTV of a link\n(squared distance)", 0.04)
-    title = f"Communication graph: {count(topology.n, 'device')}, {count(len(links), 'link')}"
-    parts = [f"{len(nodes):,} devices"] * (len(nodes) < topology.n) + [f"{len(drawn):,} links"] * (
-        len(drawn) < len(links)
-    )
-    ax.set_title(title + (f"\n(a sample of {' and '.join(parts)} is drawn)" if parts else ""), fontsize=11, loc="left")
+        add_bar(ax, edges, "GTV of a link\n(squared distance)", (1.02, 0.04, 0.035, 0.4))
+    ax.set_title(_entitle(topology.n, len(nodes), len(links), len(drawn), agree=edges is None), fontsize=11, loc="left")
     return ax
+
+
+def _entitle(n: int, nodes: int, links: int, drawn: int, *, agree: bool) -> str:
+    """Return the title; its second line says what the picture leaves out."""
+    notes = []
+    if nodes < n or drawn < links:
+        parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
+        notes.append(f"drawn: a sample of {' and '.join(parts)}")
+    if agree and links:
+        notes.append("all neighbours agree: GTV 0 on every link")
+    title = f"Communication graph: {count(n, 'device')}, {count(links, 'link')}"
+    return "\n".join([title, *(["; ".join(notes)] if notes else [])])
 
 
 def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
@@ -65,7 +73,7 @@ def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
 
 
 def _draw_links(ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats) -> Any:
-    """Draw links, those of largest GTV on top; return what a colour bar needs, None without links."""
+    """Draw links, those of largest GTV on top; return what a colour bar needs, None if no two neighbours differ."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -81,7 +89,7 @@ def _draw_links(ax: "Axes", topology: "Topology", places: Floats, drawn: Integer
     )
     lines.set_array(np.ma.masked_invalid(values[order]))
     ax.add_collection(lines)
-    return lines
+    return lines if (values > 0).any() else None
 
 
 def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result") -> Any:
@@ -92,6 +100,7 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result")
     costs[: len(own)] = own
     size = float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330))
     border: dict[str, Any] = {
+        "s": size,
         "linewidths": 0.8 if n <= 100 else 0.3,
         "edgecolors": INK,
         "zorder": 2,
@@ -100,32 +109,31 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result")
     known = nodes[np.isfinite(costs[nodes])]
     marks = None
     if len(known):
-        marks = ax.scatter(*places[known].T, s=size, c=costs[known], cmap="viridis", norm=scale_colors(costs), **border)
+        marks = ax.scatter(
+            places[known, 0], places[known, 1], c=costs[known], cmap="viridis", norm=scale_colors(costs), **border
+        )
     empty, lost = nodes[np.isnan(costs[nodes])], nodes[np.isinf(costs[nodes])]
     if len(empty):
-        ax.scatter(*places[empty].T, s=size, color=GREY, label="device without points", **border)
+        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label="device without points", **border)
     if len(lost):
         ax.scatter(
-            *places[lost].T, s=size, color="white", label="device without centroids", **(border | {"edgecolors": RED})
+            places[lost, 0],
+            places[lost, 1],
+            **(border | {"edgecolors": RED}),
+            color="white",
+            label="device without centroids",
         )
     if len(empty) or len(lost):
-        ax.legend(loc="lower left", fontsize=8, markerscale=min(1.0, (60 / size) ** 0.5), framealpha=0.9)
+        scale = (50 / size) ** 0.5
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.02), ncols=2, fontsize=8.5, markerscale=scale, frameon=False)
     if n <= _NUMBERED:
-        _number(ax, places, costs, marks)
+        _write_numbers(ax, places, costs, marks)
     return marks
 
 
-def _number(ax: "Axes", places: Floats, costs: Floats, marks: Any) -> None:
+def _write_numbers(ax: "Axes", places: Floats, costs: Floats, marks: Any) -> None:
     """Write the devices' numbers, light on dark colours."""
     for i, (x, y) in enumerate(places):
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
         dark = np.isfinite(costs[i]) and float(np.dot(shade[:3], (0.299, 0.587, 0.114))) < 0.5
         ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color="white" if dark else INK, zorder=3)
-
-
-def _add_bar(ax: "Axes", marks: Any, label: str, bottom: float) -> None:
-    """Add a colour bar beside the axes, in the upper or the lower half."""
-    bar = ax.figure.colorbar(marks, cax=ax.inset_axes((1.02, bottom, 0.035, 0.4)))
-    bar.set_label(label, fontsize=8.5)
-    bar.ax.tick_params(labelsize=8)
-    write_plainly(bar.ax.yaxis, logarithmic=True)

@@ -10,13 +10,13 @@ from p2pkm.plots.canvas import (
     BLUE,
     INK,
     PALE,
+    add_bar,
     count,
     count_in_thousands,
     count_one_by_one,
     dress,
     open_axes,
     scale_colors,
-    write_plainly,
 )
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
     if n <= BARS:
         ax.bar(np.arange(n), sizes, color=BLUE, width=0.8)
         ax.set_xlim(-0.6, n - 0.4)
-        count_one_by_one(ax.xaxis)
+        count_one_by_one(ax.xaxis, n)
     else:
         ax.fill_between(np.arange(n), np.sort(sizes)[::-1], color=BLUE, step="mid", linewidth=0)
         ax.set_xlim(0, n - 1)
-    ax.set_ylim(0, max(1, int(sizes.max(initial=0))) * 1.05)
+    ax.set_ylim(0, max(1, int(sizes.max(initial=0))) * 1.2)
     count_in_thousands(ax.yaxis)
     empty = int((sizes == 0).sum())
     note = f", {empty:,} without points" if empty else ""
@@ -111,16 +111,14 @@ def _draw_map(table: Integers, ax: "Axes") -> None:
     image = ax.imshow(
         shown, cmap="viridis", norm=norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
     )
-    for axis, label in ((ax.xaxis, "device"), (ax.yaxis, "true class")):
+    for axis, label, size in ((ax.xaxis, "device", n), (ax.yaxis, "true class", n_classes)):
         axis.set_label_text(label)
-        count_one_by_one(axis)
+        count_one_by_one(axis, size)
     ax.tick_params(labelsize=9)
     if n <= _WRITTEN[0] and n_classes <= _WRITTEN[1]:
         for (i, j), number in np.ndenumerate(table):
             if number:
                 dark = float(np.asarray(norm(number))) < 0.6
                 ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color="white" if dark else INK)
-    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.02, 0, 0.025, 1)))
-    bar.set_label("points (grey: none)" if step == 1 else f"points per device, mean of {step} (grey: none)", fontsize=9)
-    bar.ax.tick_params(labelsize=8)
-    write_plainly(bar.ax.yaxis, logarithmic=True)
+    label = "points (grey: none)" if step == 1 else f"points per device, mean of {step} devices (grey: none)"
+    add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)

@@ -1,6 +1,6 @@
 """Points and centroids, on one, two or more features."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from p2pkm.result import Result
 
+_CROSSES = 600  # centroids; above, they are dots
 _CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
 _ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
 _ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
@@ -45,7 +46,7 @@ def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
-    ax = open_axes(ax, 7.0, 5.6, left=0.11, right=0.97, bottom=0.1, top=0.83)
+    ax = open_axes(ax, 6.4, 5.9, left=0.12, right=0.97, bottom=0.09, top=0.85)
     n, _, d = result.centroids.shape
     devices = draw_sample(n, max(1, _CENTROIDS // result.centroids.shape[1]))
     owner, centroids = list_centroids(result.centroids, devices)
@@ -63,8 +64,16 @@ def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
     _draw_centroids(ax, views[1], views[2])
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
     dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
-    _frame(ax, np.concatenate(views), equal=d > 1)
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, fontsize=8.5, frameon=False, handletextpad=0.3)
+    if d == 1:
+        count_one_by_one(ax.yaxis, n)
+        ax.set_ylim(-0.6 if not len(hub) else -1.6, n - 0.4)
+    else:
+        _share_scale(ax, np.concatenate(views))
+    legend = ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1), ncols=3, fontsize=8.5, frameon=False)
+    handles: list[Any] = list(legend.legend_handles)
+    for handle in handles:  # marks as large and as dense as can be read
+        handle.set_alpha(1)
+        handle.set_sizes([35])
     ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=24)
     return ax
 
@@ -87,8 +96,8 @@ def _project(sample: Floats, tables: list[Floats]) -> tuple[tuple[str, str], str
     axes = axes * np.where(axes[np.arange(2), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
     total = float((lengths**2).sum())
     shares = [100 * float(length) ** 2 / total if total > 0 else 0.0 for length in [*lengths, 0.0, 0.0][:2]]
-    names = (f"principal component 1 ({shares[0]:.0f} % of the variance)", f"principal component 2 ({shares[1]:.0f} %)")
-    note = f"\non 2 principal components of {d} features, {sum(shares):.0f} % of the sample's variance"
+    names = (f"principal component 1 ({shares[0]:.0f} %)", f"principal component 2 ({shares[1]:.0f} %)")
+    note = f"\nprincipal components 1 and 2 of {d} features: {sum(shares):.0f} % of the variance"
     return names, note, [(table - middle) @ axes.T for table in tables]
 
 
@@ -114,11 +123,11 @@ def _draw_centroids(ax: "Axes", centroids: Floats, hub: Floats) -> None:
     """Draw the devices' centroids, smaller and more translucent the more there are, and the server's."""
     if len(centroids):
         many = len(centroids)
-        size = float(np.clip(16_000 / many, 9, 40))
+        crosses = many <= _CROSSES
         ax.scatter(
-            centroids[:, 0], centroids[:, 1], s=size, marker="x", color=INK, linewidths=1.3 if many <= 1_000 else 0.8,
-            alpha=float(np.clip(300 / many, 0.25, 0.9)), zorder=3, label="centroid of a device",
-            rasterized=many > RASTER,
+            centroids[:, 0], centroids[:, 1], s=36 if crosses else 7, marker="x" if crosses else "o", color=INK,
+            linewidths=1.3 if crosses else 0, alpha=float(np.clip(600 / many, 0.25, 0.85)), zorder=3,
+            label="centroid of a device", rasterized=many > RASTER,
         )  # fmt: skip
     if len(hub):
         ax.scatter(
@@ -127,10 +136,8 @@ def _draw_centroids(ax: "Axes", centroids: Floats, hub: Floats) -> None:
         )  # fmt: skip
 
 
-def _frame(ax: "Axes", shown: Floats, *, equal: bool) -> None:
+def _share_scale(ax: "Axes", shown: Floats) -> None:
     """Give both axes the same scale, as distances mean the same in all directions, unless the picture were a strip."""
     sides = np.ptp(shown, axis=0) if len(shown) else np.ones(2)
-    if equal and sides.min() > 0 and sides.max() <= _ELONGATED * sides.min():
+    if sides.min() > 0 and sides.max() <= _ELONGATED * sides.min():
         ax.set_aspect("equal", adjustable="datalim")
-    if not equal:
-        count_one_by_one(ax.yaxis)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pkm.devices import Floats
-from p2pkm.plots.canvas import BARS, BLUE, ORANGE, count, count_in_thousands, count_one_by_one, dress, open_axes
+from p2pkm.devices import Integers
+from p2pkm.plots.canvas import BARS, BLUE, GREY, ORANGE, count, count_in_thousands, count_one_by_one, dress, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,23 +38,26 @@ def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
     else:
         ax.bar(np.arange(n), sent, color=BLUE, label="sent")
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
-        count_one_by_one(ax.xaxis)
+        count_one_by_one(ax.xaxis, n)
     top = max(1.0, float((sent + received).max(initial=0)))
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
     count_in_thousands(ax.yaxis, "B")
     title = f"Traffic: {_write_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
     dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
-    ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
+    if sent.any():
+        ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
+    else:
+        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=GREY)
     return ax
 
 
-def sum_bytes(result: "Result") -> tuple[Floats, Floats]:
-    """Return the bytes that each device sent and received, float64[n], a hub of the ledger included."""
+def sum_bytes(result: "Result") -> tuple[Integers, Integers]:
+    """Return the bytes that each device sent and received, int64[n], a hub of the ledger included."""
     ledger = result.ledger
     ends = max(int(ledger.src.max(initial=-1)), int(ledger.dst.max(initial=-1))) + 1
     n = max(len(result.census.sizes), ends)
-    sent, received = (np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
+    sent, received = (np.bincount(end, ledger.bytes, minlength=n).astype(np.int64) for end in (ledger.src, ledger.dst))
     return sent, received
 
 
