@@ -15,6 +15,7 @@ from p2pkm.result import SUMMARY_KEYS, Census, Chain, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import Topology
 
+_MUCH, _SHORT = 0.3, 5.0  # share of the time that looking may take before the notes say so; of at least so many seconds
 _DETAILED = 100_000  # devices; above, the ledger keeps no rows per sender
 
 
@@ -59,6 +60,9 @@ def close(  # noqa: PLR0913 - all that a run has to show
             "chain_sha256": referee.chain.hex(),
         }
         trace = referee.trace
+    share = referee.seconds / max(facts["wall_seconds"], _SHORT)
+    if share > _MUCH:
+        prices.notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),

@@ -1,5 +1,6 @@
 """What helps or hinders a run on this machine: Python, MPI, ranks and cores, threads, compiled kernels, disk, Slurm."""
 
+import contextlib
 import json
 import os
 import platform
@@ -28,13 +29,12 @@ _OVERSUBSCRIBE = {
 _ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 _SRUN = "start with: srun --mpi=pmi2 python -m p2pkm ... (the usual default, --mpi=none, gives each rank its own world)"
 _LIMIT = 30  # seconds for a trial in another process
-_LIBRARY = """
-import mpi4py
-mpi4py.rc.initialize = False
-from mpi4py import MPI
-print(MPI.Get_library_version().splitlines()[0])
+_LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
+from mpi4py import MPI; print(MPI.Get_library_version().splitlines()[0])"""
+_TRIAL = """import os; from mpi4py import MPI
+size, rank = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
+os.write(1, [b"", b"[alone]", b"[together]"][0 if rank else size])  # in one piece: two ranks print at once
 """
-_TRIAL = "from mpi4py import MPI; print('world', MPI.COMM_WORLD.size)"
 _MEMORY, _DISK, _MB, _GB = 150, 100, 1e6, 1e9  # the first two: MB that a rank, and a run folder, may need
 
 
@@ -74,11 +74,9 @@ def _python() -> Check:
     """Return the versions of Python and p2pkm."""
     import p2pkm
 
-    try:
-        version = str(p2pkm.__version__)
-    except ModuleNotFoundError:  # importlib.metadata's: used from its folder, not installed
-        version = "(not installed)"
-    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {version}")
+    with contextlib.suppress(ModuleNotFoundError):  # importlib.metadata's: used from its folder, not installed
+        return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {p2pkm.__version__}")
+    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm not installed, but found")
 
 
 def _library() -> Check:
@@ -122,10 +120,9 @@ def _pair(library: str) -> Check:
     if path is None or "SLURM_JOB_ID" in os.environ:
         return Check("ok", "mpirun -n 2", "not tried: " + ("no mpirun" if path is None else "inside a Slurm job"))
     code, printed = _ask([path, "-n", "2", sys.executable, "-c", _TRIAL])
-    sizes = re.findall(r"^world (\d+)$", printed, re.MULTILINE)
-    if code == 0 and sizes == ["2", "2"]:
+    if code == 0 and "[together]" in printed:
         return Check("ok", "mpirun -n 2", "one world of 2 ranks: launcher and library belong together")
-    if "1" in sizes:
+    if "[alone]" in printed:
         found = f"two worlds of size 1: {path} does not belong to the library that mpi4py loads ({library})"
         return Check("fail", "mpirun -n 2", found, _SAME)
     open_mpi = _family(_ask([path, "--version"])[1]) == "Open MPI"

@@ -13,7 +13,7 @@ def launched() -> bool:
 
 def expected_size() -> int:
     """Return how many processes the launcher started, 1 if it does not say."""
-    return max(int(os.environ.get(name, 1)) for name in _SIZES)
+    return int(next((os.environ[name] for name in _SIZES if name in os.environ), 1))
 
 
 def expected_rank() -> int:

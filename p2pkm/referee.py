@@ -1,6 +1,7 @@
 """The referee looks in from outside: it measures, and nothing that it sees stops a run or reaches a device."""
 
 import hashlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,8 @@ class Referee:
         Variation (4) of each link at its lower end in the last record.
     priced : Priced or None
         Prices of the last record, if any.
+    seconds : float
+        Time spent on looking.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None]) -> None:
@@ -53,6 +56,7 @@ class Referee:
         self._links: list[tuple[bytes, Any]] = []
         self.digests = np.zeros((0, 32), np.uint8)
         self.losses = self.gtv = np.zeros(0)
+        self.seconds = 0.0
         self.priced: Priced | None = None
 
     def meet(self, devices: Devices, prices: Prices | None) -> None:
@@ -71,6 +75,11 @@ class Referee:
         """
         if now["round"] % self._every and not last:
             return
+        began = time.perf_counter()
+        self._look(now, state, algorithm, closing)
+        self.seconds += time.perf_counter() - began
+
+    def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         link = getattr(algorithm, "link_alpha", None)
         rows = self.network.collect(self._measure_devices(state.centroids))
         edges = self.network.collect(
@@ -114,7 +123,9 @@ class Referee:
         """Return each device's own loss (6) and the SHA-256 of its centroids (as four numbers), float64[n, 5]."""
         own = self._devices
         losses, _ = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
-        digests = b"".join(hashlib.sha256(row.tobytes()).digest() for row in centroids)
+        rows = memoryview(np.ascontiguousarray(centroids).reshape(len(centroids), -1)).cast("B")
+        size = 8 * centroids[0].size if len(centroids) else 0
+        digests = b"".join(hashlib.sha256(rows[i * size : (i + 1) * size]).digest() for i in range(len(centroids)))
         return np.column_stack((losses, np.frombuffer(digests, np.float64).reshape(-1, 4)))
 
     def _measure_links(self, centroids: Floats, link: Callable[[Devices], Floats] | None) -> Floats:

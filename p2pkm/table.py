@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from p2pkm.launcher import launched
+
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
 
@@ -53,7 +55,7 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
         f"{summary['clusters']} clusters, {summary['devices']} devices on a {summary['graph']} graph, "
         f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}, {summary['wall_seconds']:.2f} s"
     )
-    if not file.isatty():
+    if launched() or not file.isatty():  # some launchers pretend to be a terminal
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
         print(title, *lines, sep="\n", file=file, flush=True)
@@ -96,17 +98,18 @@ class Progress:
         self._rounds, self._quiet, self._verbose = rounds, quiet, verbose
         self._shown = time.monotonic()
         self._live: Any = None
+        self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Show a record, if it is time to."""
-        due = self._verbose or time.monotonic() - self._shown > (0.1 if sys.stderr.isatty() else _PAUSE)
+        due = self._verbose or time.monotonic() - self._shown > (0.1 if self._terminal else _PAUSE)
         if self._quiet or not due:
             return
         self._shown = time.monotonic()
         ratio = _number(record["ratio_mean"])
         line = f"{record['stage']} round {record['round']} (of at most {self._rounds}): ratio {ratio}, " \
                f"{record['settled']} settled, {record['bytes']:,} bytes"  # fmt: skip
-        if self._verbose or not sys.stderr.isatty():
+        if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)
             return
         if self._live is None:

@@ -97,13 +97,13 @@ def gtvmin(
 
 
 @njit(cache=True, nogil=True)
-def _one_sided(a, b):
-    """Return sum_c min_c' |a_c - b_c'|^2 over real rows: one of the two terms of (4); 0 if either side has none."""
+def _one_sided(distances, transposed):
+    """Return one of the two terms of (4): the sum over the real rows of their least distance, row after row."""
     total = 0.0
-    for c in range(a.shape[0]):
+    for c in range(distances.shape[1 if transposed else 0]):
         lowest = np.inf
-        for q in range(b.shape[0]):
-            distance = _squared(a[c], b[q])
+        for q in range(distances.shape[0 if transposed else 1]):
+            distance = distances[q, c] if transposed else distances[c, q]
             if distance < lowest:  # inf - inf is nan and compares false
                 lowest = distance
         if lowest < np.inf:
@@ -114,10 +114,13 @@ def _one_sided(a, b):
 @njit(cache=True, nogil=True)
 def gtv(centroids, ids, indptr, indices, slots):
     """Return (4) of every link at its lower end; see `p2pkm.kernels.plain.gtv`."""
-    result = np.zeros(indices.shape[0])
+    result, k = np.zeros(indices.shape[0]), centroids.shape[1]
+    distances = np.empty((k, k))
     for i in range(ids.shape[0]):
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
-                other = centroids[slots[e]]
-                result[e] = _one_sided(centroids[i], other) + _one_sided(other, centroids[i])
+                for c in range(k):
+                    for q in range(k):
+                        distances[c, q] = _squared(centroids[i, c], centroids[slots[e], q])
+                result[e] = _one_sided(distances, False) + _one_sided(distances, True)
     return result

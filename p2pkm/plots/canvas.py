@@ -18,7 +18,7 @@ BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
 _FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
-_WIDE = 50.0  # largest over smallest value from which an axis or a colour scale is logarithmic
+_WIDE = 20.0  # largest over smallest value from which an axis or a colour scale is logarithmic
 
 
 def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **margins: float) -> "Axes":
@@ -95,19 +95,19 @@ def choose_steps(low: float, high: float) -> tuple[float, ...]:
     return (1.0, 2.0, 5.0) if high < _FEW_DECADES * low else (1.0,)
 
 
-def is_wide(values: Floats) -> bool:
-    """Return whether the positive values among these span more than a linear scale can show."""
+def is_wide(values: Floats, factor: float = _WIDE) -> bool:
+    """Return whether the largest of the positive values is more than `factor` times the smallest."""
     positive = values[np.isfinite(values) & (values > 0)]
-    return len(positive) > 0 and float(positive.max()) > _WIDE * float(positive.min())
+    return len(positive) > 0 and float(positive.max()) > factor * float(positive.min())
 
 
-def scale_colors(values: Floats) -> "Normalize":
-    """Return a colour scale for the finite values: logarithmic if they are positive and span far enough."""
+def scale_colors(values: Floats, factor: float = _WIDE) -> "Normalize":
+    """Return a colour scale for the finite values: logarithmic if they are positive and span that factor."""
     from matplotlib.colors import LogNorm, Normalize
 
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    if low > 0 and is_wide(known):
+    if low > 0 and is_wide(known, factor):
         return LogNorm(low, high)
     if high - low <= 1e-12 * abs(high):  # all alike: a scale needs some width
         low, high = (0.0, high) if high > 0 else (0.0, 1.0)

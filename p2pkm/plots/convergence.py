@@ -193,7 +193,7 @@ def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
     total = spans[-1].last + 1 if spans else 1.0
     step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= _TICKS)
     ticks: dict[float, str] = {}
-    for span, after in zip(spans, [*spans[1:], None], strict=True):
+    for span, after in zip(spans, [*spans, None][1:], strict=True):
         end = np.inf if after is None else after.first - 0.4 * step  # no number that touches the next stage's 0
         rounds = [
             span.start,

@@ -9,18 +9,19 @@ from p2pkm.devices import Floats, Integers
 if TYPE_CHECKING:
     from p2pkm.topology import Topology
 
-_EXACT = 500  # devices; above, only distances to a few pivots are looked at
+_EXACT = 400  # devices; above, only distances to a few pivots are looked at
 _SOLVED = 5_000  # devices; above, they stand in a circle
+_LONG = 150  # hops; graphs that are longer are bent to a circle
 _PIVOTS = 16
-_STEPS = 60
+_STEPS = 50
 
 
 def place_devices(topology: "Topology") -> Floats:
     """Return where each device stands, float64[n, 2]; the same at every call.
 
     Rings and complete graphs are circles, stars a wheel. In other graphs distances on paper follow the numbers of
-    hops: stress majorisation (Gansner, Koren, North, 2004) up to 500 devices, pivot multidimensional scaling (Brandes,
-    Pich, 2006) up to 5,000, and a circle in the order of the devices above.
+    hops: stress majorisation (Gansner, Koren, North, 2004) up to 400 devices, pivot multidimensional scaling (Brandes,
+    Pich, 2006) up to 5,000, a circle in the order of the devices above. Very long ones are bent to a circle, too.
     """
     n, degrees = topology.n, topology.degrees
     if n > _SOLVED or n <= 3 or (degrees == n - 1).all():
@@ -29,6 +30,8 @@ def place_devices(topology: "Topology") -> Floats:
         return _circle(_walk(topology))
     if (np.sort(degrees)[:-1] == 1).all() and degrees.max() == n - 1:
         return _wheel(int(degrees.argmax()), n)
+    if topology.hops > _LONG:
+        return _circle(_sort_along(topology))
     if n > _EXACT:
         return _scale_pivots(topology)
     return _majorize(_count_hops(topology))
@@ -63,6 +66,12 @@ def _walk(topology: "Topology") -> Integers:
     return order
 
 
+def _sort_along(topology: "Topology") -> Integers:
+    """Return each device's place from one end of the graph to the other, int64[n]."""
+    end = int(topology.layers(0).argmax())
+    return np.argsort(np.argsort(topology.layers(end), kind="stable"))
+
+
 def _count_hops(topology: "Topology") -> Floats:
     """Return the number of hops between any two devices, float64[n, n]; between components, one more than the most."""
     n = topology.n
@@ -89,13 +98,12 @@ def _majorize(hops: Floats) -> Floats:
     np.fill_diagonal(weights, 0.0)
     laplacian = np.diag(weights.sum(axis=1)) - weights
     inverse = np.linalg.inv(laplacian + 1 / n) - 1 / n
+    wanted = weights * hops
     places = _embed(hops**2) + 0.1 * _circle(np.arange(n))  # the circle parts devices with equal distances
     for _ in range(_STEPS):
-        gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
-        pull = -weights * hops / np.maximum(gaps, 1e-9)
-        np.fill_diagonal(pull, 0.0)
-        np.fill_diagonal(pull, -pull.sum(axis=1))
-        places = inverse @ (pull @ places)
+        across, along = (np.subtract.outer(axis, axis) for axis in places.T)
+        pull = wanted / np.maximum(np.sqrt(across * across + along * along), 1e-9)
+        places = inverse @ (pull.sum(axis=1)[:, None] * places - pull @ places)
     return places
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from p2pkm.result import Result
 
 _WRITTEN = (24, 16)  # devices and classes; up to these the counts are written
+_WIDE = 8.0  # largest over smallest count from which colours are logarithmic
 _COLUMNS = 2_000  # of the map; more devices share columns
 
 
@@ -105,7 +106,7 @@ def _draw_map(table: Integers, ax: "Axes") -> None:
     starts = np.arange(0, n, step)
     columns: Floats = np.add.reduceat(table, starts, axis=0) / np.diff(np.append(starts, n))[:, None]
     shown = np.ma.masked_equal(columns.T, 0)
-    norm = scale_colors(columns[columns > 0])
+    norm = scale_colors(columns[columns > 0], _WIDE)
     extent = (-0.5, n - 0.5, -0.5, n_classes - 0.5)
     ax.set_facecolor(PALE)
     image = ax.imshow(
