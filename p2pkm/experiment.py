@@ -80,6 +80,8 @@ class Experiment:
             name = raw.replace("-", "_")
             if name not in kinds:
                 raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
+            if name.endswith("_column") and isinstance(value, int):
+                value = str(value)  # a column may be named by its index
             values[name] = convert(value, kinds[name], f"{name} in {where}")
         return cls(**values)
 

@@ -64,9 +64,6 @@ def raced(
 
 def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
-    for name, value in (("hops", hops), ("candidates", candidates)):
-        if value is not None and value < 1:
-            raise ExperimentError(f"seeding summaries:{name} is {value}; expected at least 1")
     first = Summaries(at.k, hops, candidates)
     return (first, Choose(at.k)) if candidates > 1 else (first,)
 
@@ -122,5 +119,9 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
 
 
 def check_seeding(seeding: str | None) -> None:
-    """Refuse a seeding that is not known, before anything else is done."""
-    parse(seeding or "own", SEEDINGS, "seeding")
+    """Refuse a seeding that is not known or has an option out of range, before anything else is done."""
+    spec = parse(seeding or "own", SEEDINGS, "seeding")
+    for name in ("hops", "candidates"):
+        value = spec.options.get(name)
+        if value is not None and value < 1:
+            raise ExperimentError(f"seeding {spec.name}:{name} is {value}; expected at least 1")

@@ -14,6 +14,7 @@ from p2pkm.result import Chain
 
 Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
+_TINY = 1e-24  # relative to (7) with everything one standard deviation apart: squares of rounding
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
 
@@ -50,6 +51,7 @@ class Referee:
         self.network, self._every, self._sink = network, every, sink
         self._root = network.placement.rank == 0
         self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
+        self._rounding = 0.0
         self._violated = False
         self.trace: list[Record] = []
         self.chain = self.fingerprint = b""
@@ -96,6 +98,7 @@ class Referee:
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
         self._links.append((self.chain, self.digests))
         filled = np.isfinite(losses)
+        self._rounding = _TINY * self._devices.scale**2 * (self._devices.total_weight + add(edges[:, 2]))
         gtv = add(edges[:, 0]) if filled.any() else None
         objective = add(losses[filled]) + add(edges[:, 1]) if link and filled.any() else None
         record = {
@@ -123,17 +126,18 @@ class Referee:
         """Return each device's own loss (6) and the SHA-256 of its centroids (as four numbers), float64[n, 5]."""
         own = self._devices
         losses, _ = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
-        rows = memoryview(np.ascontiguousarray(centroids).reshape(len(centroids), -1)).cast("B")
+        rows = memoryview(centroids.tobytes())
         size = 8 * centroids[0].size if len(centroids) else 0
         digests = b"".join(hashlib.sha256(rows[i * size : (i + 1) * size]).digest() for i in range(len(centroids)))
         return np.column_stack((losses, np.frombuffer(digests, np.float64).reshape(-1, 4)))
 
     def _measure_links(self, centroids: Floats, link: Callable[[Devices], Floats] | None) -> Floats:
-        """Return (4) of each link at its lower end, plain and times alpha, float64[e, 2]."""
+        """Return (4) of each link at its lower end, plain and times alpha, and alpha itself, float64[e, 3]."""
         own = self._devices
         senders = self.network.placement.senders
         gtv = own.kernels.gtv(self.network.peek(centroids), own.ids, own.indptr, own.indices, senders)
-        return np.column_stack((gtv, gtv * link(own) if link else gtv))
+        alpha = link(own) if link else np.ones(len(gtv))
+        return np.column_stack((gtv, gtv * alpha, alpha))
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
@@ -142,7 +146,7 @@ class Referee:
         if t == 0:
             self._first = self._before = objective
             self._violated = False
-        self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first)
+        self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
         self._before = objective
         return "violated" if self._violated else "certified"
 

@@ -25,6 +25,8 @@ from p2pkm.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
+_LARGEST = 1e100  # of a coordinate
+
 
 @dataclass(frozen=True)
 class Job:
@@ -140,6 +142,9 @@ def check(
         )
     if algorithm.k > shards.m:
         raise DataError(f"{algorithm.k} clusters of {shards.m} points; expected at most as many clusters as points")
+    largest = float(np.abs(shards.points).max(initial=0.0))
+    if largest > _LARGEST:
+        raise DataError(f"the points reach {largest:g}, whose squares overflow; expected at most {_LARGEST:g}: rescale")
     count = int(topology.components.max()) + 1
     if count > 1 and not allow_disconnected:
         raise TopologyError(

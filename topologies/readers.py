@@ -1,5 +1,6 @@
 """Read a graph from a file; the suffix says the format."""
 
+import os
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -67,7 +68,7 @@ def _reader(source: Path) -> Callable[[Path], Graph]:
 
 
 def _refuse_file(source: Path) -> None:
-    if not source.is_file():
+    if not os.path.isfile(source):  # also if the name is too long to be one
         raise GraphError(f"{source} is not a file; check the path (it counts from {Path.cwd()})")
     size = source.stat().st_size
     if size == 0:

@@ -1,6 +1,5 @@
 """GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
 
-import math
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -14,6 +13,7 @@ from p2pkm.spec import suggest
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
 _WEAK, _STRONG = 10.0, 30.0
+_LARGEST = 1e100  # of a strength
 _ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
 
 
@@ -214,8 +214,8 @@ def _check_numbers(given: GTVMin) -> None:
         )
     for name in ("alpha", "coupling", "tol"):
         value = getattr(given, name)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise ExperimentError(f"{name} is {value!r}; expected a finite number of at least 0")
+        if value is not None and not 0 <= value <= _LARGEST:
+            raise ExperimentError(f"{name} is {value!r}; expected a finite number of at least 0, at most {_LARGEST:g}")
     if given.theta is not None and not 0 < given.theta < 2:
         raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
     if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:

@@ -1,6 +1,5 @@
 """Checks at the door of the data: ranges of options, and points that are real numbers."""
 
-import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 
@@ -9,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.spec import suggest
+
+_LARGEST = 1e100  # of an option
 
 
 def whole(value: object, least: int, name: str) -> int:
@@ -20,7 +21,7 @@ def whole(value: object, least: int, name: str) -> int:
 
 def positive(value: object, name: str, *, zero: bool = False) -> float:
     """Return an option that must be a finite number above 0, or, with `zero`, not below it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    number = isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) <= _LARGEST
     if not number or not isinstance(value, Real) or value < 0 or (value == 0 and not zero):
         wanted = "a finite number of at least 0" if zero else "a finite number above 0"
         raise ExperimentError(f"{name} is {value!r}; expected {wanted}")

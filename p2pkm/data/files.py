@@ -1,5 +1,6 @@
 """Files of points: .csv, .tsv, .npy, .npz and .parquet."""
 
+import os
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -34,9 +35,9 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
         If the file cannot be used; the message names the place.
     """
     file = Path(path).expanduser()
-    if file.is_dir():
+    if os.path.isdir(file):
         raise DataError(f"{file} is a folder; expected a file: {', '.join(SUFFIXES)}")
-    if not file.exists():
+    if not os.path.exists(file):  # also if the name is too long to be one
         raise DataError(f"there is no file {file} (looked in {Path.cwd()}); check the path")
     reader = SUFFIXES.get(file.suffix.lower())
     if reader is None:

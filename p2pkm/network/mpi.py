@@ -18,6 +18,7 @@ from p2pkm.network.memory import Memory
 from p2pkm.network.placement import Peer, Placement
 
 _POLL = 0.002  # seconds between two looks while another rank works
+_PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
 class MPINetwork:
@@ -214,6 +215,7 @@ class MPIWorld:
         """End all ranks at once with an exit code."""
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(_PASS_ON)
         self._comm.Abort(code)
         os._exit(code)  # some launchers take a moment to end this rank, in which it would go on
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MARKED = 40  # records; above, a line needs no marks
 _LETTER = 0.014  # of the axes' width: what a letter of a stage's name takes
-_APART = 0.03  # of the axes' width: the least distance of two names
+_APART = 0.025  # of the axes' width: the least distance of two names
 _TICKS = 12
 _EXACT = 1e-7  # per cent; an excess below is rounding
 
@@ -57,10 +57,12 @@ def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
     """
     panels = _choose_panels(result.rounds)
     height = 1.4 + 1.65 * len(panels)
-    ax = open_axes(ax, 7.0, height, left=0.115, right=0.9, bottom=0.55 / height, top=1 - 0.87 / height)
     places, spans = line_up(result.rounds)
+    slant = 24 if any(_is_narrow(span, spans) for span in spans) else 0
+    top = 1 - (0.87 + slant / 72) / height
+    ax = open_axes(ax, 7.0, height, left=0.115, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
-    ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 if len(spans) > 1 else 24)
+    ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
     room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
     for i, panel in enumerate(panels):
         bottom = (len(panels) - 1 - i) * 1.28 * room
@@ -159,7 +161,7 @@ def _scale(axes: "Axes", values: Floats) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=choose_steps(low, high)))
     elif is_wide(sizes):
-        axes.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(max(low, 1e-6 * high))))
+        axes.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(max(low, 1e-3 * high))))
         axes.axhline(0, color=GREY, linewidth=0.6, zorder=1)
     elif high == 0:
         axes.set_ylim(-0.1, 1)
@@ -180,12 +182,17 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         if not named or middle - written < _APART * (high - low):
             continue
         written = middle
-        aslant = (span.last - span.first + 1) / (high - low) < _LETTER * (len(span.name) + 1)
+        aslant = _is_narrow(span, spans)
         axes.annotate(
             span.name, (middle, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
             textcoords="offset points", ha="left" if aslant else "center", va="bottom",
-            rotation=20 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
+            rotation=40 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
         )  # fmt: skip
+
+
+def _is_narrow(span: Span, spans: list[Span]) -> bool:
+    """Return whether a stage is narrower than its name."""
+    return span.last - span.first + 1 < _LETTER * (len(span.name) + 1) * (spans[-1].last + 1)
 
 
 def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:

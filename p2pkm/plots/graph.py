@@ -101,7 +101,7 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result")
     size = float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330))
     border: dict[str, Any] = {
         "s": size,
-        "linewidths": 0.8 if n <= 100 else 0.3,
+        "linewidths": 0.8 if n <= 100 else 0.3 * (n <= RASTER),
         "edgecolors": INK,
         "zorder": 2,
         "rasterized": len(nodes) > RASTER,

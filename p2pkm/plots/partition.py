@@ -94,7 +94,7 @@ def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
     empty = int((sizes == 0).sum())
     note = f", {empty:,} without points" if empty else ""
     dress(ax, f"Partition: {_sum_up(sizes)}{note}", "device" if n <= BARS else "devices, most points first", "points")
-    ax.axhline(float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {sizes.mean():.4g}")
+    ax.axhline(float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {sizes.mean():.3g}")
     ax.legend(loc="upper right", fontsize=8.5, frameon=False)
     return ax
 
@@ -121,5 +121,5 @@ def _draw_map(table: Integers, ax: "Axes") -> None:
             if number:
                 dark = float(np.asarray(norm(number))) < 0.6
                 ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color="white" if dark else INK)
-    label = "points (grey: none)" if step == 1 else f"points per device, mean of {step} devices (grey: none)"
+    label = "points (grey: none)" if step == 1 else f"points, mean of {step} devices"
     add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)

@@ -1,0 +1,231 @@
+"""Files that are wrong in one way each, and command lines with a piece of the message that they must give."""
+
+FILES = {
+    "good.csv": "x,y\n0,1\n2,3\n4,5\n6,7\n8,9\n",
+    "empty.csv": "",
+    "header.csv": "x,y\n",
+    "ragged.csv": "x,y\n0,1\n2,3,4\n",
+    "text.csv": "x,y\n0,1\n2,red\n",
+    "nan.csv": "x,y\n0,1\nnan,3\n",
+    "inf.csv": "x,y\n0,1\n2,inf\n",
+    "blank.csv": "x,y,label\n0,1,a\n2,3,\n",
+    "gap.csv": "x,device\n0,0\n1,1\n2,3\n",
+    "negative.csv": "x,device\n0,0\n1,-1\n2,1\n",
+    "half.csv": "x,device\n0,0\n1,0.5\n2,1\n",
+    "both.csv": "x,device,client\n0,0,0\n1,1,1\n2,1,1\n",
+    "five.csv": "x,device\n0,0\n1,1\n2,2\n3,3\n4,4\n",
+    "labels.csv": "label\n1\n2\n",
+    "points.xlsx": "x",
+    "pickle.npz": "not an archive",
+    "broken.npy": "no header",
+    "directed.graphml": '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
+    '<node id="0"/><node id="1"/><edge source="0" target="1"/></graph></graphml>',
+    "lonely.graphml": '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">'
+    '<node id="0"/><node id="1"/></graph></graphml>',
+    "broken.graphml": "<graphml>",
+    "directed.json": '{"directed": true, "multigraph": false, "nodes": [{"id": 0}, {"id": 1}],'
+    ' "edges": [{"source": 0, "target": 1}]}',
+    "graph.dot": "graph {a -- b}",
+    "loop.edgelist": "0 1\n1 1\n",
+    "empty.edgelist": "",
+    "comment.edgelist": "# nothing\n",
+    "twice.edgelist": "0 1\n1 0\n",
+    "weight.edgelist": "0 1 -2\n",
+    "zero.edgelist": "0 1 0\n",
+    "word.edgelist": "0 1 heavy\n",
+    "two.edgelist": "0 1\n2 3\n",
+    "pair.edgelist": "0 1\n",
+    "wrong.toml": "graph = ring\n",
+    "unknown.toml": "grahp = 'ring'\n",
+    "type.toml": "devices = 'many'\n",
+    "float.toml": "devices = 3.5\n",
+    "bool.toml": "rounds = true\n",
+    "truth.toml": "central = 1\n",
+    "text.toml": "graph = 5\n",
+    "nan.toml": "alpha = nan\n",
+    "huge.toml": f"alpha = 1{'0' * 400}\n",
+    "table.toml": "[graph]\nname = 'ring'\n",
+    "list.toml": "devices = [1, 2]\n",
+    "date.toml": "seed = 2020-01-01\n",
+    "null.toml": 'out = "a\\u0000b"\n',
+    "range.toml": "rounds = -1\n",
+    "flag.toml": "force = true\n",
+    "plain.txt": "a file where a folder should be",
+}
+
+USAGE = """
+--graph rnig                              | unknown graph 'rnig'. Did you mean 'ring'?
+--graph=                                  | unknown graph ''
+--graph ring:                             | ends with ':'
+--graph ring:seed=1                       | unknown key 'seed' of graph 'ring'
+--graph small-world:degre=4               | Did you mean 'degree'?
+--graph small-world:degree                | give degree once, as degree=value
+--graph small-world:degree=4,degree=6     | give degree once
+--graph small-world:degree=few            | 'few'; expected a whole number
+--graph erdos-renyi:p=half                | 'half'; expected a number
+--graph erdos-renyi:p=nan                 | expected a finite number
+--graph karate:weighted=maybe             | expected true or false
+--graph file:                             | needs a path
+--devices 0                               | at least 1
+--devices -3                              | devices is -3
+--devices four                            | not a valid integer
+--devices 99999999999999999999            | below 2^63
+--data grid17                             | Did you mean 'grid16'?
+--data grid16:point=3                     | Did you mean 'points'?
+--data grid16:points=0                    | points is 0
+--data grid16:sd=-1                       | sd is -1
+--data grid16:sd=inf                      | expected a finite number
+--data blobs:features=0                   | features is 0
+--data digits:components=65               | at most as many
+--data iris:seed=1                        | unknown key 'seed'
+--data file:                              | needs a path
+--data grid16:seed=-1                     | seed is -1
+--label-column y                          | is no file
+--device-column y                         | is no file
+--partition irichlet                      | Did you mean 'dirichlet'?
+--partition none                          | unknown partition 'none'
+--partition dirichlet:alpha=0             | expected a finite number above 0
+--partition dirichlet:by=colour           | Known: class, device
+--partition beta:miss=far                 | Known: closest, redraw
+--partition by-label:labels=0             | labels is 0
+--partition mufc:local=0                  | local is 0
+--partition iid:minimum=-1                | minimum is -1
+--clusters 0                              | clusters is 0
+-k -1                                     | clusters is -1
+-k x                                      | not a valid integer
+--algorithm gtvmim                        | Did you mean 'gtvmin'?
+--algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
+--algorithm gtvmin:update=printed         | Known: as-printed, exact
+--algorithm gtvmin:alpha=1 --alpha 2      | given both
+--algorithm gtvmin:passes=0               | passes is 0
+--recipe locl                             | is 'locl'
+--seeding won                             | unknown seeding 'won'
+--seeding own:hops=1                      | It takes no keys
+--seeding summaries:hop=1                 | Did you mean 'hops'?
+--recipe global --seeding own             | both given
+--recipe none --seeding own               | both given
+--alpha -1                                | alpha is -1
+--alpha nan                               | expected a finite number
+--alpha inf                               | expected a finite number
+--coupling -0.5                           | coupling is -0.5
+--coupling nan                            | expected a finite number
+--coupling 1e999                          | expected a finite number
+--alpha 1 --coupling 1                    | both given
+--schedule random                         | Known: async, coloured, jacobi
+--theta 0                                 | above 0 and below 2
+--theta 2                                 | above 0 and below 2
+--theta -1                                | above 0 and below 2
+--theta nan                               | expected a finite number
+--theta 1.5 --schedule jacobi             | jacobi
+--passes 0                                | passes is 0
+--passes 99999999999999999999             | below 2^63
+--rounds -1                               | rounds is -1
+--rounds 1.5                              | not a valid integer
+--tol -1                                  | tol is -1
+--tol nan                                 | expected a finite number
+--seed -1                                 | seed is -1
+--seed 9223372036854775808                | below 2^63
+--every 0                                 | every is 0
+--format xml                              | is not one of 'table', 'json'
+--nope                                    | No such option
+--out                                     | requires an argument
+fly                                       | No such command 'fly'
+--rounds 3 run                            | after the command
+run fly                                   | unexpected extra argument
+--config missing.toml                     | missing.toml does not exist
+--config .                                | does not exist
+--config=                                 | does not exist
+--config wrong.toml                       | cannot be read
+--config binary.toml                      | cannot be read
+--config unknown.toml                     | Did you mean 'graph'?
+--config type.toml                        | 'many'; expected a whole number
+--config float.toml                       | 3.5; expected a whole number
+--config bool.toml                        | expected a whole number
+--config truth.toml                       | expected true or false
+--config text.toml                        | expected text
+--config nan.toml                         | expected a finite number
+--config huge.toml                        | expected a number
+--config table.toml                       | a table or a list
+--config list.toml                        | a table or a list
+--config date.toml                        | expected a whole number
+--config null.toml                        | cannot be used
+--config range.toml                       | rounds is -1
+--config flag.toml                        | unknown key 'force'
+--out plain.txt                           | is a file
+--out plain.txt/run                       | not a folder
+--out full                                | is not empty
+--out .                                   | is not empty
+--out . --force                           | holds the current folder
+--out .. --force                          | holds the current folder
+""".strip().splitlines()
+
+CONTENT = """
+--graph grid --devices 7                  | 7 devices is a prime number
+--graph torus --devices 7                 | prime
+--graph grid:rows=3                       | does not divide 4
+--graph grid:rows=0                       | rows is 0
+--graph tree:branching=0                  | branching is 0
+--graph caveman:size=3                    | does not divide
+--graph small-world:degree=4              | the largest legal value is 2
+--graph small-world:degree=3              | even number
+--graph small-world:degree=2,rewire=2     | a number from 0 to 1
+--graph random-regular:degree=4           | the largest legal value is 3
+--graph barabasi-albert:m=4               | the largest legal value is 3
+--graph erdos-renyi:p=0                   | none of 100 draws
+--graph erdos-renyi:seed=-1               | seed is -1
+--graph karate                            | 34 devices, but 4
+--graph file:missing.graphml              | is not a file
+--graph file:full                         | suffix
+--graph file:graph.dot                    | suffix '.dot'
+--graph file:directed.graphml             | is directed
+--graph file:directed.json                | is directed
+--graph file:lonely.graphml               | no links
+--graph file:broken.graphml               | cannot be read
+--graph file:loop.edgelist                | link to itself
+--graph file:empty.edgelist               | is empty
+--graph file:comment.edgelist             | no nodes
+--graph file:twice.edgelist               | is in line 1 already
+--graph file:weight.edgelist              | above 0
+--graph file:zero.edgelist                | above 0
+--graph file:word.edgelist                | the weight is 'heavy'
+--graph file:two.edgelist                 | disconnected
+--graph file:pair.edgelist                | 2 devices, but 4
+--graph file:five.edgelist --data five.csv --devices 5 | is not a file
+--data missing.csv                        | there is no file missing.csv
+--data full                               | unknown data
+--data file:full                          | is a folder
+--data file:points.xlsx                   | suffix '.xlsx'
+--data empty.csv                          | is empty
+--data header.csv                         | no points
+--data ragged.csv                         | line 3: 3 fields, expected 2
+--data text.csv                           | line 3, column 'y' is 'red'
+--data nan.csv                            | line 3, column 'x' is 'nan'
+--data inf.csv                            | line 3, column 'y' is 'inf'
+--data blank.csv                          | is empty
+--data binary.csv                         | not UTF-8
+--data labels.csv                         | no column is left
+--data good.csv --label-column z          | no column 'z' for --label-column
+--data good.csv --device-column 7         | no column '7' for --device-column
+--data good.csv --label-column x --device-column x | both label and device
+--data both.csv                           | choose one with --device-column
+--data gap.csv                            | no device 2, but one 3
+--data negative.csv                       | the id -1
+--data half.csv                           | the id 0.5
+--data five.csv --partition column        | names 5 devices, expected 4
+--data good.csv --partition column        | needs a column
+--data good.csv --partition dirichlet     | needs the label
+--data good.csv --partition by-label      | needs the label
+--data good.csv --partition iid:minimum=2 | cannot give 4 devices a minimum of 2
+--data good.csv -k 6                      | 6 clusters of 5 points
+--data good.csv -k 6 --partition mufc     | 6 clusters of 5 points
+--data good.csv                           | 8 clusters of 5 points
+-k 81                                     | 81 clusters of 80 points
+--data nan.npy                            | nan at row 1, column 0
+--data flat.npy                           | has shape (4,)
+--data none.npy                           | at least one point
+--data text.npy                           | expected real numbers
+--data pickled.npy                        | without pickles
+--data broken.npy                         | cannot be read
+--data pickle.npz                         | no .npz archive
+--data several.npz                        | 'X', 'points' or a single 2-D
+""".strip().splitlines()
