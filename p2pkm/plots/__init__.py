@@ -1,7 +1,7 @@
 """Figures of a run: what a result shows, drawn with matplotlib, which is loaded when the first one is drawn."""
 
 from p2pkm.plots.convergence import plot_convergence
-from p2pkm.plots.gallery import draw_all
+from p2pkm.plots.gallery import draw_all, overview
 from p2pkm.plots.graph import plot_graph
 from p2pkm.plots.partition import plot_partition, plot_partition_of
 from p2pkm.plots.points import plot_points
@@ -9,6 +9,7 @@ from p2pkm.plots.traffic import plot_bytes
 
 __all__ = [
     "draw_all",
+    "overview",
     "plot_bytes",
     "plot_convergence",
     "plot_graph",

@@ -14,16 +14,29 @@ from p2pkm.plots.traffic import plot_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.result import Result
 
-FIGURES: dict[str, Callable[["Result"], "Axes"]] = {
+FIGURES: dict[str, Callable[..., "Axes"]] = {
     "convergence": plot_convergence,
     "graph": plot_graph,
     "points": plot_points,
     "partition": plot_partition,
     "bytes": plot_bytes,
 }
+
+
+def overview(result: "Result") -> "Figure":
+    """Return all figures of a run in one, for notebooks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 15), dpi=DPI)
+    panels = figure.subplots(3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}).ravel()
+    for ax, draw in zip(panels, FIGURES.values(), strict=False):
+        draw(result, ax)
+    panels[-1].axis("off")
+    return figure
 
 
 def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
