@@ -108,8 +108,8 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
     if topology.n > _DETAILED:
-        return Traffic(*ends, messages, volume, rows, None, None, None, None)
+        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n)
     said = network.share(np.stack([one.rows for one in exchanges], axis=1)).T
     number, sender = np.nonzero(said >= 0)
     stage, turn = (np.array([getattr(one, name) for one in exchanges])[number] for name in ("stage", "turn"))
-    return Traffic(*ends, messages, volume, rows, stage, turn, sender, said[number, sender])
+    return Traffic(*ends, messages, volume, rows, stage, turn, sender, said[number, sender], topology.n)

@@ -41,7 +41,7 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
-        _fill(Traffic, ledger), topology, extra["losses"], extra["gtv"],
+        _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]),

@@ -33,6 +33,8 @@ class Traffic(NamedTuple):
     stage, turn, sender, rows : int64[x] or None
         Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
+    devices : int
+        Number of devices, isolated ones included.
     """
 
     src: Integers
@@ -44,12 +46,12 @@ class Traffic(NamedTuple):
     turn: Integers | None
     sender: Integers | None
     rows: Integers | None
+    devices: int
 
     @property
     def rows_per_device(self) -> Integers:
         """Return how many rows each device sent and received, int64[n]."""
-        n = int(max(self.src.max(initial=-1), self.dst.max(initial=-1))) + 1
-        sent, received = (np.bincount(end, self.edge_rows, minlength=n) for end in (self.src, self.dst))
+        sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
         return (sent + received).astype(np.int64)
 
 

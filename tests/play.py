@@ -36,6 +36,7 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
     mass = np.ones(len(points)) if weights is None else np.asarray(weights, float)
     shards = Shards(points, offsets, mass, None, np.arange(len(points)))
     network = LocalNetwork(place(topology, 0, 1))
+    network.open()
     return Table(topology, host(topology, shards, network, seed, kernels), network)
 
 
@@ -43,7 +44,7 @@ def play(algorithm, table, start, rounds, schedule=None):
     """Return the centroids after the opening and after every turn, [1 + turns, n, k, d], and the last state."""
     devices, network = table.devices, table.network
     schedule = schedule or make(algorithm.schedule, devices, table.topology.colors)
-    network.open(0)
+    network.open()
     start = np.array(start, float)
     state = algorithm.init(devices, Start(start, np.ones(len(devices), np.bool_)))
     inbox = network.exchange(algorithm.message(state, devices.of(schedule.opening)))
@@ -97,6 +98,4 @@ def squared(a, b):
 def random_links(rng, n, share=0.5, *, connected=False):
     """Return the links of a random graph, with random weights; connected ones contain a path."""
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    return [
-        (i, j, rng.uniform(0.2, 3.0)) for i, j in pairs if rng.random() < share or (connected and j == i + 1)
-    ]
+    return [(i, j, rng.uniform(0.2, 3.0)) for i, j in pairs if rng.random() < share or (connected and j == i + 1)]

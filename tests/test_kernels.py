@@ -200,9 +200,9 @@ def lloyd(points, weights, centroids):
         members = np.bincount(labels, minlength=len(centroids))
         if (members == 0).any() or np.array_equal(before, labels):
             break
-        centroids = np.array(
-            [np.average(points[labels == c], axis=0, weights=weights[labels == c]) for c in range(len(centroids))]
-        )
+        centroids = np.array([
+            np.average(points[labels == c], axis=0, weights=weights[labels == c]) for c in range(len(centroids))
+        ])
     return centroids, labels, (weights * distances.min(axis=1)).sum(), (members == 0).any()
 
 

@@ -24,7 +24,9 @@ class GTVMinState(NamedTuple):
     ----------
     centroids, previous : float64[n, k, d]
         Now, and before the last turn awake.
-    settled, stalled : bool[n]
+    settled, stalled, echo : bool[n]
+        Echo: back at the centroids of the round before last; stalled: so in two rounds running, because an alternation
+        that converges may look like one in every other round.
     calm : int64[n]
         Turns awake in a row without a move of more than tol x scale.
     edge_alpha : float64[e]
@@ -35,6 +37,7 @@ class GTVMinState(NamedTuple):
     previous: Floats
     settled: Mask
     stalled: Mask
+    echo: Mask
     calm: Integers
     edge_alpha: Floats
 
@@ -129,9 +132,8 @@ class GTVMin:
         """Start from the centroids of the last stage."""
         n = len(devices)
         none = np.zeros(n, np.bool_)
-        return GTVMinState(
-            start.centroids, start.centroids, none, none, np.zeros(n, np.int64), self.link_alpha(devices)
-        )
+        calm = np.zeros(n, np.int64)
+        return GTVMinState(start.centroids, start.centroids, none, none, none, calm, self.link_alpha(devices))
 
     def message(self, state: GTVMinState, devices: Devices) -> Mail:
         """Say the own centroids."""
@@ -148,8 +150,8 @@ class GTVMin:
         moved = _largest_move(centroids, state.centroids)
         calm = np.where(devices.awake, np.where(moved <= self.tol * devices.scale, state.calm + 1, 0), state.calm)
         settled = calm >= (2 if self.schedule == "async" else 1)
-        stalled = (self.schedule == "jacobi") & (_largest_move(centroids, state.previous) <= _ECHO * moved)
-        return GTVMinState(centroids, state.centroids, settled, stalled, calm, state.edge_alpha)
+        echo = (self.schedule == "jacobi") & (_largest_move(centroids, state.previous) <= _ECHO * moved)
+        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, state.edge_alpha)
 
     @property
     def relaxation(self) -> float:

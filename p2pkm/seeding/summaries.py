@@ -66,10 +66,12 @@ class Summaries:
         """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
         flood = hear(state.flood, inbox, devices)
         far = devices.step == self.hops
-        ready = far | np.logical_not(flood.news.any(axis=1))
+        quiet = np.logical_not(flood.news.any(axis=1))
+        ready = far | quiet
+        members = np.flatnonzero(ready & ~(state.settled & quiet))
         if far:
             flood = flood._replace(news=np.zeros_like(flood.news))
-        candidates = self._cluster(state, flood, np.flatnonzero(ready & ~state.settled), devices)
+        candidates = self._cluster(state, flood, members, devices)
         return SummariesState(candidates[:, 0], ready, candidates, flood)
 
     def _cluster(self, state: SummariesState, flood: Flood, members: Integers, devices: Devices) -> Floats:

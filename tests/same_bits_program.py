@@ -1,0 +1,142 @@
+"""Runs of many kinds, as lines of JSON on rank 0; started by mpirun, and imported for the same runs in one process.
+
+mpirun -n 3 python tests/same_bits_program.py runs
+mpirun -n 3 python tests/same_bits_program.py mail
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import p2pkm
+import topologies
+from p2pkm.mail import Mail
+from p2pkm.network import connect
+from p2pkm.network.local import LocalNetwork
+from p2pkm.network.placement import place
+
+GRAPHS = {
+    "ring": topologies.ring,
+    "star": topologies.star,
+    "complete": topologies.complete,
+    "small-world": lambda n: topologies.small_world(n, degree=4, rewire=0.2, seed=1),
+}
+SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
+KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "objective", "ratio_mean", "ari")
+
+
+def deal(n, seed=0, d=3):
+    """Return points of n devices, with classes; every fourth device has none."""
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(rng.integers(0, 9), 1.0, (0 if i % 4 == 2 else int(rng.integers(1, 9)), d)) for i in range(n)]
+    return p2pkm.Shards.from_list(blocks, labels=[rng.integers(0, 3, len(block)) for block in blocks])
+
+
+def configurations():
+    """Return (name, graph, shards, algorithm, options) of every run."""
+    for graph in GRAPHS:
+        for schedule in SCHEDULES:
+            for seeding in SEEDINGS:
+                yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), {
+                    "schedule": schedule, "seeding": seeding}, {"rounds": 3, "central": False}  # fmt: skip
+    few = {"rounds": 4, "central": True}
+    yield "ring global", GRAPHS["ring"](16), deal(16), {}, few
+    yield "ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}, few
+    yield "ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}, few
+    yield "path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}, few
+    yield "star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}, few
+    yield "small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}, few
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8), (11, 12), (13, 14)])
+    for seeding in SEEDINGS:
+        yield f"in parts {seeding}", apart, deal(16, 4), {"seeding": seeding}, few | {"allow_disconnected": True}
+
+
+def runs():
+    """Return one record per configuration."""
+    for name, graph, shards, method, options in configurations():
+        result = p2pkm.simulate(p2pkm.GTVMin(3, **method), graph, shards, seed=5, every=1, **options)
+        ledger = [
+            int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
+        ]
+        seen = hashlib.sha256(b"".join(part.tobytes() for part in (result.centroids, result.losses, result.gtv)))
+        yield {"name": name, "ledger": ledger, "seen": seen.hexdigest(), **{key: result.summary[key] for key in KEYS}}
+
+
+def draw_mail(rng, n, e, kind):
+    """Return the mail of all devices: some silent, some empty, some in part, perhaps over some edges only."""
+    width, r = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+    values = rng.normal(size=(n, r, width))
+    rows = rng.integers(0, r + 1, n)
+    rows[rng.random(n) < rng.choice([0.0, 0.5])] = -1
+    if kind == "selective":
+        return Mail(values, rows, edges=rng.random(e) < 0.5)
+    return Mail(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
+
+
+def part_of(mail, placement):
+    """Return what one rank says; ragged tables are only as long as its longest."""
+    own = slice(placement.ids[0], placement.ids[-1] + 1) if len(placement.ids) else slice(0, 0)
+    values, rows = mail.values[own].copy(), mail.rows[own]
+    if mail.ragged:
+        values = values[:, : max(1, rows.max(initial=0))].copy()
+    return mail._replace(values=values, rows=rows, edges=None if mail.edges is None else mail.edges[placement.edges])
+
+
+def compare(here, whole, placement, widths):
+    """Return whether a rank heard what its devices hear in one process; widths: of the last message of each device."""
+    edges = placement.edges
+    heard = whole.slots[edges]
+    same = np.array_equal(here.fresh, whole.fresh[edges])
+    same &= np.array_equal(here.slots, np.where(heard >= 0, placement.senders, -1))
+    for mine, theirs in zip(here.slots[heard >= 0], heard[heard >= 0], strict=True):
+        count, width = whole.rows[theirs], widths[theirs]
+        same &= bool(here.rows[mine] == count)
+        same &= np.array_equal(here.tables[mine, :count, :width], whole.tables[theirs, :count, :width])
+    return bool(same)
+
+
+def exchanges():
+    """Return one record per random graph and stage: whether every rank heard the same as in one process."""
+    world = connect()
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 24))
+        links = np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.1, 0.3, 0.9]), 1))
+        topology = p2pkm.Topology.from_links(n, np.column_stack((links, np.ones(len(links)))))
+        placement = place(topology, world.rank, world.size)
+        network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
+        same, freed = [], []
+        for kind in ("plain", "selective", "ragged", "mixed"):
+            held = list(getattr(network, "_requests", []))
+            network.open()
+            local.open()
+            widths = np.zeros(n, np.int64)
+            freed += [not request for request in held]
+            for _ in range(5):
+                word = str(rng.choice(["plain", "selective"])) if kind == "mixed" else kind
+                mail = draw_mail(rng, n, len(topology.indices), word)
+                widths[mail.rows >= 0] = mail.values.shape[2]
+                here, whole = network.exchange(part_of(mail, placement)), local.exchange(mail)
+                same.append(compare(here, whole, placement, widths))
+                peeked = network.peek(mail.values[placement.ids])
+                same.append(np.array_equal(peeked, mail.values[np.concatenate((placement.ids, placement.ghosts))]))
+        held = list(getattr(network, "_requests", []))
+        network.close()
+        freed += [not request for request in held]
+        ledger = network.share(network.ledger.edges, np.diff(placement.edge_bounds))
+        same.append(np.array_equal(ledger, local.ledger.edges))
+        same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
+        wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))
+        yield {"name": f"mail {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
+
+
+if __name__ == "__main__":
+    for record in runs() if sys.argv[1] == "runs" else exchanges():
+        if connect().rank == 0:
+            print(json.dumps(record | {"ranks": connect().size}), flush=True)
