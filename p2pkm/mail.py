@@ -39,7 +39,8 @@ class Inbox(NamedTuple):
     Attributes
     ----------
     tables : float64[s, r, w]
-        The last table said by every own device, then by every neighbour on another rank.
+        The last table said by every own device, then by every neighbour on another rank. What lies beyond a table's own
+        rows and columns is left over from others and must not be read.
     rows : int64[s]
         Rows of each table, -1 for devices that never spoke.
     slots : int64[e]

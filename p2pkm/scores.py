@@ -32,7 +32,7 @@ def purity(tables: Integers) -> Floats:
 
 def _pairs(counts: Integers) -> Floats:
     """Return the number of pairs among so many points."""
-    return counts * (counts - 1) / 2
+    return counts * (counts - 1.0) / 2.0
 
 
 def _entropy(counts: Integers, total: Integers) -> Floats:

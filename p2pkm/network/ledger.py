@@ -31,24 +31,24 @@ class Exchange(NamedTuple):
 
 
 class Ledger:
-    """Count what a batch of devices says: one message per directed edge and exchange, rows x counted columns x 8 bytes.
-
-    Attributes
-    ----------
-    exchanges : list of Exchange
-    """
+    """Count what devices say: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
 
     def __init__(self, indptr: Integers) -> None:
         self._degrees = np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
         self._edges = np.zeros((3, int(indptr[-1])), np.int64)  # the same for what went over some edges only
-        self._counted = 0
-        self.exchanges: list[Exchange] = []
+        self._noted: list[tuple[int, int, Integers, int, Mask | None]] = []
+        self._exchanges: list[Exchange] = []
 
     def note(self, mail: Mail, stage: int, turn: int) -> None:
         """Write down one exchange; it is added up when somebody asks."""
-        row_bytes = 8 * (mail.values.shape[2] - mail.header)
-        self.exchanges.append(Exchange(stage, turn, mail.rows, row_bytes, mail.edges))
+        self._noted.append((stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), mail.edges))
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """Return all exchanges so far."""
+        self._count()
+        return self._exchanges
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -65,11 +65,12 @@ class Ledger:
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
-        for exchange in self.exchanges[self._counted :]:
+        for exchange in map(Exchange._make, self._noted):
             spoken = np.maximum(exchange.rows, 0)
             said = np.stack((exchange.rows >= 0, spoken, spoken * exchange.row_bytes))
             if exchange.edges is None:
                 self._senders += said
             else:
                 self._edges += np.repeat(said, self._degrees, axis=1) * exchange.edges
-        self._counted = len(self.exchanges)
+            self._exchanges.append(exchange)
+        self._noted.clear()

@@ -10,42 +10,51 @@ from p2pkm.network.placement import Placement
 class Memory:
     """The tables of own devices and ghosts; the same on every kind of network.
 
+    Parameters
+    ----------
+    placement : Placement
+    spare : int
+        Rows that every table has beyond the largest one said; a network may let something travel in them.
+
     Attributes
     ----------
-    tables : float64[s, r, w]
+    tables : float64[s, r + spare, w]
         Grows to the largest table of the stage.
     heads : int64[s]
         Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
 
-    def __init__(self, placement: Placement) -> None:
-        self._senders = placement.senders
+    def __init__(self, placement: Placement, spare: int = 0) -> None:
+        self._senders, self._spare = placement.senders, spare
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
         self._rows = np.full(slots, -1)
         self._slots = np.full(len(self._senders), -1)
-        self._hold(np.zeros((slots, 0, 0)), borrowed=False)
+        self._everything = np.ones(len(self._senders), np.bool_)
+        self._hold(np.zeros((slots, spare, 0)), borrowed=False)
 
     def say(self, mail: Mail, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
-        n, rows, width = mail.values.shape
+        n = self._n
         self.heads[:n] = mail.rows
         whole = n == 0 or mail.rows.min() >= 0
-        _, largest, widest = self.tables.shape
-        if whole and n == len(self.tables) and rows >= largest and width >= widest:
-            self._hold(mail.values, borrowed=True)  # nobody writes into a state: no copy is needed
-            return
-        if self._borrowed or r > largest or width > widest:
-            self._grow(max(r, largest), max(width, widest))
-        own = self._own if self._own.shape == mail.values.shape else self._own[:, :rows, :width]
+        steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
+        if not (whole and steady and not self._borrowed):
+            if self._borrow(mail, whole):
+                return
+            self._fit(mail, r)
         if whole:
-            own[:] = mail.values
+            self._own[:, : mail.values.shape[1], : mail.values.shape[2]] = mail.values
         else:
             spoke = mail.rows >= 0
-            own[spoke] = mail.values[spoke]
+            self._own[spoke, : mail.values.shape[1], : mail.values.shape[2]] = mail.values[spoke]
 
     def hear(self, flags: Mask | None) -> Inbox:
         """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
+        if flags is None and self.heads.min(initial=0) >= 0:  # everybody spoke to everybody
+            self._rows[:] = self.heads
+            self._slots[:] = self._senders
+            return Inbox(self._readable, self._rows, self._slots, self._everything)
         spoke = self.heads >= 0
         np.copyto(self._rows, self.heads, where=spoke)
         fresh = spoke[self._senders]
@@ -54,14 +63,26 @@ class Memory:
         np.copyto(self._slots, self._senders, where=fresh)
         return Inbox(self._readable, self._rows, self._slots, fresh)
 
-    def _grow(self, r: int, width: int) -> None:
+    def _borrow(self, mail: Mail, whole: bool) -> bool:
+        """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
+        _, rows, width = mail.values.shape
+        fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
+        if whole and fits and not self._spare and self._n == len(self.tables):
+            self._hold(mail.values, borrowed=True)
+            return True
+        return False
+
+    def _fit(self, mail: Mail, r: int) -> None:
+        """Make tables of one's own that are large enough."""
         slots, rows, columns = self.tables.shape
-        tables = np.zeros((slots, r, width))
-        tables[:, :rows, :columns] = self.tables
-        self._hold(tables, borrowed=False)
+        height, width = max(r + self._spare, rows), max(mail.values.shape[2], columns)
+        if self._borrowed or (height, width) != (rows, columns):
+            tables = np.zeros((slots, height, width))
+            tables[:, : rows - self._spare, :columns] = self.tables[:, : rows - self._spare]
+            self._hold(tables, borrowed=False)
 
     def _hold(self, tables: Floats, *, borrowed: bool) -> None:
         self.tables, self._borrowed = tables, borrowed
-        self._own = tables[: self._n]
+        self._own = tables[: self._n, : tables.shape[1] - self._spare]
         self._readable = tables.view()
         self._readable.flags.writeable = False

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.devices import Floats, Integers
+from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.errors import NetworkError
 from p2pkm.launcher import expected_size
 from p2pkm.mail import Inbox, Mail
@@ -29,7 +29,7 @@ class MPINetwork:
         self.ledger = Ledger(placement.indptr)
         self._mpi, self._comm = mpi, mpi.COMM_WORLD
         self._requests: list[Any] = []
-        self._outgoing: list[tuple[Integers, Integers, Floats]] = []
+        self._outgoing: list[tuple[Integers, Floats]] = []
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
         self._stage = -1
 
@@ -37,29 +37,32 @@ class MPINetwork:
         """Begin a stage: nothing has been heard yet."""
         self._free()
         self._stage, self._turn = self._stage + 1, 0
-        self._memory = Memory(self.placement)
+        self._memory = Memory(self.placement, spare=1)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
     def exchange(self, mail: Mail) -> Inbox:
         """Deliver what every device says to its neighbours.
 
         The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
-        the receiver has already); the heads tell which are new. So every exchange of a stage has the same shape.
+        the receiver has already). In the first number of its spare last row each table carries its head: how many rows
+        were said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
         self.ledger.note(mail, self._stage, self._turn)
         self._turn += 1
         r = mail.values.shape[1]
-        self._memory.say(mail, self._largest(r) if mail.ragged else r)
+        memory, own = self._memory, len(self.placement.ids)
+        memory.say(mail, self._largest(r) if mail.ragged else r)
         selective = mail.edges is not None
-        if self._planned[0] is not self._memory.tables or self._planned[1] != selective:
+        if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
-        for send, heads, tables in self._outgoing:
-            np.take(self._memory.heads, send, out=heads)
-            np.take(self._memory.tables, send, axis=0, out=tables)
-        if mail.edges is None:
-            self._deliver()
-            return self._memory.hear(None)
-        return self._memory.hear(self._deliver_flags(mail.edges))
+        memory.tables[:own, -1, 0] = mail.rows
+        for send, tables in self._outgoing:
+            np.take(memory.tables, send, axis=0, out=tables)
+        flags = None if mail.edges is None else self._say_flags(mail.edges)
+        self._mpi.Prequest.Startall(self._requests)
+        self._mpi.Request.Waitall(self._requests)
+        memory.heads[own:] = memory.tables[own:, -1, 0]
+        return memory.hear(None if flags is None else self._hear_flags(flags))
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
@@ -106,51 +109,47 @@ class MPINetwork:
         self._comm.Allreduce(np.array([r]), largest, self._mpi.MAX)
         return 1 << (int(largest[0]) - 1).bit_length()
 
-    def _deliver(self) -> None:
-        self._mpi.Prequest.Startall(self._requests)
-        self._mpi.Request.Waitall(self._requests)
-
-    def _deliver_flags(self, edges: Any) -> Any:
-        """Deliver a selective exchange; return over which own edges something came."""
-        sending, receiving = self._flags
+    def _say_flags(self, edges: Mask) -> Mask:
+        """Write down over which edges to other ranks a selective table goes; return the own edges among themselves."""
         first = 0
         for peer in self.placement.peers:
             last = first + len(peer.speaking)
-            sending[first:last] = edges[peer.speaking]
+            self._flags[0, first:last] = edges[peer.speaking]
             first = last
-        self._deliver()
-        mirror, first = self.placement.mirror, 0
-        flags = edges[mirror] & (mirror >= 0)
+        mirror = self.placement.mirror
+        return edges[mirror] & (mirror >= 0)
+
+    def _hear_flags(self, flags: Mask) -> Mask:
+        """Add to the own edges those over which something came from other ranks."""
+        first = 0
         for peer in self.placement.peers:
             last = first + len(peer.hearing)
-            flags[peer.hearing] = receiving[first:last]
+            flags[peer.hearing] = self._flags[1, first:last]
             first = last
         return flags
 
     def _plan(self, selective: bool) -> None:
-        """Make the persistent requests of this stage: for each peer the heads, the tables and perhaps edge flags."""
+        """Make the persistent requests of this stage: for each peer the tables and perhaps edge flags."""
         self._free()
         self._planned = (self._memory.tables, selective)
         first = 0
         for peer in self.placement.peers:
             last = first + len(peer.speaking)
-            sent = [*self._source(peer), self._flags[0, first:last]]
-            ghosts = slice(peer.first, peer.last)
-            heard = [self._memory.heads[ghosts], self._memory.tables[ghosts], self._flags[1, first:last]]
-            for tag in range(3 if selective else 2):
+            sent = self._source(peer), self._flags[0, first:last]
+            heard = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
+            for tag in range(2 if selective else 1):
                 self._requests.append(self._comm.Send_init(sent[tag], peer.rank, tag))
                 self._requests.append(self._comm.Recv_init(heard[tag], peer.rank, tag))
             first = last
 
-    def _source(self, peer: Peer) -> tuple[Integers, Floats]:
+    def _source(self, peer: Peer) -> Floats:
         """Return where the tables for a peer are sent from: the memory itself if they lie side by side, else a copy."""
         send, memory = peer.send, self._memory
         if send[-1] - send[0] + 1 == len(send):
-            own = slice(int(send[0]), int(send[-1]) + 1)
-            return memory.heads[own], memory.tables[own]
-        heads, tables = np.empty(len(send), np.int64), np.empty((len(send), *memory.tables.shape[1:]))
-        self._outgoing.append((send, heads, tables))
-        return heads, tables
+            return memory.tables[int(send[0]) : int(send[-1]) + 1]
+        tables = np.empty((len(send), *memory.tables.shape[1:]))
+        self._outgoing.append((send, tables))
+        return tables
 
     def _free(self) -> None:
         """Free the requests of the last plan."""
@@ -246,7 +245,7 @@ def _abort_on_error(world: MPIWorld) -> None:
     shown = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        time.sleep(0.1 * min(world.rank, 5))  # if all ranks fail alike, the first one speaks
+        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one speaks
         print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
         shown(kind, error, trace)
         world.abort(NetworkError.code)

@@ -51,6 +51,7 @@ def main() -> None:
         print(f"{'table':>10} {'KB':>7} {'CPU':>8} {'bare CPU':>9} {'wall':>8} {'bare wall':>10} {'ratio wall':>11}")
     for shape in ((4, 2), (16, 2), (16, 16), (64, 128), (64, 784)):
         network = world.network(placement)
+        network.open()
         mail = Mail(np.zeros((1, *shape)), np.array([shape[0]]))
         requests = bare(placement, shape)
 
