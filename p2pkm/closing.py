@@ -15,6 +15,7 @@ from p2pkm.result import SUMMARY_KEYS, Census, Chain, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import Topology
 
+_COMPARED = 10_000  # devices; of more, every so many stand for all
 _MUCH, _SHORT = 0.3, 5.0  # share of the time that looking may take before the notes say so; of at least so many seconds
 _DETAILED = 100_000  # devices; above, the ledger keeps no rows per sender
 
@@ -47,6 +48,7 @@ def close(  # noqa: PLR0913 - all that a run has to show
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
     census = take_census(devices, network, shards, prices.n_classes, state.centroids)
+    centroids = network.share(state.centroids)
     trace: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     if world.rank == 0:
@@ -56,6 +58,7 @@ def close(  # noqa: PLR0913 - all that a run has to show
         summary |= {
             "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
             "centroid_sets": len(np.unique(referee.digests, axis=0)),
+            "consensus_distance": measure_consensus(centroids, referee.best),
             "centroids_sha256": referee.fingerprint.hex(),
             "chain_sha256": referee.chain.hex(),
         }
@@ -70,7 +73,7 @@ def close(  # noqa: PLR0913 - all that a run has to show
     )  # fmt: skip
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
-        network.share(state.centroids), None, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
+        centroids, None, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
         census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
     )  # fmt: skip
 
@@ -88,6 +91,34 @@ def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, f
     if census.scores is not None:
         found["ari_local"] = add(census.sizes * census.scores) / int(census.sizes.sum())
     return found
+
+
+def measure_consensus(centroids: Floats, reference: int) -> float | None:
+    """Return how far the devices' centroids are from those of one of them: root mean square over devices.
+
+    Every row is compared with the nearest row of the reference, so that the order of rows does not matter; the
+    squared distances of a device's rows are summed. 0 is consensus.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf and left out; devices without any row, too.
+    reference : int
+
+    Returns
+    -------
+    float or None
+        None if the reference has no row.
+    """
+    goal = centroids[reference][centroids[reference, :, 0] < np.inf]
+    if not len(goal):
+        return None
+    squared = []
+    for rows in centroids[:: max(1, len(centroids) // _COMPARED)]:
+        real = rows[rows[:, 0] < np.inf]
+        if len(real):
+            squared.append(float(((real[:, None] - goal) ** 2).sum(axis=2).min(axis=1).sum()))
+    return float(np.sqrt(np.mean(squared)))
 
 
 def _freeze(chain: Chain) -> dict[str, Any]:

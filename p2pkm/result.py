@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUMMARY_KEYS = """
     algorithm graph devices ranks clusters data partition recipe seeding coupling alpha schedule theta passes seed
     rounds stop descent ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
-    rows_max_per_device centroid_sets centroids_sha256 chain_sha256 wall_seconds out
+    rows_max_per_device centroid_sets consensus_distance centroids_sha256 chain_sha256 wall_seconds out
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 

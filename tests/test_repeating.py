@@ -132,6 +132,16 @@ def test_the_best_device_costs_least_and_predict_says_what_is_wrong():
         result.predict(X[:, :1])
 
 
+def test_consensus_distance_ignores_the_order_of_rows_and_absent_ones():
+    from p2pkm.closing import measure_consensus
+
+    inf = np.inf
+    centroids = np.array([[[0.0], [10.0]], [[10.0], [0.0]], [[13.0], [inf]], [[inf], [inf]]])
+    assert measure_consensus(centroids[:2], 0) == 0.0
+    assert measure_consensus(centroids, 0) == pytest.approx(np.sqrt((0 + 0 + 9) / 3))
+    assert measure_consensus(centroids, 3) is None
+
+
 def test_the_graph_carries_the_figures():
     shards = p2pkm.Shards.from_list([[[0.0], [2.0]], [[10.0]], np.zeros((0, 1))])
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=1.0, seeding="leader"), nx.path_graph(3), shards)

@@ -1,5 +1,6 @@
 """Checks at the door of the data: ranges of options, and points that are real numbers."""
 
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.spec import suggest
 
-_LARGEST = 1e100  # of an option
+LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
 
 
 def whole(value: object, least: int, name: str) -> int:
@@ -19,11 +20,12 @@ def whole(value: object, least: int, name: str) -> int:
     return int(value)
 
 
-def positive(value: object, name: str, *, zero: bool = False) -> float:
-    """Return an option that must be a finite number above 0, or, with `zero`, not below it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) <= _LARGEST
+def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
+    """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) <= most
     if not number or not isinstance(value, Real) or value < 0 or (value == 0 and not zero):
         wanted = "a finite number of at least 0" if zero else "a finite number above 0"
+        wanted += "" if most == sys.float_info.max else f" and at most {most:g}"
         raise ExperimentError(f"{name} is {value!r}; expected {wanted}")
     return float(value)
 

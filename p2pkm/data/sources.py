@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.checks import positive, whole
+from p2pkm.data.checks import LARGEST, positive, whole
 from p2pkm.data.draw import generator
 from p2pkm.data.files import SUFFIXES, read_table
 from p2pkm.data.table import Table
@@ -61,7 +61,7 @@ def blobs(
     seed : int
         Whole number from 0.
     """
-    rng, half = generator(seed, "blobs"), positive(box, "box")
+    rng, half = generator(seed, "blobs"), positive(box, "box", most=LARGEST)
     shape = (whole(clusters, 1, "clusters"), whole(features, 1, "features"))
     return _gaussians(rng, rng.uniform(-half, half, shape), points, sd)
 
@@ -91,7 +91,7 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
     seed : int
         Whole number from 0.
     """
-    rng, gap = generator(seed, "balls"), positive(separation, "separation")
+    rng, gap = generator(seed, "balls"), positive(separation, "separation", most=LARGEST)
     k, d = whole(clusters, 1, "clusters"), whole(features, 1, "features")
     y = np.repeat(np.arange(k, dtype=np.int64), whole(points, 1, "points"))
     means = _apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
@@ -139,7 +139,7 @@ def digits(*, components: int | None = None) -> Data:
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
     y = np.repeat(np.arange(len(means), dtype=np.int64), whole(points, 1, "points"))
-    return means[y] + positive(sd, "sd", zero=True) * rng.standard_normal((len(y), means.shape[1])), y
+    return means[y] + positive(sd, "sd", zero=True, most=LARGEST) * rng.standard_normal((len(y), means.shape[1])), y
 
 
 def _apart(rng: np.random.Generator, count: int, features: int, *, side: float, separation: float) -> Points:
