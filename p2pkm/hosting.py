@@ -31,7 +31,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         link_weights=topology.weights[placement.edges],
         degrees=np.diff(placement.indptr),
         neighbor_degrees=topology.degrees[placement.indices],
-        keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0],
+        keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),
         shared_key=shared_key(seed),
         total=topology.n,
         hops=topology.hops,

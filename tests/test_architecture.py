@@ -128,3 +128,20 @@ def test_dependencies_have_lower_bounds_only():
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     for requirement in (one for group in groups for one in group):
         assert "<" not in requirement and "==" not in requirement, requirement
+
+
+def test_every_kernel_is_compiled_for_one_set_of_types():
+    """A second layout of an array would compile, and on every start read, the same kernel twice."""
+    program = (
+        "from p2pkm.cli import main\n"
+        "common = ['-q', '--no-plot', '--out', 'none', '--format', 'json', '--devices', '4', '--data',"
+        " 'grid16:points=5']\n"
+        "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--scale=standard'):\n"
+        "    main([*common, extra])\n"
+        "from p2pkm.kernels import compile_ahead, compiled\n"
+        "compile_ahead()\n"
+        "print('COUNTS', *(f'{name}={len(getattr(compiled, name).signatures)}' for name in compiled.__all__))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
+    counts = done.stdout.split("COUNTS ")[1].split()
+    assert all(count.endswith("=1") for count in counts), counts

@@ -37,7 +37,7 @@ class Choose:
         columns = [devices.kernels.losses(*arguments, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
         rows = (devices.sizes > 0).astype(np.int64)
         flood = begin(devices, np.stack(columns, axis=1)[:, None, :], rows)
-        return ChooseState(candidates[:, 0], np.zeros(len(devices), np.bool_), candidates, flood)
+        return ChooseState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
     def message(self, state: ChooseState, devices: Devices) -> Mail:
         """Forward the losses that are news."""

@@ -106,7 +106,7 @@ class Race:
         """Return the state in which the best contenders are the next seed."""
         candidates = np.repeat(centroids[:, None], self.draws, axis=1)
         candidates[:, :, self.number] = best[:, :, 1:]
-        return RaceState(candidates[:, 0], ~news, candidates, best, news)
+        return RaceState(candidates[:, 0].copy(), ~news, candidates, best, news)
 
 
 def _squared_distances(

@@ -56,7 +56,7 @@ class Summaries:
         pairs = np.concatenate((tables, np.take_along_axis(counts, order, axis=1)[:, :, None]), axis=2)
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
         asleep = np.zeros(len(devices), np.bool_)
-        return SummariesState(candidates[:, 0], asleep, candidates, begin(devices, pairs, rows))
+        return SummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
 
     def message(self, state: SummariesState, devices: Devices) -> Mail:
         """Forward the pairs that are news."""
@@ -72,7 +72,7 @@ class Summaries:
         if far:
             flood = flood._replace(news=np.zeros_like(flood.news))
         candidates = self._cluster(state, flood, members, devices)
-        return SummariesState(candidates[:, 0], ready, candidates, flood)
+        return SummariesState(candidates[:, 0].copy(), ready, candidates, flood)
 
     def _cluster(self, state: SummariesState, flood: Flood, members: Integers, devices: Devices) -> Floats:
         """Return the candidates after the given devices have clustered what they hold."""
