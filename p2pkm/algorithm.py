@@ -1,8 +1,8 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from p2pkm.devices import Devices, Floats, Mask
+from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
 
 
@@ -43,3 +43,75 @@ class Algorithm(Protocol):
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after the awake devices have acted on what they heard."""
+
+
+class Report(NamedTuple):
+    """What the clients of a batch say to the server.
+
+    Attributes
+    ----------
+    values : float64[n, r, w]
+    rows : int64[n]
+        0: an empty table, which travels too.
+    local : float64[n, q, d]
+        The centroids that each client clustered its own points by; absent rows are +inf. They are not sent: scores ask
+        for them.
+    """
+
+    values: Floats
+    rows: Integers
+    local: Floats
+
+
+class ServerMethod(Protocol):
+    """A method with a server: a frozen dataclass of its hyper-parameters and two pure functions, run by `star.Star`.
+
+    The server aggregates and speaks when clients have reported; clients report at the opening, and, unless the method
+    is `one_shot`, whenever the server has spoken.
+    """
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+
+    @property
+    def name(self) -> str:
+        """Return the name on the command line."""
+
+    @property
+    def one_shot(self) -> bool:
+        """Return whether clients report once only."""
+
+    @property
+    def default_rounds(self) -> int:
+        """Return how many times the server aggregates, unless somebody says otherwise."""
+
+    @property
+    def tol(self) -> float:
+        """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
+
+    @property
+    def frame(self) -> str:
+        """Return in which units the points come: as they are ("none"), every coordinate scaled to [0, 1] by the
+        smallest and largest value of all clients ("coordinate"), or all coordinates by one such pair ("entries").
+        """
+
+    def report(self, clients: Devices, model: Floats) -> Report:
+        """Return what each client says; model: float64[n, k, d], what each last heard, all +inf at the opening.
+
+        Works on any batch, devices without points and the hub among them; what the hub would say is ignored.
+        """
+
+    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+        """Return the server's new centroids, float64[k', d] with k' <= k.
+
+        Parameters
+        ----------
+        hub : Devices
+            The batch that the hub is in: for `shared_key`, `kernels`, `step`, `total`. Its points are none of its
+            business.
+        tables : list of float64[r, w]
+            The last table of every client, in ascending id; some may be empty.
+        model : float64[k, d]
+            The centroids so far; absent rows are +inf.
+        """

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,17 @@ Mask = NDArray[np.bool_]
 
 # What a random stream is for: the second word of its key, so that no two uses share a draw.
 KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
+CLIENT, SERVER, NOISE, MASK, BIN, CHOICE = range(12, 18)
 
 
 class Kernels(Protocol):
     """The local computations, as functions on arrays; `p2pkm.kernels.plain` documents each."""
 
-    def kmeans(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
+    def kmeans(self, points: Floats, weights: Floats, odds: Floats, *rest: Any) -> tuple[Floats, Floats, Floats]:
         """Run weighted k-means on every device."""
+
+    def refine(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
+        """Run Lloyd steps on every device from given centroids."""
 
     def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> Floats:
         """Update the centroids of every awake device."""
@@ -66,7 +70,9 @@ class Devices:
     shared_key : int
         Key of the random streams that all devices share.
     total : int
-        Number of devices in the system.
+        Number of devices in the system, a hub included.
+    hub : int
+        Id of the device without points that is the server, -1 if there is none.
     hops : int
         Bound on the diameter of the graph.
     total_weight : float
@@ -94,6 +100,7 @@ class Devices:
     keys: Keys
     shared_key: int
     total: int
+    hub: int
     hops: int
     total_weight: float
     scale: float
@@ -128,9 +135,17 @@ class Devices:
         Floats, Floats, Floats
     ]:  # fmt: skip
         """Run weighted k-means on every device's own points; see `p2pkm.kernels.plain.kmeans` for what it returns."""
-        return self.kernels.kmeans(
-            self.points, self.point_weights, self.offsets, k, trials(k, greedy), starts, limit, self.keys, purpose, 0
-        )
+        own, tols = (self.points, self.point_weights, self.point_weights, self.offsets), np.zeros(len(self))
+        return self.kernels.kmeans(*own, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0)
+
+    def refine(self, start: Floats, limit: int, *, fill: bool = False) -> tuple[Floats, Floats, Floats]:
+        """Run at most `limit` Lloyd steps on every device's own points; see `p2pkm.kernels.plain.refine`.
+
+        The real rows of `start`, float64[n, k, d], stand before the absent ones.
+        """
+        rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
+        own = self.points, self.point_weights, self.offsets
+        return self.kernels.refine(*own, np.ascontiguousarray(start), rows, limit, tols, fill)
 
     def pooled_kmeans(
         self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int
@@ -139,8 +154,65 @@ class Devices:
         offsets = np.cumsum([0, *map(len, tables)])
         pairs = np.concatenate(tables)
         points, weights = np.ascontiguousarray(pairs[:, :-1]), np.ascontiguousarray(pairs[:, -1])
+        pooled, tols = (points, weights, weights, offsets), np.zeros(len(tables))
         keys = np.full(len(tables), self.shared_key, np.uint64)
-        return self.kernels.kmeans(points, weights, offsets, k, trials(k, True), starts, limit, keys, purpose, first)[0]
+        return self.kernels.kmeans(*pooled, k, trials(k, True), starts, limit, tols, keys, purpose, first)[0]
+
+
+class Search(NamedTuple):
+    """How one k-means looks for its clusters.
+
+    Attributes
+    ----------
+    k, purpose : int
+        Number of clusters; what the random stream is for.
+    starts, limit : int
+        The best of so many seedings; at most so many Lloyd steps.
+    greedy : bool
+        Whether a k-means++ draw is the best of several.
+    tol : float
+        Stop when the squared moves of a step add up to less.
+    first : int
+        Number of the first start in the stream.
+    """
+
+    k: int
+    purpose: int
+    starts: int = 1
+    limit: int = 300
+    greedy: bool = True
+    tol: float = 0.0
+    first: int = 0
+
+
+def cluster(
+    kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search, odds: Floats | None = None
+) -> tuple[Floats, Floats, float]:
+    """Run weighted k-means on one table of rows.
+
+    Parameters
+    ----------
+    key : int
+        Of the random stream.
+    points : float64[m, d]
+    weights : float64[m]
+    odds : float64[m], optional
+        What a row weighs in the draw of the seeds; default: its weight.
+
+    Returns
+    -------
+    centroids : float64[k, d]
+        Rows beyond the number of distinct points are +inf.
+    counts : float64[k]
+    cost : float
+    """
+    points, weights = np.ascontiguousarray(points), np.ascontiguousarray(weights)
+    pooled = points, weights, weights if odds is None else odds, np.array([0, len(points)])
+    k, purpose, starts, limit, greedy, tol, first = search
+    found = kernels.kmeans(
+        *pooled, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), purpose, first
+    )
+    return found[0][0], found[1][0], float(found[2][0])
 
 
 def trials(k: int, greedy: bool = True) -> int:

@@ -198,16 +198,15 @@ def _pooled_labels(points: Any, k: int, seed: int) -> Any:
     """Return the labels of k-means on all points, which the partition mufc deals by."""
     import numpy as np
 
-    from p2pkm.devices import CENTRAL, trials
+    from p2pkm.devices import CENTRAL, Search, cluster
     from p2pkm.hosting import shared_key
     from p2pkm.kernels import pick
 
     if k > len(points):
         raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
     kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
-    keys = np.array([shared_key(seed)], np.uint64)
-    centroids, _, _ = kernels.kmeans(points, weights, offsets, k, trials(k), 10, 300, keys, CENTRAL, 0)
-    return kernels.losses(points, weights, offsets, centroids)[1]
+    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
+    return kernels.losses(points, weights, offsets, centroids[None])[1]
 
 
 def read_toml(path: str) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),
         shared_key=shared_key(seed),
         total=topology.n,
+        hub=topology.hub,
         hops=topology.hops,
         total_weight=weight,
         scale=scale,

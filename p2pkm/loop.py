@@ -70,7 +70,7 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
             state = algorithm.update(state, inbox, now)
             mail = algorithm.message(state, now)
             inbox = network.exchange(mail)
-            turn, spoke = turn + 1, spoke or _speaks(mail)
+            turn, spoke = turn + 1, _speaks(mail) or (spoke and not schedule.answers)
         stop = _verdict(network, state, field.interrupted(), spoke=spoke)
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, trials
+from p2pkm.devices import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.network import Network
 
@@ -130,11 +130,8 @@ def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> tuple[Floats,
         chosen = spread(len(points), most, devices.shared_key, 0)
         points, weights = points[chosen], weights[chosen]
         note = f"central k-means ran on a sample of {most} of {len(pooled.points)} points"
-    key, offsets = np.array([devices.shared_key], np.uint64), np.array([0, len(points)])
-    centroids, _, _ = devices.kernels.kmeans(
-        points, weights, offsets, k, trials(k), _STARTS_CENTRAL, 300, key, CENTRAL, 0
-    )
-    return centroids[0], note
+    search = Search(k, CENTRAL, starts=_STARTS_CENTRAL)
+    return cluster(devices.kernels, devices.shared_key, points, weights, search)[0], note
 
 
 def spread(n: int, most: int, key: int, step: int) -> Integers:

@@ -10,10 +10,21 @@ from p2pkm.kernels.plain import philox
 
 
 class Schedule(NamedTuple):
-    """Who speaks at the opening, bool[n], and who acts in each turn of round t, an iterator of bool[n]."""
+    """Who acts when.
+
+    Attributes
+    ----------
+    opening : bool[n]
+        Who speaks at the opening.
+    turns : callable
+        Returns who acts in each turn of round t, an iterator of bool[n].
+    answers : bool
+        Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
+    """
 
     opening: Mask
     turns: Callable[[int], Iterator[Mask]]
+    answers: bool = False
 
 
 def jacobi(devices: Devices) -> Schedule:
@@ -57,8 +68,14 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
     return Schedule(np.ones(len(devices), np.bool_), turns)
 
 
+def star(devices: Devices) -> Schedule:
+    """Wake the hub, then the clients, who also speak at the opening."""
+    hub = devices.ids == devices.hub
+    return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True)
+
+
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
     """Return the schedule of that name."""
     if name == "coloured":
         return coloured(devices, colors)
-    return asynchronous(devices) if name == "async" else jacobi(devices)
+    return {"async": asynchronous, "star": star}.get(name, jacobi)(devices)

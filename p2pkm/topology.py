@@ -1,6 +1,6 @@
 """The communication graph as arrays: a frozen CSR of undirected links."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ class Topology:
         Proper colouring: greedy in ascending id.
     hops : int
         Bound on the diameter (of the largest component); the diameter itself up to 32 devices.
+    hub : int
+        The server: a device without points; -1 if there is none.
     """
 
     indptr: Integers
@@ -37,6 +39,13 @@ class Topology:
     weights: Floats
     colors: Integers
     hops: int
+    hub: int = -1
+
+    @classmethod
+    def star(cls, clients: int) -> "Topology":
+        """Return so many clients around a server, which is the last device."""
+        links = np.column_stack((np.arange(clients), np.full(clients, clients), np.ones(clients)))
+        return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph") -> "Topology":
@@ -69,8 +78,13 @@ class Topology:
 
     @property
     def n(self) -> int:
-        """Return the number of devices."""
+        """Return the number of devices, a hub included."""
         return len(self.indptr) - 1
+
+    @property
+    def clients(self) -> int:
+        """Return the number of devices without the hub."""
+        return self.n - (self.hub >= 0)
 
     @property
     def degrees(self) -> Integers:
@@ -98,12 +112,13 @@ class Topology:
     def to_arrays(self) -> dict[str, Any]:
         """Return what another rank needs to build the same topology."""
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
-                "hops": np.array(self.hops)}  # fmt: skip
+                "hops": np.array(self.hops), "hub": np.array(self.hub)}  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
         """Build the topology from `to_arrays`."""
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], int(arrays["hops"]))
+        parts = (arrays[name] for name in ("indptr", "indices", "weights", "colors"))
+        return cls(*parts, int(arrays["hops"]), int(arrays["hub"]))
 
 
 def _color(indptr: Integers, indices: Integers) -> Integers:

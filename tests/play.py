@@ -1,5 +1,6 @@
 """Drive a method turn by turn, without seeding, referee and result: what the tests of single turns share."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
     links = np.array([(*link, 1.0)[:3] for link in links], float).reshape(-1, 3)
     topology = Topology.from_links(len(data), links)
     if colors is not None:
-        topology = Topology(topology.indptr, topology.indices, topology.weights, np.array(colors), topology.hops)
+        topology = replace(topology, colors=np.array(colors))
     filled = [np.asarray(points, float) for points in data if len(points)]
     width = d if d is not None else filled[0].shape[1]
     points = np.concatenate([np.zeros((0, width)), *filled])

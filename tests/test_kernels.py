@@ -53,7 +53,19 @@ def kmeans_case(seed):
     n, k, d = (int(rng.integers(1, most)) for most in (5, 7, 5))
     keys = rng.integers(0, 2**64, n, dtype=np.uint64)
     count, starts, limit = trials(k, bool(rng.integers(2))), int(rng.integers(1, 4)), int(rng.choice([0, 1, 3, 300]))
-    return (*draw_points(rng, n, d), k, count, starts, limit, keys, int(rng.integers(1, 20)), int(rng.integers(0, 50)))
+    points, weights, offsets = draw_points(rng, n, d)
+    odds, tols = rng.choice([weights, np.ones(len(points))]), rng.choice([0.0, 0.5], n)
+    numbers = int(rng.integers(1, 20)), int(rng.integers(0, 50))
+    return (points, weights, odds, offsets, k, count, starts, limit, tols, keys, *numbers)
+
+
+def refine_case(seed):
+    rng = np.random.default_rng(seed)
+    n, k, d = (int(rng.integers(1, most)) for most in (5, 7, 5))
+    points, weights, offsets = draw_points(rng, n, d)
+    start, rows = rng.normal(0, 3, (n, k, d)).round(), rng.integers(0, k + 1, n)
+    limit, fill = int(rng.choice([0, 1, 3, 300])), bool(rng.integers(2))
+    return points, weights, offsets, start, rows, limit, rng.choice([0.0, 0.5], n), fill
 
 
 def gtvmin_case(seed):
@@ -88,6 +100,12 @@ def assert_same(case, name):
 def test_kmeans_equals_its_twin(block):
     for seed in range(60 * block, 60 * block + 60):
         assert_same(kmeans_case(seed), "kmeans")
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_refine_equals_its_twin(block):
+    for seed in range(60 * block, 60 * block + 60):
+        assert_same(refine_case(seed), "refine")
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -141,12 +159,13 @@ def test_flooded_tables_reach_a_rank_that_held_none():
 @FORMS
 def test_a_batch_is_as_many_batches_of_one(form):
     for seed in range(40):
-        points, weights, offsets, *rest = kmeans_case(seed)
-        k, count, starts, limit, keys, purpose, first = rest
-        whole = form.kmeans(points, weights, offsets, *rest)
+        points, weights, odds, offsets, *rest = kmeans_case(seed)
+        k, count, starts, limit, tols, keys, purpose, first = rest
+        whole = form.kmeans(points, weights, odds, offsets, *rest)
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             part = np.array([0, offsets[i + 1] - offsets[i]])
-            one = form.kmeans(points[own], weights[own], part, k, count, starts, limit, keys[i : i + 1], purpose, first)
+            its = points[own], weights[own], odds[own], part, k, count, starts, limit
+            one = form.kmeans(*its, tols[i : i + 1], keys[i : i + 1], purpose, first)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
         points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, *options = gtvmin_case(seed)
@@ -213,10 +232,10 @@ def test_kmeans_is_that_of_scikit_learn_from_the_same_seeds(form):
         rng = np.random.default_rng(seed)
         k, d = int(rng.integers(2, 6)), int(rng.integers(1, 4))
         points, weights = rng.normal(0, 3, (60, d)), rng.uniform(0.5, 2, 60)
-        fixed = points, weights, np.array([0, 60]), k, trials(k), 1
+        fixed = points, weights, weights, np.array([0, 60]), k, trials(k), 1
         keys = np.array([seed], np.uint64)
-        seeds, _, _ = form.kmeans(*fixed, 0, keys, 1, 0)
-        centroids, counts, costs = form.kmeans(*fixed, 300, keys, 1, 0)
+        seeds, _, _ = form.kmeans(*fixed, 0, np.zeros(1), keys, 1, 0)
+        centroids, counts, costs = form.kmeans(*fixed, 300, np.zeros(1), keys, 1, 0)
         assert all((points == row).all(axis=1).any() for row in seeds[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -241,11 +260,13 @@ def test_weighted_points_are_repeated_points(form):
     for seed in range(60):
         rng = np.random.default_rng(seed)
         points, times, k = rng.integers(-20, 20, (25, 2)).astype(float), rng.integers(1, 5, 25), int(rng.integers(1, 5))
-        rest = k, trials(k), 1, 300, np.array([seed], np.uint64), 1, 0
-        heavy = form.kmeans(points, times.astype(float), np.array([0, 25]), *rest)
+        rest = k, trials(k), 1, 300, np.zeros(1), np.array([seed], np.uint64), 1, 0
+        mass = times.astype(float)
+        heavy = form.kmeans(points, mass, mass, np.array([0, 25]), *rest)
         repeated = np.repeat(points, times, axis=0)
-        light = form.kmeans(repeated, np.ones(len(repeated)), np.array([0, len(repeated)]), *rest)
-        start, _, _ = form.kmeans(points, times.astype(float), np.array([0, 25]), k, trials(k), 1, 0, *rest[4:])
+        ones = np.ones(len(repeated))
+        light = form.kmeans(repeated, ones, ones, np.array([0, len(repeated)]), *rest)
+        start, _, _ = form.kmeans(points, mass, mass, np.array([0, 25]), k, trials(k), 1, 0, *rest[4:])
         if not lloyd(points, times, start[0])[3]:
             compared += 1
             for a, b in zip(heavy, light, strict=True):
@@ -257,9 +278,10 @@ def test_weighted_points_are_repeated_points(form):
 def test_the_best_of_several_starts_wins_and_the_first_on_ties(form):
     rng = np.random.default_rng(5)
     points, weights, offsets, keys = rng.normal(size=(40, 2)), np.ones(40), np.array([0, 40]), np.array([9], np.uint64)
-    singles = [form.kmeans(points, weights, offsets, 6, 1, 1, 300, keys, 1, first) for first in range(3, 11)]
+    own = points, weights, weights, offsets
+    singles = [form.kmeans(*own, 6, 1, 1, 300, np.zeros(1), keys, 1, first) for first in range(3, 11)]
     best = min(singles, key=lambda one: one[2][0])
-    found = form.kmeans(points, weights, offsets, 6, 1, 8, 300, keys, 1, 3)
+    found = form.kmeans(*own, 6, 1, 8, 300, np.zeros(1), keys, 1, 3)
     for a, b in zip(found, best, strict=True):
         assert_array_equal(a, b)
     assert len({float(one[2][0]) for one in singles}) > 1
@@ -269,7 +291,8 @@ def test_the_best_of_several_starts_wins_and_the_first_on_ties(form):
 def test_fewer_distinct_points_than_clusters_leave_rows_absent(form):
     points = np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 5.0], [1.0, 2.0]])
     offsets, keys = np.array([0, 4, 4]), np.array([1, 2], np.uint64)
-    centroids, counts, costs = form.kmeans(points, np.ones(4), offsets, 4, 3, 5, 300, keys, 1, 0)
+    ones = np.ones(4)
+    centroids, counts, costs = form.kmeans(points, ones, ones, offsets, 4, 3, 5, 300, np.zeros(2), keys, 1, 0)
     assert_array_equal(np.sort(centroids[0, :2], axis=0), [[1.0, 2.0], [5.0, 5.0]])
     assert np.isposinf(centroids[0, 2:]).all()
     assert np.isposinf(centroids[1]).all()
@@ -280,18 +303,18 @@ def test_fewer_distinct_points_than_clusters_leave_rows_absent(form):
 
 def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
     points, centroids = np.array([[0.0], [1.0], [10.0]]), np.array([[0.0], [100.0], [200.0]])
-    found, counts, cost = plain._lloyd(points, np.ones(3), 300, centroids.copy())
+    found, counts, cost = plain._lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
     assert_array_equal(found[:, 0], [0.0, 10.0, 1.0])  # 10 is the farthest, then 1; the last point is not taken away
     assert_array_equal(counts, 1)
     assert cost == 0.0
-    found, _, _ = plain._lloyd(points, np.array([1.0, 200.0, 1.0]), 1, centroids[:2].copy())
+    found, _, _ = plain._lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
     assert found[1, 0] == 1.0  # 200 x 1 is more than 1 x 100
     for seed in range(200):
         rng = np.random.default_rng(seed)
         points, rows = rng.normal(0, 2, (int(rng.integers(1, 9)), 2)).round(), int(rng.integers(1, 6))
         weights, start = rng.uniform(0.5, 3, len(points)), rng.normal(0, 20, (rows, 2)).round()
         twin, counts, mine = start.copy(), np.zeros(rows), int(rng.choice([0, 1, 2, 300]))
-        cost = compiled_kmeans._lloyd(points, weights, mine, twin, rows, counts)
-        expected = plain._lloyd(points, weights, mine, start)
+        cost = compiled_kmeans._lloyd(points, weights, mine, 0.0, True, twin, rows, counts)
+        expected = plain._lloyd(points, weights, mine, 0.0, True, start)
         for a, b in zip((twin, counts, cost), expected, strict=True):
             assert_array_equal(a, b)

@@ -36,7 +36,8 @@ def compile_ahead() -> None:
 
     points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
-    centroids, _, _ = compiled.kmeans(points, weights, offsets, 1, 1, 1, 1, keys, 1, 0)
+    centroids, _, _ = compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)
+    compiled.refine(points, weights, offsets, centroids, one, 1, weights, False)
     tables = centroids.view()
     tables.flags.writeable = False
     heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)

@@ -2,7 +2,7 @@
 
 from p2pkm.kernels.flood import bundle, merge
 from p2pkm.kernels.gtvmin import gtv, gtvmin
-from p2pkm.kernels.kmeans import kmeans
+from p2pkm.kernels.kmeans import kmeans, refine
 from p2pkm.kernels.price import losses, price
 
-__all__ = ["bundle", "gtv", "gtvmin", "kmeans", "losses", "merge", "price"]
+__all__ = ["bundle", "gtv", "gtvmin", "kmeans", "losses", "merge", "price", "refine"]

@@ -93,26 +93,32 @@ def _fill(weights, rows, labels, distances):
 
 
 @njit(cache=True, nogil=True)
-def _lloyd(points, weights, limit, centroids, rows, counts):
-    """Run at most `limit` Lloyd steps in place, to unchanged labels; return the weighted cost at the end."""
+def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
+    """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
     m, d = points.shape
     labels, distances = np.full(m, -1), np.empty(m)
     sums = np.empty((rows, d))
+    still = False
     for step in range(limit + 1):
         changed = _assign(points, centroids, rows, labels, distances)
-        if step == limit or not changed:
+        if step == limit or still or not changed:
             break
-        _fill(weights, rows, labels, distances)
+        if fill:
+            _fill(weights, rows, labels, distances)
         sums[:] = 0.0
         counts[:] = 0.0
         for r in range(m):
             counts[labels[r]] += weights[r]
             for f in range(d):
                 sums[labels[r], f] += weights[r] * points[r, f]
+        move = 0.0
         for c in range(rows):
             if counts[c] > 0.0:
                 for f in range(d):
-                    centroids[c, f] = sums[c, f] / counts[c]
+                    new = sums[c, f] / counts[c]
+                    move += (new - centroids[c, f]) * (new - centroids[c, f])
+                    centroids[c, f] = new
+        still = move < tol
     cost = 0.0
     counts[:] = 0.0
     for r in range(m):
@@ -122,7 +128,7 @@ def _lloyd(points, weights, limit, centroids, rows, counts):
 
 
 @njit(cache=True, nogil=True)
-def _kmeans(points, weights, k, trials, starts, limit, key, purpose, first, centroids, counts):
+def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts):
     """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost."""
     centroids[:] = np.inf
     counts[:] = 0.0
@@ -133,8 +139,8 @@ def _kmeans(points, weights, k, trials, starts, limit, key, purpose, first, cent
     for start in range(first, first + starts):
         trial[:] = np.inf
         number[:] = 0.0
-        rows = _seed(points, weights, k, trials, key, purpose, start, trial)
-        cost = _lloyd(points, weights, limit, trial, rows, number)
+        rows = _seed(points, odds, k, trials, key, purpose, start, trial)
+        cost = _lloyd(points, weights, limit, tol, True, trial, rows, number)
         if cost < lowest:
             lowest = cost
             centroids[:] = trial
@@ -143,13 +149,26 @@ def _kmeans(points, weights, k, trials, starts, limit, key, purpose, first, cent
 
 
 @njit(cache=True, nogil=True)
-def kmeans(points, weights, offsets, k, trials, starts, limit, keys, purpose, first):
+def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
     """Run k-means on every device; see `p2pkm.kernels.plain.kmeans`."""
     n, d = offsets.shape[0] - 1, points.shape[1]
     centroids, counts, costs = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
         costs[i] = _kmeans(
-            points[own], weights[own], k, trials, starts, limit, keys[i], purpose, first, centroids[i], counts[i]
-        )
+            points[own], weights[own], odds[own], k, trials, starts, limit, tols[i], keys[i], purpose, first,
+            centroids[i], counts[i],
+        )  # fmt: skip
+    return centroids, counts, costs
+
+
+@njit(cache=True, nogil=True)
+def refine(points, weights, offsets, start, rows, limit, tols, fill):
+    """Run Lloyd steps on every device from given centroids; see `p2pkm.kernels.plain.refine`."""
+    centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
+    for i in range(len(rows)):
+        own = slice(offsets[i], offsets[i + 1])
+        centroids[i, : rows[i]] = start[i, : rows[i]]
+        if rows[i] > 0 and offsets[i] < offsets[i + 1]:
+            costs[i] = _lloyd(points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i])
     return centroids, counts, costs

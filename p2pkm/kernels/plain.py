@@ -115,31 +115,34 @@ def _fill(weights, rows, labels, distances):
             labels[farthest], distances[farthest] = c, 0.0
 
 
-def _lloyd(points, weights, limit, centroids):
-    """Run at most `limit` Lloyd steps, to unchanged labels; return centroids, weighted counts and cost."""
+def _lloyd(points, weights, limit, tol, fill, centroids):
+    """Run at most `limit` Lloyd steps, to unchanged labels or a small move; return centroids, counts and cost."""
     rows = len(centroids)
-    labels = np.full(len(points), -1)
+    labels, still = np.full(len(points), -1), False
     for step in range(limit + 1):
         before = labels
         labels, distances = _nearest(_squared(points, centroids))
-        if step == limit or np.array_equal(labels, before):
+        if step == limit or still or np.array_equal(labels, before):
             break
-        _fill(weights, rows, labels, distances)
+        if fill:
+            _fill(weights, rows, labels, distances)
         sums, counts = _sums(points, weights, labels, rows)
         filled = counts > 0.0
-        centroids = centroids.copy()
+        centroids, old = centroids.copy(), centroids
         centroids[filled] = sums[filled] / counts[filled, None]
+        still = np.cumsum(np.append(0.0, (centroids - old)[filled] ** 2))[-1] < tol
     counts = np.bincount(labels, weights=weights, minlength=rows)
     return centroids, counts, np.cumsum(weights * distances)[-1]
 
 
-def _kmeans(points, weights, k, trials, starts, limit, draws):
+def _kmeans(points, weights, odds, k, trials, starts, limit, tol, draws):
     """Run weighted k-means on one device from `starts` seedings; return the best start, first on ties."""
     centroids, counts, lowest = np.full((k, points.shape[1]), np.inf), np.zeros(k), np.inf
     if len(points) == 0:
         return centroids, counts, 0.0
     for start in range(starts):
-        trial, number, cost = _lloyd(points, weights, limit, _seed(points, weights, k, trials, draws[start]))
+        seeds = _seed(points, odds, k, trials, draws[start])
+        trial, number, cost = _lloyd(points, weights, limit, tol, True, seeds)
         if cost < lowest:
             lowest = cost
             centroids[:], counts[:] = np.inf, 0.0
@@ -147,19 +150,23 @@ def _kmeans(points, weights, k, trials, starts, limit, draws):
     return centroids, counts, lowest
 
 
-def kmeans(points, weights, offsets, k, trials, starts, limit, keys, purpose, first):
+def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
     """Run the one weighted k-means of the package on every device.
 
-    k-means++ seeds (`trials` candidates each: 1 is plain, 2 + floor(ln k) greedy), Lloyd steps to unchanged labels
-    or `limit`, best cost of `starts`, first on ties; an empty cluster takes the point of largest weighted distance.
+    k-means++ seeds (`trials` candidates each: 1 is plain, 2 + floor(ln k) greedy), Lloyd steps to unchanged labels,
+    to `limit` or to a move below `tols`, best cost of `starts`, first on ties; an empty cluster takes the point of
+    largest weighted distance.
 
     Parameters
     ----------
     points : float64[m, d]
-    weights : float64[m]
+    weights, odds : float64[m]
+        What a point weighs, and what it weighs in the draw of the seeds.
     offsets : int64[n + 1]
         Points ``offsets[i]:offsets[i + 1]`` belong to device i.
     k, trials, starts, limit : int
+    tols : float64[n]
+        Stop when the squared moves of a step add up to less; 0: never.
     keys : uint64[n]
         Key of each device's random stream.
     purpose, first : int
@@ -178,7 +185,40 @@ def kmeans(points, weights, offsets, k, trials, starts, limit, keys, purpose, fi
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
         draws = uniforms(keys[i], purpose, np.arange(first, first + starts), 1 + (k - 1) * trials)
-        centroids[i], counts[i], costs[i] = _kmeans(points[own], weights[own], k, trials, starts, limit, draws)
+        centroids[i], counts[i], costs[i] = _kmeans(
+            points[own], weights[own], odds[own], k, trials, starts, limit, tols[i], draws
+        )
+    return centroids, counts, costs
+
+
+def refine(points, weights, offsets, start, rows, limit, tols, fill):
+    """Run Lloyd steps on every device from given centroids.
+
+    Parameters
+    ----------
+    points, weights, offsets, limit, tols
+        As in `kmeans`.
+    start : float64[n, k, d]
+    rows : int64[n]
+        How many of them are real; the others stay absent.
+    fill : bool
+        Whether a cluster without points takes the point of largest weighted distance; otherwise it stays where it is.
+
+    Returns
+    -------
+    centroids : float64[n, k, d]
+    counts : float64[n, k]
+        Weight of the points nearest to each centroid.
+    costs : float64[n]
+    """
+    centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
+    for i, r in enumerate(rows):
+        own = slice(offsets[i], offsets[i + 1])
+        centroids[i, :r] = start[i, :r]
+        if r > 0 and offsets[i] < offsets[i + 1]:
+            centroids[i, :r], counts[i, :r], costs[i] = _lloyd(
+                points[own], weights[own], limit, tols[i], fill, centroids[i, :r]
+            )
     return centroids, counts, costs
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import LEADER, OWN, Devices, Floats, Integers, Mask, trials
+from p2pkm.devices import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.topology import Topology
@@ -43,9 +43,8 @@ class Leader:
         for i in np.flatnonzero(leads):
             own = slice(devices.offsets[i], devices.offsets[i + 1])
             points, weights = devices.points[own], devices.point_weights[own]
-            offsets, keys = np.array([0, len(points)]), devices.keys[i : i + 1]
-            draw = devices.kernels.kmeans(points, weights, offsets, self.k, trials(self.k, False), 1, 0, keys, OWN, 0)
-            centroids[i] = draw[0][0]
+            search = Search(self.k, OWN, limit=0, greedy=False)
+            centroids[i] = cluster(devices.kernels, int(devices.keys[i]), points, weights, search)[0]
         return LeaderState(centroids, leads, leads)
 
     def message(self, state: LeaderState, devices: Devices) -> Mail:

@@ -1,0 +1,143 @@
+"""Federated k-means (Garst and Reinders 2024): Lloyd steps at the clients, weighted k-means at the server."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from p2pkm.algorithm import Report
+from p2pkm.data.checks import one_of, whole
+from p2pkm.devices import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.kernels.plain import uniforms
+from p2pkm.mail import pack
+
+_TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of the rows
+
+
+@dataclass(frozen=True)
+class FKM:
+    r"""Alternate a Lloyd step at every client with a weighted k-means of their centroids at the server.
+
+    With the points X_i of client i and the rows (C_i, S_i), centroids and numbers of points, that it says::
+
+        server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
+        client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
+
+    Before the first round a client says k-means++ seeds of its own points and how many are nearest to each. The server
+    draws anew in every round, so the method never settles: it runs all its rounds.
+
+    Message: up one row (centroid, count) per cluster that the client has; down the k centroids.
+
+    Privacy: the server sees centroids and counts of single clients; rows of fewer than `min_count` points stay at home
+    (with k-means++ seeds as the first message, the rows are points of the client).
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    seeding : {"plusplus", "lloyd", "random"}
+        First message: greedy k-means++ seeds; those after `local_steps` Lloyd steps; random points after them.
+    client_n_init : int
+        Of the first message: the best of so many draws (not for "plusplus").
+    server_n_init : int
+        The server's k-means is the best of so many seedings.
+    server_seeding : {"unweighted", "weighted"}
+        Whether its seeds ignore the counts.
+    keep_empty : bool
+        Whether a client moves a row without points to its point farthest from its centroid, instead of dropping it.
+    weighted : bool
+        Whether the server's k-means uses the counts at all.
+    local_steps : int
+        Lloyd steps of a client in a round.
+    min_count : int
+        Rows with fewer points are not sent.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1); its figure 4 varies
+    `keep_empty`, `weighted`, `seeding` and `local_steps`.
+    """
+
+    k: int
+    _: KW_ONLY
+    seeding: Literal["plusplus", "lloyd", "random"] = "plusplus"
+    client_n_init: int = 1
+    server_n_init: int = 10
+    server_seeding: Literal["unweighted", "weighted"] = "unweighted"
+    keep_empty: bool = False
+    weighted: bool = True
+    local_steps: int = 1
+    min_count: int = 2
+
+    name: ClassVar[str] = "fkm"
+    one_shot: ClassVar[bool] = False
+    default_rounds: ClassVar[int] = 100
+    tol: ClassVar[float] = 0.0
+    frame: ClassVar[str] = "none"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        for name in ("client_n_init", "server_n_init", "local_steps", "min_count"):
+            whole(getattr(self, name), 1, name)
+        one_of(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
+        one_of(self.server_seeding, ("unweighted", "weighted"), "server_seeding")
+
+    def report(self, clients: Devices, model: Floats) -> Report:
+        """Take a Lloyd step from the server's centroids; at the opening, seed."""
+        centroids, counts = self._seed(clients) if clients.step == 0 else self._step(clients, model)
+        local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
+        kept = counts >= self.min_count
+        table = np.where(kept[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
+        return Report(*pack(table), local)
+
+    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+        """Cluster the clients' centroids by equation (1)."""
+        rows = np.concatenate(tables)
+        if len(rows) == 0:
+            return model[model[:, 0] < np.inf]
+        points, weights = rows[:, :-1], rows[:, -1]
+        ones = np.ones(len(rows))
+        tol = _TOL * float(points.var(axis=0).mean())
+        search = Search(self.k, SERVER, starts=self.server_n_init, tol=tol, first=hub.step * self.server_n_init)
+        weights = weights if self.weighted else ones
+        odds = ones if self.server_seeding == "unweighted" else weights
+        found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
+        return found[found[:, 0] < np.inf]
+
+    def _seed(self, clients: Devices) -> tuple[Floats, Floats]:
+        """Return the first centroids of every client and how many points are nearest to each."""
+        if self.seeding == "random":
+            return self._draw(clients)
+        limit, starts = (0, 1) if self.seeding == "plusplus" else (self.local_steps, self.client_n_init)
+        centroids, counts, _ = clients.kmeans(self.k, CLIENT, starts=starts, limit=limit)
+        return centroids, counts
+
+    def _draw(self, clients: Devices) -> tuple[Floats, Floats]:
+        """Seed with random points of the client."""
+        trials = []
+        for start in range(self.client_n_init):
+            seeds = np.full((len(clients), self.k, clients.d), np.inf)
+            for i, key in enumerate(clients.keys):
+                own = slice(clients.offsets[i], clients.offsets[i + 1])
+                draws = uniforms(key, CLIENT, [start], int(clients.sizes[i]))[0]
+                chosen = clients.points[own][np.argsort(draws, kind="stable")[: self.k]]
+                seeds[i, : len(chosen)] = chosen
+            trials.append(clients.refine(seeds, self.local_steps, fill=True))
+        centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))
+        best, each = costs.argmin(axis=0), np.arange(len(clients))
+        return centroids[best, each], counts[best, each]
+
+    def _step(self, clients: Devices, model: Floats) -> tuple[Floats, Floats]:
+        """Return each client's centroids after Lloyd steps from the server's, and their numbers of points."""
+        if not self.keep_empty:
+            _, counts, _ = clients.refine(model, 0)
+            model, _ = pack(np.where((counts > 0.0)[:, :, None], model, np.inf))
+        centroids, counts, _ = clients.refine(model, self.local_steps, fill=self.keep_empty)
+        return centroids, counts
+

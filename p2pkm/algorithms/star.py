@@ -1,0 +1,137 @@
+"""A server method as an algorithm on a star: clients report, the hub aggregates."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.algorithm import Report, ServerMethod
+from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.mail import Inbox, Mail, pack
+
+
+class StarState(NamedTuple):
+    """The state of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        What each client last heard from the hub; at the hub, what it last said. Absent rows are +inf.
+    settled : bool[n]
+    values, rows : float64[n, r, w], int64[n]
+        What each client says next; rows -1: nothing.
+    local : float64[n, q, d]
+        The centroids that each client clustered its own points by.
+    held : int64[n]
+        At the hub: the rows that it last aggregated; elsewhere 0.
+    shift, span : float64[n, d]
+        Units of the method: (points - shift) / span.
+    """
+
+    centroids: Floats
+    settled: Mask
+    values: Floats
+    rows: Integers
+    local: Floats
+    held: Integers
+    shift: Floats
+    span: Floats
+
+
+@dataclass(frozen=True)
+class Star:
+    """Run a server method on the message layer; the hub is a device without points.
+
+    A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
+    something new; then every client that heard something new takes the centroids over and reports, unless the method
+    is one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a
+    one-shot method n up and n down.
+    """
+
+    method: ServerMethod
+    schedule: str = "star"
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+        return self.method.k
+
+    def init(self, devices: Devices, start: Any) -> StarState:
+        """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
+        n, shape = len(devices), (len(devices), devices.d)
+        shift, span = (np.zeros(shape), np.ones(shape)) if self.method.frame == "none" else self._units(*start.scaling)
+        model = np.full((n, self.k, devices.d), np.inf)
+        empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
+        asleep = np.zeros(n, np.bool_)
+        state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span)
+        return self._report(state, devices.of(devices.ids != devices.hub))
+
+    def message(self, state: StarState, devices: Devices) -> Mail:
+        """Say the centroids in the hub's turn, the reports in the clients'."""
+        if _is_hubs(devices):
+            values, rows = pack(state.centroids)
+            return Mail(values, np.where(devices.awake & (state.held >= 0), rows, -1))
+        return Mail(state.values, np.where(devices.awake, state.rows, -1))
+
+    def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
+        """Aggregate at the hub; take over and report at the clients."""
+        heard = np.zeros(len(devices), np.bool_)
+        np.logical_or.at(heard, np.repeat(np.arange(len(devices)), devices.degrees), inbox.fresh)
+        acts = devices.awake & heard
+        if _is_hubs(devices):
+            return self._aggregate(state, inbox, devices, acts)
+        centroids = state.centroids.copy()
+        if acts.any():
+            slots = inbox.slots[devices.indptr[:-1][acts]]  # a client has one link, to the hub
+            tables = inbox.tables[slots, : self.k, : devices.d]
+            real = np.arange(self.k) < inbox.rows[slots][:, None]
+            centroids[acts] = np.where(real[:, :, None], tables, np.inf)
+        state = self._take(state, centroids, acts)
+        if self.method.one_shot or not devices.awake.any():
+            return state._replace(rows=np.full(len(devices), -1))
+        return self._report(state, replace(devices, awake=acts))
+
+    def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
+        """Return the state after the hub's turn; held -1: it has nothing to say."""
+        held, centroids = np.where(devices.awake, -1, 0), state.centroids.copy()
+        for i in np.flatnonzero(acts):
+            slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
+            rows, width = np.where(slots < 0, 0, inbox.rows[slots]), state.values.shape[2]
+            tables = [inbox.tables[slot, :r, :width] for slot, r in zip(slots, rows, strict=True)]
+            model = (centroids[i] - state.shift[i]) / state.span[i]
+            found = self.method.aggregate(devices, tables, model)
+            centroids[i] = np.inf
+            centroids[i, : len(found)] = found * state.span[i] + state.shift[i]
+            held[i] = rows.sum()
+        return self._take(state, centroids, acts)._replace(held=held)
+
+    def _take(self, state: StarState, centroids: Floats, acts: Mask) -> StarState:
+        """Take over new centroids; who sees them stand still, in the units of the method, is settled."""
+        with np.errstate(invalid="ignore"):
+            moves = (centroids - state.centroids) / state.span[:, None]
+        moves[np.isinf(centroids) & np.isinf(state.centroids)] = 0.0
+        still = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.method.tol
+        return state._replace(centroids=centroids, settled=np.where(acts, still, state.settled))
+
+    def _report(self, state: StarState, devices: Devices) -> StarState:
+        """Let the awake devices report; the method counts in its own units, the state in those of the data."""
+        shift, span = state.shift[:, None], state.span[:, None]
+        scaled = devices
+        if self.method.frame != "none":
+            owner = np.repeat(np.arange(len(devices)), devices.sizes)
+            scaled = replace(devices, points=(devices.points - state.shift[owner]) / state.span[owner])
+        values, rows, local = self.method.report(scaled, (state.centroids - shift) / span)
+        return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
+
+    def _units(self, shift: Floats, span: Floats) -> tuple[Floats, Floats]:
+        """Return shift and span of the method's frame, from those of every coordinate; a span of 0 counts as 1."""
+        if self.method.frame == "entries":
+            low = shift.min(axis=1, keepdims=True)
+            width = (shift + span).max(axis=1, keepdims=True) - low
+            shift, span = np.broadcast_to(low, shift.shape).copy(), np.broadcast_to(width, span.shape).copy()
+        return shift, np.where(span > 0, span, 1.0)
+
+
+def _is_hubs(devices: Devices) -> bool:
+    """Return whether this is the hub's turn; the opening is the clients'."""
+    return devices.step > 0 and devices.turn == 0
