@@ -92,8 +92,10 @@ class ServerMethod(Protocol):
 
     @property
     def frame(self) -> str:
-        """Return in which units the points come: as they are ("none"), every coordinate scaled to [0, 1] by the
-        smallest and largest value of all clients ("coordinate"), or all coordinates by one such pair ("entries").
+        """Return in which units the points come.
+
+        "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the smallest and largest value of all
+        clients; "entries": all coordinates by one such pair.
         """
 
     def report(self, clients: Devices, model: Floats) -> Report:

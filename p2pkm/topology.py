@@ -117,8 +117,8 @@ class Topology:
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
         """Build the topology from `to_arrays`."""
-        parts = (arrays[name] for name in ("indptr", "indices", "weights", "colors"))
-        return cls(*parts, int(arrays["hops"]), int(arrays["hub"]))
+        numbers = {name: int(arrays[name]) for name in ("hops", "hub")}
+        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], **numbers)
 
 
 def _color(indptr: Integers, indices: Integers) -> Integers:
