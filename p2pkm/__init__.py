@@ -13,7 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pkm.algorithms.alone import Alone as Alone
+    from p2pkm.algorithms.central import Central as Central
+    from p2pkm.algorithms.feca import FeCA as FeCA
+    from p2pkm.algorithms.ffcm import FFCM as FFCM
+    from p2pkm.algorithms.fkm import FKM as FKM
+    from p2pkm.algorithms.fkmeanscb import FKMeansCB as FKMeansCB
     from p2pkm.algorithms.gtvmin import GTVMin as GTVMin
+    from p2pkm.algorithms.kfed import KFED as KFED
+    from p2pkm.algorithms.mavg import MAvg as MAvg
+    from p2pkm.algorithms.mufc import MUFC as MUFC
     from p2pkm.data import partition as partition
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
@@ -35,7 +44,16 @@ if TYPE_CHECKING:
     from p2pkm.topology import Topology as Topology
 
 _HOMES = {
+    "Alone": "p2pkm.algorithms.alone",
+    "Central": "p2pkm.algorithms.central",
+    "FeCA": "p2pkm.algorithms.feca",
+    "FFCM": "p2pkm.algorithms.ffcm",
+    "FKM": "p2pkm.algorithms.fkm",
+    "FKMeansCB": "p2pkm.algorithms.fkmeanscb",
     "GTVMin": "p2pkm.algorithms.gtvmin",
+    "KFED": "p2pkm.algorithms.kfed",
+    "MAvg": "p2pkm.algorithms.mavg",
+    "MUFC": "p2pkm.algorithms.mufc",
     "Shards": "p2pkm.data.shards",
     "Result": "p2pkm.result",
     "Topology": "p2pkm.topology",

@@ -9,7 +9,7 @@ from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
 from p2pkm.prices import spread
 from p2pkm.result import Census
-from p2pkm.scores import ari
+from p2pkm.scores import ari, nmi, purity, tabulate
 
 _LABELLED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
@@ -27,7 +27,7 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     centroids : float64[n, k, d]
         Of this rank's devices.
     """
-    sizes = network.share(devices.sizes)
+    sizes, clients = network.share(devices.sizes), devices.clients
     ends = np.concatenate(([0], np.cumsum(sizes)))[network.placement.bounds]
     _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
     owner = np.repeat(np.arange(len(devices)), devices.sizes)
@@ -40,15 +40,13 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     known = np.full(len(owner), -1)
     if n_classes and shards.labels is not None:
         known = shards.labels
-        tables = np.zeros((len(devices), n_classes, centroids.shape[1]), np.int64)
-        real = labels >= 0
-        np.add.at(tables, (owner[real], known[real], labels[real]), 1)
-        own = np.zeros((len(devices), n_classes), np.int64)
-        np.add.at(own, (owner, known), 1)
-        classes, scores = network.share(own), network.share(ari(tables))
+        tables = tabulate(devices.offsets, known, labels, (n_classes, centroids.shape[1]))
+        own = tabulate(devices.offsets, known, np.zeros_like(known), (n_classes, 1))[:, :, 0]
+        each = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
+        classes, scores = network.share(own)[:clients], network.share(each)[:clients]
     chosen = spread(int(ends[-1]), min(_SAMPLE, int(ends[-1])), devices.shared_key, 2)
     rank = network.placement.rank
     own_sample = chosen[(chosen >= ends[rank]) & (chosen < ends[rank + 1])] - ends[rank]
     counts = np.diff(np.searchsorted(chosen, ends))
     drawn = [network.share(part[own_sample], counts) for part in (devices.points, devices.ids[owner], known)]
-    return Census(sizes, *names, classes, scores, drawn[0], drawn[1], drawn[2])
+    return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])

@@ -1,16 +1,17 @@
 """The end of a run: from what the ranks hold to one result and one summary."""
 
 import json
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from p2pkm.census import take_census
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats
+from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
-from p2pkm.referee import Referee, add, mean
+from p2pkm.referee import Referee, mean
 from p2pkm.result import SUMMARY_KEYS, Census, Chain, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import Topology
@@ -21,47 +22,56 @@ _DETAILED = 100_000  # devices; above, the ledger keeps no rows per sender
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
-    """Return what the summary says of a method's parameters, as they were used."""
+    """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
+    coupling = getattr(algorithm, "effective_coupling", None)
+    recipe = getattr(algorithm, "recipe", None)
     return {
-        "algorithm": type(algorithm).__name__.lower(),
+        "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "recipe": algorithm.recipe,
-        "seeding": algorithm.seeding or ("own" if algorithm.recipe == "none" else None),
-        "alpha": algorithm.alpha,
-        "coupling": algorithm.effective_coupling(devices.total, devices.hops),
-        "schedule": algorithm.schedule,
-        "theta": algorithm.relaxation,
-        "passes": algorithm.passes,
+        "recipe": recipe,
+        "seeding": getattr(algorithm, "seeding", None) or ("own" if recipe == "none" else None),
+        "alpha": getattr(algorithm, "alpha", None),
+        "coupling": coupling(devices.total, devices.hops) if coupling else None,
+        "schedule": getattr(algorithm, "schedule", "star"),
+        "theta": getattr(algorithm, "relaxation", None),
+        "passes": getattr(algorithm, "passes", None),
     }
 
 
-def close(  # noqa: PLR0913 - all that a run has to show
-    world: World,
-    devices: Devices,
-    shards: Shards,
-    referee: Referee,
-    state: Any,
-    facts: dict[str, Any],
-    topology: Topology,
-) -> Result:
+class Wishes(NamedTuple):
+    """What to score besides: silhouettes, the distance to known centers float64[c, d]."""
+
+    silhouette: bool = False
+    centers: Floats | None = None
+
+
+class Played(NamedTuple):
+    """What a run leaves on a rank: its batch and points, the referee, the last state and the graph."""
+
+    devices: Devices
+    shards: Shards
+    referee: Referee
+    state: Any
+    topology: Topology
+
+
+def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
     """Return the same result on every rank."""
+    devices, shards, referee, state, topology = played
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
     census = take_census(devices, network, shards, prices.n_classes, state.centroids)
-    centroids = network.share(state.centroids)
+    sets = network.share(state.centroids)
+    centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
+    marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     trace: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     if world.rank == 0:
-        last = referee.trace[-1]
         summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census)
-        summary |= {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
-        summary |= {
-            "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-            "centroid_sets": len(np.unique(referee.digests, axis=0)),
-            "consensus_distance": measure_consensus(centroids, referee.best),
-            "centroids_sha256": referee.fingerprint.hex(),
-            "chain_sha256": referee.chain.hex(),
-        }
+        summary |= _last(referee) | _count(traffic, referee, centroids)
+        if topology.hub >= 0:
+            summary |= marks | mark_clients(census)
+        summary |= _grant(wishes, centroids, referee.best, model, census)
         trace = referee.trace
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH:
@@ -73,9 +83,52 @@ def close(  # noqa: PLR0913 - all that a run has to show
     )  # fmt: skip
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
-        centroids, None, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
+        centroids, model, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
         census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
     )  # fmt: skip
+
+
+def _last(referee: Referee) -> dict[str, Any]:
+    """Return what the last record says of the whole run."""
+    last = referee.trace[-1]
+    found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
+    return found if referee.objective_known else found | {"descent": None}
+
+
+def _count(traffic: Traffic, referee: Referee, centroids: Floats) -> dict[str, Any]:
+    """Return what can be counted or compared between devices."""
+    return {
+        "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
+        "centroid_sets": len(np.unique(referee.digests[: len(centroids)], axis=0)),
+        "consensus_distance": measure_consensus(centroids, referee.best),
+        "centroids_sha256": referee.fingerprint.hex(),
+        "chain_sha256": referee.chain.hex(),
+    }
+
+
+def _mark_server(devices: Devices, network: Network, state: Any, prices: Prices) -> dict[str, Any]:
+    """Return what only a method with a server is scored by."""
+    if not hasattr(state, "held"):
+        return {}
+    rows = int(network.total(np.array(np.maximum(state.held, 0).sum())))
+    return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
+
+
+def _grant(wishes: Wishes, centroids: Floats, best: int, model: Floats | None, census: Census) -> dict[str, Any]:
+    """Score what was asked for: the server's centroids, else those of the devices."""
+    found: dict[str, Any] = {}
+    one = centroids[best] if model is None else model
+    if wishes.silhouette:
+        found |= mark_shape(one, census)
+    if wishes.centers is not None:
+        found |= mark_centers(centroids if model is None else model[None], wishes.centers)
+    return found
+
+
+def _real(rows: Floats) -> Floats | None:
+    """Return the rows that are there, None if there is none."""
+    real = rows[rows[:, 0] < np.inf]
+    return real if len(real) else None
 
 
 def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, float | None]:
@@ -89,7 +142,7 @@ def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, f
                 name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
             }
     if census.scores is not None:
-        found["ari_local"] = add(census.sizes * census.scores) / int(census.sizes.sum())
+        found["ari_local"] = mark_clients(census)["ari_clients"]
     return found
 
 

@@ -1,5 +1,6 @@
 """What can be said on the command line."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment, read_toml
 
 _OPTIONS: list[Callable[..., Any]] = [
-    click.option("--graph", metavar="SPEC", help="Communication graph: ring, path, star, complete, tree, grid, torus, "
-                 "small-world:degree=4,rewire=0.1, random-regular:degree=4, erdos-renyi:p=0.3, barabasi-albert:m=2, "
-                 "barbell, caveman:size=4, karate, file:PATH (GraphML, edge list, ...).  [default: ring]"),
+    click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
+                 "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
+                 "erdos-renyi:p=0.3, barabasi-albert:m=2, barbell, caveman:size=4, karate, file:PATH (GraphML, edge "
+                 "list, ...).  [default: ring; methods with a server run as a star]"),
     click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
     click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, iris, "
                  "wine, digits:components=10, or a .csv .tsv .npy .npz file.  [default: grid16]"),
@@ -25,7 +27,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
-    click.option("--algorithm", metavar="SPEC", help="Method, with its own options.  [default: gtvmin]"),
+    click.option("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
+                 "`p2pkm algorithms` lists them.  [default: gtvmin]"),
     click.option("--recipe", metavar="NAME", help="What comes before the method: global or none.  [default: global]"),
     click.option("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
                  "raced:greedy=true,draw=points, summaries:hops=1,candidates=1."),
@@ -34,13 +37,15 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--schedule", metavar="NAME", help="coloured, jacobi or async.  [default: coloured]"),
     click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi 1]"),
     click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
-    click.option("--rounds", type=int, help="Most rounds of the method.  [default: 150]"),
+    click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
                  "deviation.  [default: 0.001]"),
     click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
     click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
                  "and worst."),
     click.option("--every", type=int, help="Record every so many rounds.  [default: 1]"),
+    click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
+    click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
@@ -112,6 +117,20 @@ def compile_command() -> int:
 
     compile_ahead()
     click.echo("the kernels are compiled")
+    return 0
+
+
+@command.command("algorithms")
+@click.argument("name", required=False)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def algorithms_command(name: str | None, form: str) -> int:
+    """List the methods, or explain one: equation, messages, privacy, defaults, source."""
+    from p2pkm.catalogue import describe, explain
+
+    if form == "json":
+        click.echo(json.dumps(describe(name)))
+    else:
+        click.echo(explain(name))
     return 0
 
 

@@ -1,11 +1,12 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.methods import known
 from p2pkm.spec import Spec, complete, convert, parameters, parse, suggest
 
 
@@ -15,17 +16,23 @@ class Experiment:
 
     Attributes
     ----------
-    graph, data, partition, algorithm, seeding : str
+    data, partition, algorithm, seeding : str
         Specs ``NAME[:key=value,...]``.
+    graph : str or None
+        None: the star of a method with a server, else a ring.
     devices, clusters, rounds : int or None
         None: what the graph or the launcher, the data, and the method say.
     alpha, coupling, theta, passes, tol, schedule, recipe
         Parameters of the method; None: its default.
+    silhouette : bool
+        Whether to score the shape of the clusters.
+    centers : str or None
+        File of known centers to measure the distance to.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
 
-    graph: str = "ring"
+    graph: str | None = None
     devices: int | None = None
     data: str = "grid16"
     label_column: str | None = None
@@ -45,6 +52,8 @@ class Experiment:
     tol: float | None = None
     seed: int = 0
     every: int = 1
+    silhouette: bool = False
+    centers: str | None = None
     out: str | None = None
     plot: bool = True
     central: bool = True
@@ -91,19 +100,13 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: the resolved fields, the method, the graph and all points."""
+    """A checked experiment on rank 0: the resolved fields, the method, the graph, all points and known centers."""
 
     experiment: Experiment
     algorithm: Any
     topology: Any
     shards: Any
-
-
-def algorithms() -> dict[str, Callable[..., Any]]:
-    """Return the methods by their names on the command line."""
-    from p2pkm.algorithms.gtvmin import GTVMin
-
-    return {"gtvmin": GTVMin}
+    centers: Any
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -123,9 +126,16 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.data.partition import PARTITIONS
     from p2pkm.data.shards import Shards
     from p2pkm.data.sources import SOURCES, load, parse_source
+    from p2pkm.recipe import needs_hub
+    from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    graph = parse(experiment.graph, topologies.FAMILIES, "graph")
+    graph = parse(experiment.graph or ("star" if needs_hub(draft) else "ring"), topologies.FAMILIES, "graph")
+    if needs_hub(draft) and graph.name != "star":
+        raise TopologyError(
+            f"{draft.name} talks to a server, so its graph is a star; got {experiment.graph!r}. Leave --graph out, or "
+            "take a peer-to-peer method such as gtvmin"
+        )
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
@@ -139,34 +149,51 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     partition = complete(partition, PARTITIONS, experiment.seed)
     graph = complete(graph, topologies.FAMILIES, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
-    topology = _build_topology(graph, n, ranks or 16)
+    topology = Topology.star(n or ranks or 16) if needs_hub(draft) else _build_topology(graph, n, ranks or 16)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc":
         table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
-    owner = PARTITIONS[partition.name](table, topology.n, **partition.options)
-    shards = Shards.deal(table.points, owner, devices=topology.n, labels=table.labels)
+    owner = PARTITIONS[partition.name](table, topology.clients, **partition.options)
+    shards = Shards.deal(table.points, owner, devices=topology.clients, labels=table.labels)
     resolved = replace(
-        experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.n, clusters=clusters,
-        rounds=type(draft).default_rounds if experiment.rounds is None else experiment.rounds,
+        experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
+        clusters=clusters, rounds=draft.default_rounds if experiment.rounds is None else experiment.rounds,
     )  # fmt: skip
-    return Prepared(resolved, build(resolved, clusters), topology, shards)
+    centers = _read_centers(experiment.centers, shards.d) if experiment.centers else None
+    shards = shards.with_hub() if needs_hub(draft) else shards
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers)
 
 
 def build(experiment: Experiment, k: int) -> Any:
     """Build the method with k clusters from its spec and the options of the experiment."""
-    known = algorithms()
-    spec = parse(experiment.algorithm, known, "algorithm")
-    names = parameters(known[spec.name])
-    given = {name: getattr(experiment, name, None) for name in names}
+    kinds = known(experiment.algorithm)
+    spec = parse(experiment.algorithm, kinds, "algorithm")
+    keys = parameters(kinds[spec.name])
+    given = {name: getattr(experiment, name) for name in _METHOD_FIELDS}
     given = {name: value for name, value in given.items() if value is not None}
-    for name in given.keys() & spec.options.keys():
-        raise ExperimentError(f"{name} is given both as an option and in --algorithm {experiment.algorithm}; give one")
-    algorithm = known[spec.name](k, **spec.options, **given)
-    if algorithm.seeding is not None:
-        from p2pkm.recipe import check_seeding
+    for name in given:
+        if name in spec.options:
+            raise ExperimentError(
+                f"{name} is given both as an option and in --algorithm {experiment.algorithm}; give one"
+            )
+        if name not in keys:
+            raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
+    algorithm = kinds[spec.name](k, **spec.options, **given)
+    from p2pkm.recipe import check_seeding, needs_hub
 
+    if not needs_hub(algorithm):
         check_seeding(algorithm.seeding)
     return algorithm
+
+
+def _read_centers(path: str, d: int) -> Any:
+    """Return the known centers in a file, float64[c, d]."""
+    from p2pkm.data.sources import load
+
+    points = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None).points
+    if points.shape[1] != d:
+        raise DataError(f"centers {path} have {points.shape[1]} features, the data {d}; expected the same features")
+    return points
 
 
 def _count_in_column(partition: Spec, table: Any) -> int | None:
@@ -232,4 +259,5 @@ def read_toml(path: str) -> dict[str, Any]:
     return keys
 
 
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol")
 FIELDS = tuple(field.name for field in fields(Experiment))

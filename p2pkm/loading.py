@@ -1,6 +1,7 @@
 """A result read back from disk, without pickle."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -37,7 +38,8 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
     centroids, labels, ledger, census, chain = (
         _read(folder / f"{name}.npz") for name in ("centroids", "labels", "ledger", "census", "chain")
     )
-    topology = _read_topology(folder, len(centroids["centroids"]))
+    topology = _read_topology(folder, n := len(centroids["centroids"]))
+    topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,

@@ -57,6 +57,8 @@ class Prices:
     ----------
     alone : float64[n]
         Ratio of each device's own k-means (best of 5), on rank 0.
+    central : float
+        Cost of central k-means on all points, on rank 0; nan without baseline.
     notes : list of str
         Where a sample stands for the whole.
     """
@@ -66,7 +68,7 @@ class Prices:
     ) -> None:
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
         self._points = int(network.share(devices.sizes).sum())
-        self._compared, self._central = central is not None, np.nan
+        self._compared, self.central = central is not None, np.nan
         self.alone = np.full(1, np.nan)
         self.notes: list[str] = []
         if central is not None:
@@ -75,17 +77,18 @@ class Prices:
     def _set_baselines(self, central: Floats) -> None:
         """Price central k-means, and k-means (best of 5) at every device alone."""
         alone, _, _ = self._devices.kmeans(len(central), ALONE, starts=_STARTS_ALONE)
-        costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone))), 0)
-        self._central = costs[0]
+        alone = self._network.share(alone)[: self._devices.clients]
+        costs, which, _ = self._price(np.concatenate((central[None], alone)), 0)
+        self.central = float(costs[0])
         self.alone = self._ratios(costs[which[1:]])
 
     def of(self, centroids: Floats, *, closing: bool) -> Priced | None:
         """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""
-        n, k, d = self._devices.total, *centroids.shape[1:]
+        n, k, d = self._devices.clients, *centroids.shape[1:]
         work = self._points * k * d
         if not closing and (n * work > _EVERY_ROUND or not self._compared):
             return None
-        sets = self._network.share(centroids)
+        sets = self._network.share(centroids)[:n]
         chosen = np.arange(n)
         most = max(int(_IN_THE_END / max(work, 1)), 16)
         if n > most:
@@ -111,9 +114,9 @@ class Prices:
 
     def _ratios(self, costs: Floats) -> Floats:
         """Return pooled costs over the central cost; 1 if both are 0, nan if there is nothing to compare."""
-        if self._central == 0.0:
+        if self.central == 0.0:
             return np.where(costs == 0.0, 1.0, np.nan)
-        return np.where(np.isfinite(costs), costs, np.nan) / self._central
+        return np.where(np.isfinite(costs), costs, np.nan) / self.central
 
 
 def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> tuple[Floats, str | None]:

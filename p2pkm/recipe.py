@@ -1,9 +1,10 @@
 """A recipe is a tuple of stages: what runs, in which order, and for how many rounds at most."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from p2pkm.algorithm import Algorithm
+from p2pkm.algorithms.star import Star
 from p2pkm.devices import Integers, trials
 from p2pkm.errors import ExperimentError
 from p2pkm.seeding.box import Box
@@ -91,6 +92,24 @@ def _check_flooding(at: Setting, what: str, instead: str) -> None:
             f"{what} floods the graph, which needs memory that grows with the square of its {at.topology.n} devices; "
             f"up to {_MOST_FLOODING} devices are possible, above that use {instead}"
         )
+
+
+def needs_hub(algorithm: Any) -> bool:
+    """Return whether a method runs on a star around a server instead of on a graph of equals."""
+    return getattr(algorithm, "schedule", "star") == "star"
+
+
+def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return all stages of a run; `seeded`: the method starts from given centroids."""
+    before: tuple[Stage, ...] = ()
+    if needs_hub(algorithm):
+        if getattr(algorithm, "frame", "none") != "none":
+            before = (Stage("box", Box(at.k), at.topology.hops + 2),)
+        one: Algorithm = Star(algorithm) if hasattr(algorithm, "aggregate") else algorithm
+        return (*before, Stage(algorithm.name, one, rounds))
+    if not seeded:
+        before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
+    return (*before, Stage(algorithm.name, algorithm, rounds))
 
 
 def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:

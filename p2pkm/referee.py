@@ -11,6 +11,7 @@ from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
 from p2pkm.prices import Priced, Prices
 from p2pkm.result import Chain
+from p2pkm.scores import ari, tabulate
 
 Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
@@ -45,6 +46,8 @@ class Referee:
         Prices of the last record, if any.
     seconds : float
         Time spent on looking.
+    objective_known : bool
+        Whether the method of the last record has the objective (7).
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None]) -> None:
@@ -59,6 +62,7 @@ class Referee:
         self.digests = np.zeros((0, 32), np.uint8)
         self.losses = self.gtv = np.zeros(0)
         self.seconds = 0.0
+        self.objective_known = False
         self.priced: Priced | None = None
 
     def meet(self, devices: Devices, prices: Prices | None) -> None:
@@ -92,21 +96,27 @@ class Referee:
         messages, volume = self.network.total(np.array(self.network.ledger.totals))
         if not self._root:
             return
-        self.losses, self.gtv = rows[:, 0], edges[:, 0]
-        losses, self.digests = rows[:, 0], np.ascontiguousarray(rows[:, 1:]).view(np.uint8)
+        clients = self._devices.clients
+        losses = rows[:clients, 0]
+        self.losses, self.gtv = losses, edges[:, 0]
+        self.digests = np.ascontiguousarray(rows[:, 3:]).view(np.uint8)
         self.fingerprint = hashlib.sha256(self.digests.tobytes()).digest()
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
         self._links.append((self.chain, self.digests))
         filled = np.isfinite(losses)
         self._rounding = _TINY * self._devices.scale**2 * (self._devices.total_weight + add(edges[:, 2]))
         gtv = add(edges[:, 0]) if filled.any() else None
+        self.objective_known = link is not None
         objective = add(losses[filled]) + add(edges[:, 1]) if link and filled.any() else None
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
-            "messages": int(messages), "bytes": int(volume), "settled": int(settled.sum()),
+            "messages": int(messages), "bytes": int(volume), "settled": int(settled[:clients].sum()),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
+        if self._devices.hub >= 0:
+            scores, sizes = rows[:clients, 1], rows[:clients, 2]
+            record["ari_clients"] = add(scores * sizes) / add(sizes) if np.isfinite(scores).all() else None
         self.trace.append(record)
         self._sink(record)
 
@@ -123,13 +133,20 @@ class Referee:
         return 0 if self.priced is None else int(np.argmin(self.priced.costs))
 
     def _measure_devices(self, centroids: Floats) -> Floats:
-        """Return each device's own loss (6) and the SHA-256 of its centroids (as four numbers), float64[n, 5]."""
+        """Return each device's own loss (6), ARI, size and SHA-256 of its centroids (as four numbers), float64[n, 7].
+
+        The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
+        """
         own = self._devices
-        losses, _ = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
+        losses, labels = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
+        scores = np.full(len(own), np.nan)
+        if self.prices is not None and self.prices.n_classes and own.hub >= 0:
+            tables = tabulate(own.offsets, self.prices.classes, labels, (self.prices.n_classes, centroids.shape[1]))
+            scores = np.where(np.isfinite(losses), ari(tables), np.nan)
         rows = memoryview(centroids.tobytes())
         size = 8 * centroids[0].size if len(centroids) else 0
         digests = b"".join(hashlib.sha256(rows[i * size : (i + 1) * size]).digest() for i in range(len(centroids)))
-        return np.column_stack((losses, np.frombuffer(digests, np.float64).reshape(-1, 4)))
+        return np.column_stack((losses, scores, own.sizes, np.frombuffer(digests, np.float64).reshape(-1, 4)))
 
     def _measure_links(self, centroids: Floats, link: Callable[[Devices], Floats] | None) -> Floats:
         """Return (4) of each link at its lower end, plain and times alpha, and alpha itself, float64[e, 3]."""

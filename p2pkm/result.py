@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SUMMARY_KEYS = """
     algorithm graph devices ranks clusters data partition recipe seeding coupling alpha schedule theta passes seed
     rounds stop descent ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
-    rows_max_per_device centroid_sets consensus_distance centroids_sha256 chain_sha256 wall_seconds out
+    rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
+    l2_centers loss_local loss_global centroid_sets consensus_distance centroids_sha256 chain_sha256 wall_seconds out
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 
@@ -34,7 +35,7 @@ class Traffic(NamedTuple):
         Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
     devices : int
-        Number of devices, isolated ones included.
+        Number of devices, isolated ones and a hub included.
     """
 
     src: Integers
@@ -82,8 +83,8 @@ class Census(NamedTuple):
         point in the user's array; None above 10 million points.
     classes : int64[n, c] or None
         Points of each true class on each device; None without labels.
-    scores : float64[n] or None
-        Adjusted Rand index of each device's own points.
+    scores : float64[n, 3] or None
+        Adjusted Rand index, NMI and purity of each device's own points.
     sample : float64[s, d]
         Points for pictures: all of them, or a seeded sample of 5,000.
     sample_device, sample_class : int64[s]
@@ -150,7 +151,7 @@ class Result:
 
     @property
     def graph(self) -> "nx.Graph":
-        """Return the communication graph with its devices as nodes 0 to n - 1 and the attribute `weight`."""
+        """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`."""
         import networkx as nx
 
         graph = nx.Graph()
@@ -222,8 +223,10 @@ class Result:
             volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
             for i in graph:
                 graph.nodes[i][name] = int(volume[i])
-        for i in graph:
+        for i in range(len(self.losses)):
             graph.nodes[i].update({"points": int(self.census.sizes[i]), "loss": float(self.losses[i])})
+        if self.topology.hub >= 0:
+            graph.nodes[self.topology.hub].update({"points": 0, "loss": 0.0, "server": True})
         figures = zip(*self.ledger[:4], self.gtv, strict=True)
         for i, j, messages, volume, gtv in figures:
             edge = graph.edges[int(i), int(j)]

@@ -84,13 +84,14 @@ def default_target(prepared: Prepared) -> Path | None:
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
-    target = name_folder(resolved.graph, resolved.algorithm, fingerprint)
+    target = name_folder(str(resolved.graph), resolved.algorithm, fingerprint)
     check_target(target, force=False)
     return target
 
 
 def execute(prepared: Prepared, world: World, target: Path | None, manner: Manner) -> Result:
     """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks."""
+    from p2pkm.closing import Wishes
     from p2pkm.prices import Pooled
     from p2pkm.table import Progress
 
@@ -99,6 +100,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts)
     job = _job(world, prepared)
     pooled = Pooled(prepared.shards.points, prepared.shards.weights) if resolved.central else None
+    wishes = Wishes(resolved.silhouette, prepared.centers)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
              "out": None if target is None else str(target)}  # fmt: skip
@@ -111,7 +113,8 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     try:
         with _asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
-            result = _perform(job, world, pooled=pooled, names=names, sink=sink, begin=begin, interrupted=interrupted)
+            more = {"pooled": pooled, "names": names, "sink": sink, "begin": begin, "wishes": wishes}
+            result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
             folder.finish(result, plot=resolved.plot)
     except BaseException as error:

@@ -5,6 +5,24 @@ import numpy as np
 from p2pkm.devices import Floats, Integers
 
 
+def tabulate(offsets: Integers, classes: Integers, labels: Integers, shape: tuple[int, int]) -> Integers:
+    """Return how many points of each class every device has in each cluster, int64[n, classes, clusters].
+
+    Parameters
+    ----------
+    offsets : int64[n + 1]
+        Points ``offsets[i]:offsets[i + 1]`` belong to device i.
+    classes, labels : int64[m]
+        Points with label -1 are left out.
+    shape : tuple
+        Number of classes and of clusters.
+    """
+    tables = np.zeros((len(offsets) - 1, *shape), np.int64)
+    owner, real = np.repeat(np.arange(len(tables)), np.diff(offsets)), labels >= 0
+    np.add.at(tables, (owner[real], classes[real], labels[real]), 1)
+    return tables
+
+
 def ari(tables: Integers) -> Floats:
     """Return the adjusted Rand index (Hubert and Arabie 1985), float64[...]; 1 where there is nothing to separate."""
     cells = _pairs(tables).sum((-2, -1))
@@ -39,3 +57,35 @@ def _entropy(counts: Integers, total: Integers) -> Floats:
     """Return the entropy of the last axis in nats."""
     shares = counts / total[..., None]
     return -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1)
+
+
+def distance(centroids: Floats, centers: Floats) -> float:
+    """Return the l2-distance to known centers: the Frobenius norm of the difference of matched rows (Xu et al. 2024).
+
+    The rows are matched one to one so that the squared distances add up to the least; rows left over do not count.
+
+    Parameters
+    ----------
+    centroids, centers : float64[k, d], float64[c, d]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    squared = ((centroids[:, None] - centers[None]) ** 2).sum(axis=2)
+    return float(np.sqrt(squared[linear_sum_assignment(squared)].sum()))
+
+
+def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float]:
+    """Return the mean silhouette (Rousseeuw 1987) and its simplified form (Hruschka et al. 2004).
+
+    Points are labelled by the nearest centroid. The simplified form takes distances to centroids instead of mean
+    distances to the points of a cluster. The silhouette is None if all points have one label.
+    """
+    from sklearn.metrics import silhouette_score
+
+    distances = np.sqrt(((points[:, None] - centroids[None]) ** 2).sum(axis=2))
+    labels = distances.argmin(axis=1)
+    nearest, second = np.sort(distances, axis=1)[:, :2].T
+    simple = float(np.where(second > 0, (second - nearest) / np.where(second > 0, second, 1.0), 0.0).mean())
+    count = len(np.unique(labels))
+    whole = float(silhouette_score(points, labels)) if 1 < count < len(points) else None
+    return whole, simple

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pkm.closing import close, describe
+from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers, Kernels
 from p2pkm.errors import DataError, ExperimentError, TopologyError
@@ -17,7 +17,7 @@ from p2pkm.loop import Field, run, run_stage
 from p2pkm.network import Network, World, connect
 from p2pkm.network.placement import place
 from p2pkm.prices import Pooled, Prices, cluster_centrally
-from p2pkm.recipe import Setting, Stage, check_seeding, scaling_stage, seeding_stages
+from p2pkm.recipe import Setting, check_seeding, needs_hub, scaling_stage, stages
 from p2pkm.referee import Record, Referee
 from p2pkm.result import Result
 from p2pkm.topology import Topology
@@ -48,6 +48,8 @@ class Job:
         Shift and span that every device then used.
     start : float64[n, k, d] or None
         Centroids of this rank's devices that replace the seeding stages.
+    wishes : Wishes
+        What to score besides; the centers matter on rank 0 alone.
     names : dict
         What the summary says of graph, data and partition.
     sink : callable
@@ -69,6 +71,7 @@ class Job:
     seed: int = 0
     every: int = 1
     start: Floats | None = None
+    wishes: Wishes = field(default_factory=Wishes)
     names: dict[str, Any] = field(default_factory=dict)
     sink: Callable[[Record], None] = lambda record: None
     begin: Callable[[], None] = lambda: None
@@ -76,7 +79,7 @@ class Job:
 
 
 def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards, *, rounds: int = 150, seed: int = 0,
+    algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards, *, rounds: int | None = None, seed: int = 0,
     start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
@@ -86,13 +89,14 @@ def simulate(  # noqa: PLR0913 - the public signature
     Parameters
     ----------
     algorithm : Algorithm
-        For example ``p2pkm.GTVMin(16)``.
-    graph : networkx.Graph or Topology
-        Undirected; device i is its i-th node in sorted order.
+        For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
+    graph : networkx.Graph or Topology or None
+        Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
+        device, without points.
     shards : Shards
         The points of every device.
-    rounds : int
-        Most rounds of the last stage.
+    rounds : int, optional
+        Most rounds of the last stage; None: the method's default (150 for GTVMin).
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
@@ -106,16 +110,19 @@ def simulate(  # noqa: PLR0913 - the public signature
     Raises
     ------
     TopologyError
-        If the graph cannot be used or has another number of nodes than there are devices.
+        If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
+        method.
     DataError
         If there are fewer points than clusters.
     ExperimentError
         If an option is out of range.
     """
-    if graph is None:
-        raise TopologyError(f"{type(algorithm).__name__} needs a graph; got None. Give a networkx.Graph")
-    topology = graph if isinstance(graph, Topology) else Topology.from_networkx(graph)
+    rounds = algorithm.default_rounds if rounds is None else rounds
+    topology = _lay_out(algorithm, graph, shards)
+    shards = shards if topology.hub < 0 else shards.with_hub()
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
+    if start is not None and topology.hub >= 0:
+        raise ExperimentError(f"{algorithm.name} starts from what its clients report; leave start out")
     given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     placement = place(topology, world.rank, world.size)
@@ -127,6 +134,20 @@ def simulate(  # noqa: PLR0913 - the public signature
     return perform(job, world)
 
 
+def _lay_out(algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards) -> Topology:
+    """Return the star of a server method, or the graph that was given to any other one."""
+    if needs_hub(algorithm):
+        if graph is not None:
+            raise TopologyError(
+                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
+                "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
+            )
+        return Topology.star(shards.n)
+    if graph is None:
+        raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
+    return graph if isinstance(graph, Topology) else Topology.from_networkx(graph)
+
+
 def check(
     algorithm: Any, topology: Topology, shards: Shards, *, rounds: int, every: int, allow_disconnected: bool
 ) -> None:
@@ -134,7 +155,7 @@ def check(
     for name, value, least in (("rounds", rounds, 0), ("every", every, 1)):
         if value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
-    if algorithm.seeding is not None:
+    if not needs_hub(algorithm):
         check_seeding(algorithm.seeding)
     if topology.n != shards.n:
         raise TopologyError(
@@ -175,13 +196,18 @@ def perform(job: Job, world: World) -> Result:
     if job.scale != "none":
         devices, job = _scale(job, devices, sizes, referee)
     referee.meet(devices, _price(job, world, devices, network))
-    stages = _stages(job, sizes)
-    ending = run(stages, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k)
+    played = stages(job.algorithm, setting, job.rounds, seeded=job.start is not None)
+    ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
     network.close()
-    facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.n, "ranks": world.size,
+    facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.clients, "ranks": world.size,
              "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
              "wall_seconds": time.perf_counter() - began}  # fmt: skip
-    result = close(world, devices, job.own, referee, ending.state, facts, job.topology)
+    wishes = job.wishes
+    if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
+        shift, span = (part[0] for part in job.scaling)
+        wishes = wishes._replace(centers=(wishes.centers - shift) / span)
+    result = close(world, Played(devices, job.own, referee, ending.state, job.topology), facts, wishes)
     return replace(result, scaling=job.scaling)
 
 
@@ -227,11 +253,3 @@ def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices
     prices = Prices(devices, classes, count_classes(job.own, network), network, central)
     prices.notes.extend(notes)
     return prices
-
-
-def _stages(job: Job, sizes: Integers) -> tuple[Stage, ...]:
-    """Return the seeding stages, unless there are centroids to start from, and the method itself."""
-    algorithm = job.algorithm
-    setting = Setting(job.topology, sizes, shared_key(job.seed), algorithm.k)
-    before = () if job.start is not None else seeding_stages(algorithm.recipe, algorithm.seeding, setting)
-    return (*before, Stage(type(algorithm).__name__.lower(), algorithm, job.rounds))

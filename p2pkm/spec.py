@@ -4,7 +4,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -77,10 +77,11 @@ def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> 
 
 @cache
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the keyword-only parameters of a function or class and their annotated types."""
-    hints = get_type_hints(getattr(function, "__init__") if isinstance(function, type) else function)  # noqa: B009 - for mypy
-    named = inspect.signature(function).parameters.values()
-    return {p.name: hints.get(p.name, str) for p in named if p.kind is p.KEYWORD_ONLY}
+    """Return the keyword-only parameters of a function or class and their annotated types; fixed ones are left out."""
+    inner, fixed = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+    hints = get_type_hints(getattr(inner, "__init__") if isinstance(inner, type) else inner)  # noqa: B009 - for mypy
+    named = inspect.signature(inner).parameters.values()
+    return {p.name: hints.get(p.name, str) for p in named if p.kind is p.KEYWORD_ONLY and p.name not in fixed}
 
 
 def convert(value: object, kind: Any, where: str) -> Any:

@@ -16,12 +16,17 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("quality, worst device", _number(summary["ratio_worst"]), "the same for the device that fared worst"),
         ("each device alone", _number(summary["ratio_alone"]), "what the devices would reach without talking"),
         ("agreement with labels", _number(summary["ari"]), "adjusted Rand index, mean over devices; 1 is perfect"),
+        ("the same, own points", _number(summary["ari_clients"]), "size-weighted mean of each client's own index"),
+        ("silhouette", _number(summary["silhouette"]), "of all points, or of a sample of 5,000"),
+        ("simplified silhouette", _number(summary["simplified_silhouette"]), "from distances to centroids alone"),
+        ("distance to centers", _number(summary["l2_centers"]), "Frobenius norm after matching"),
         ("disagreement", _number(summary["gtv"]), "total variation between neighbours' centroids; 0 is consensus"),
         ("different results", _number(summary["centroid_sets"]), f"distinct centroid sets of {summary['devices']}"),
         ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
         ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
-        ("descent", summary["descent"], _DESCENTS[summary["descent"]]),
+        ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
+        ("descent", summary["descent"] or "-", _DESCENTS.get(summary["descent"], "")),
     ]  # fmt: skip
     kept = [row for row in rows if row[1] != "-"]
     kept += [("note", "", note) for note in notes]

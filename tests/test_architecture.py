@@ -16,7 +16,7 @@ ALLOWED = {
     "matplotlib": ("p2pkm/plots",),
     "networkx": ("topologies/", "p2pkm/topology.py", "p2pkm/result.py", "p2pkm/storage.py"),
     "pandas": ("p2pkm/result.py",),
-    "sklearn": ("p2pkm/data/sources.py",),
+    "sklearn": ("p2pkm/data/sources.py", "p2pkm/scores.py"),
     "scipy": ("topologies/",),
     "click": ("p2pkm/cli.py", "p2pkm/commands.py"),
     "rich": ("p2pkm/table.py",),

@@ -113,6 +113,7 @@ class GTVMin:
     seeding: str | None
     tol: float
 
+    name: ClassVar[str] = "gtvmin"
     default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature

@@ -1,7 +1,7 @@
 """Shards: all points of all devices, end to end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -137,6 +137,10 @@ class Shards:
     def devices(self) -> NDArray[np.int64]:
         """Return the device of each point, int64[m]."""
         return np.repeat(np.arange(self.n, dtype=np.int64), self.sizes)
+
+    def with_hub(self) -> Self:
+        """Return the same points with one more device, the last, that has none: the server of a star."""
+        return replace(self, offsets=np.append(self.offsets, self.offsets[-1]))
 
     def take(self, ids: ArrayLike) -> Self:
         """Return the devices `ids`, in that order, numbered anew from 0; neighbouring ids are not copied.

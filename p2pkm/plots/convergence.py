@@ -42,8 +42,8 @@ def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
     """Draw quality, objective and disagreement over the recorded rounds of all stages.
 
     Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
-    more than central k-means, the objective, and the GTV. A panel without any value is left out, what was not known in
-    a round is a gap. The panels are ``ax.child_axes``.
+    more than central k-means, the objective, and the GTV (with a server the ARI of the clients). A panel without any
+    value is left out, what was not known in a round is a gap. The panels are ``ax.child_axes``.
 
     Parameters
     ----------
@@ -94,13 +94,15 @@ def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
 
 def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     """Return the panels for which there are values; the objective's if there are none at all."""
-    ratio, objective, gtv = (_read(rounds, name) for name in ("ratio_mean", "objective", "gtv"))
+    ratio, objective, gtv, ari = (_read(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients"))
     excess = 100 * (ratio - 1)
     excess[np.abs(excess) < _EXACT] = 0.0
     panels = [
         Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess),
         Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
-        Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
+        Panel("Agreement with labels: size-weighted mean over clients", "adjusted Rand index", GREEN, ari)
+        if np.isfinite(ari).any()
+        else Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
     ]
     return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
 

@@ -51,19 +51,21 @@ def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
         add_bar(ax, marks, "cost per point of a device\n(squared distance)", (1.02, 0.54, 0.035, 0.4))
     if edges is not None:
         add_bar(ax, edges, "GTV of a link\n(squared distance)", (1.02, 0.04, 0.035, 0.4))
-    ax.set_title(_entitle(topology.n, len(nodes), len(links), len(drawn), agree=edges is None), fontsize=11, loc="left")
+    title = _entitle(topology, len(nodes), len(links), len(drawn), agree=edges is None)
+    ax.set_title(title, fontsize=11, loc="left")
     return ax
 
 
-def _entitle(n: int, nodes: int, links: int, drawn: int, *, agree: bool) -> str:
+def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree: bool) -> str:
     """Return the title; its second line says what the picture leaves out."""
-    notes = []
+    n, notes = topology.n, []
     if nodes < n or drawn < links:
         parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
         notes.append(f"drawn: a sample of {' and '.join(parts)}")
     if agree and links:
         notes.append("all neighbours agree: GTV 0 on every link")
-    title = f"Communication graph: {count(n, 'device')}, {count(links, 'link')}"
+    server = " and a server" if topology.hub >= 0 else ""
+    title = f"Communication graph: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
     return "\n".join([title, *(["; ".join(notes)] if notes else [])])
 
 
@@ -114,7 +116,8 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result")
         )
     empty, lost = nodes[np.isnan(costs[nodes])], nodes[np.isinf(costs[nodes])]
     if len(empty):
-        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label="device without points", **border)
+        label = "device without points" if result.topology.hub < 0 else "server, device without points"
+        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label=label, **border)
     if len(lost):
         ax.scatter(
             places[lost, 0],

@@ -39,6 +39,8 @@ def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
         ax.bar(np.arange(n), sent, color=BLUE, label="sent")
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
         count_one_by_one(ax.xaxis, n)
+        if n > len(result.census.sizes):
+            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color="white", fontsize=9)
     top = max(1.0, float((sent + received).max(initial=0)))
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)

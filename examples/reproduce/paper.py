@@ -1,0 +1,94 @@
+"""What the scripts of this folder share: options, runs on several cores, and the table paper | ours | verdict."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Row(NamedTuple):
+    """A figure: what it is, what the paper prints (None: nothing), our values, and by how much the means may differ."""
+
+    what: str
+    paper: float | None
+    values: Sequence[float]
+    allowed: float | None = None
+
+
+def options(text: str | None, runs: int, **more: Any) -> argparse.Namespace:
+    """Read the command line; `more`: further options as name=dict(for argparse)."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=runs, help="repetitions, seeds 0 to runs - 1 (default %(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("P2PKM_DATA"),
+                        help="folder of the papers' data sets (default: the environment variable P2PKM_DATA)")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure (default figures)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    for name, settings in more.items():
+        parser.add_argument("--" + name.replace("_", "-"), **settings)
+    chosen = parser.parse_args()
+    if chosen.runs < 1 or chosen.jobs < 1:
+        parser.error("--runs and --jobs are whole numbers of at least 1")
+    return chosen
+
+
+def need(folder: Path | None, name: str) -> Path:
+    """Return the path of a file of a paper, or end with a word on what is missing."""
+    if folder is None:
+        sys.exit(f"this script reads {name}, which is not part of the project: give its folder as --data-dir")
+    path = Path(folder) / name
+    if not path.exists():
+        sys.exit(f"{path} does not exist: give the folder that holds {name} as --data-dir")
+    return path
+
+
+def table(path: Path) -> dict[str, Any]:
+    """Return the columns of a CSV file with a header: x (float64[m, d]), and label and client if it has them."""
+    names = path.read_text().split("\n", 1)[0].strip().split(",")
+    values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    features = [i for i, name in enumerate(names) if name not in ("label", "client")]
+    columns: dict[str, Any] = {"x": np.ascontiguousarray(values[:, features])}
+    return columns | {name: values[:, names.index(name)].astype(int) for name in ("label", "client") if name in names}
+
+
+def repeat(task: Callable[..., Any], cases: Iterable[tuple[Any, ...]], jobs: int) -> list[Any]:
+    """Return task(*case) for all cases, in their order, on several cores."""
+    cases = list(cases)
+    if jobs == 1 or len(cases) == 1:
+        return [task(*case) for case in cases]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(task, *zip(*cases, strict=True), chunksize=max(1, len(cases) // (8 * jobs))))
+
+
+def judge(row: Row) -> str:
+    """Return whether the mean is as near to the paper's as it may be."""
+    if row.paper is None or row.allowed is None:
+        return "-"
+    gap = float(np.mean(row.values)) - row.paper
+    return "as published" if abs(gap) <= row.allowed else f"differs by {gap:+.3g}"
+
+
+def show(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
+    """Print the table paper | ours (mean, sd, runs) | verdict."""
+    width = max(len(row.what) for row in rows)
+    print(f"{title}\n{'':{width}}    paper     ours       sd  runs  allowed  verdict")
+    for row in rows:
+        known = np.asarray(row.values, float)
+        paper = "-" if row.paper is None else f"{row.paper:.4g}"
+        sd = f"{known.std(ddof=1):.3g}" if len(known) > 1 else "-"
+        allowed = "-" if row.allowed is None else f"{row.allowed:.3g}"
+        print(f"{row.what:{width}} {paper:>8} {known.mean():>8.4g} {sd:>8} {len(known):>5} {allowed:>8}  {judge(row)}")
+    for note in notes:
+        print(note)
+
+
+def save(figure: Any, out: Path, name: str) -> None:
+    """Write the figure as PNG and say where."""
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / f"{name}.png", dpi=150)
+    print(f"figure: {out / name}.png")

@@ -1,0 +1,67 @@
+"""Marks that are given on request, or that only a method with a server has."""
+
+from typing import Any
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats
+from p2pkm.network import Network
+from p2pkm.referee import add
+from p2pkm.result import Census
+from p2pkm.scores import distance, silhouettes
+
+_SCORED = ("ari_clients", "nmi_clients", "purity_clients")
+
+
+def mark_clients(census: Census) -> dict[str, float | None]:
+    """Return the size-weighted means of the scores of each client's own points."""
+    if census.scores is None:
+        return {}
+    shares = census.sizes / max(int(census.sizes.sum()), 1)
+    return {name: add(shares * scores) for name, scores in zip(_SCORED, census.scores.T, strict=True)}
+
+
+def mark_losses(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:
+    """Return what the server's centroids cost, over the central cost (Pan et al. 2023); None on ranks other than 0.
+
+    ``loss_global``: every point by the nearest server centroid; ``loss_local``: by the one that is nearest to its own
+    client's nearest centroid.
+    """
+    own = devices.points, devices.point_weights, devices.offsets
+    nearest, _ = devices.kernels.losses(*own, state.centroids)
+    _, labels = devices.kernels.losses(*own, np.ascontiguousarray(state.local))
+    through = np.zeros(len(devices))
+    for i, model in enumerate(state.centroids):
+        points, chosen = (part[devices.offsets[i] : devices.offsets[i + 1]] for part in (devices.points, labels))
+        if len(points) and (chosen < 0).any():
+            through[i] = np.nan
+        elif len(points):
+            place = _squared(state.local[i], model).argmin(axis=1)
+            weights = devices.point_weights[devices.offsets[i] : devices.offsets[i + 1]]
+            through[i] = add(weights * ((points - model[place[chosen]]) ** 2).sum(axis=1))
+    gathered = network.collect(np.column_stack((through, nearest)))
+    if gathered is None or not central > 0:
+        return {}
+    costs = {name: add(costs) / central for name, costs in zip(("loss_local", "loss_global"), gathered.T, strict=True)}
+    return {name: cost if np.isfinite(cost) else None for name, cost in costs.items()}
+
+
+def mark_shape(model: Floats, census: Census) -> dict[str, float | None]:
+    """Return silhouette and simplified silhouette of the points (or of a sample) labelled by the nearest centroid."""
+    real = model[model[:, 0] < np.inf]
+    if len(real) < 2:
+        return {}
+    found = silhouettes(census.sample, real)
+    return {"silhouette": found[0], "simplified_silhouette": found[1]}
+
+
+def mark_centers(sets: Floats, centers: Floats) -> dict[str, float | None]:
+    """Return the mean over centroid sets, float64[q, k, d], of their distance to known centers, float64[c, d]."""
+    found = [distance(one[one[:, 0] < np.inf], centers) for one in sets]
+    return {"l2_centers": add(np.array(found)) / len(found)} if found else {}
+
+
+def _squared(a: Floats, b: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        squares = ((a[:, None] - b[None]) ** 2).sum(axis=2)
+    return np.where(np.isnan(squares), np.inf, squares)
