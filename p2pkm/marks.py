@@ -17,8 +17,8 @@ def mark_clients(census: Census) -> dict[str, float | None]:
     """Return the size-weighted means of the scores of each client's own points."""
     if census.scores is None:
         return {}
-    shares = census.sizes / max(int(census.sizes.sum()), 1)
-    return {name: add(shares * scores) for name, scores in zip(_SCORED, census.scores.T, strict=True)}
+    total = add(census.sizes)
+    return {name: add(scores * census.sizes) / total for name, scores in zip(_SCORED, census.scores.T, strict=True)}
 
 
 def mark_losses(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:

@@ -16,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import p2pkm
 import topologies
 from p2pkm.mail import Mail
+from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.placement import place
+from p2pkm.recipe import needs_hub
 
 GRAPHS = {
     "ring": topologies.ring,
@@ -27,7 +29,8 @@ GRAPHS = {
     "small-world": lambda n: topologies.small_world(n, degree=4, rewire=0.2, seed=1),
 }
 SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
-KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "objective", "ratio_mean", "ari")
+KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "objective", "ratio_mean", "ari",
+        "ari_clients", "rows_at_server", "loss_local", "loss_global")
 
 
 def deal(n, seed=0, d=3):
@@ -39,28 +42,35 @@ def deal(n, seed=0, d=3):
 
 def configurations():
     """Return (name, graph, shards, algorithm, options) of every run."""
+    brief, few = {"rounds": 3, "central": False}, {"rounds": 4, "central": True}
     for graph in GRAPHS:
         for schedule in SCHEDULES:
             for seeding in SEEDINGS:
-                yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), {
-                    "schedule": schedule, "seeding": seeding}, {"rounds": 3, "central": False}  # fmt: skip
-    few = {"rounds": 4, "central": True}
-    yield "ring global", GRAPHS["ring"](16), deal(16), {}, few
-    yield "ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}, few
-    yield "ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}, few
-    yield "path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}, few
-    yield "star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}, few
-    yield "small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}, few
+                algorithm = p2pkm.GTVMin(3, schedule=schedule, seeding=seeding)
+                yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), algorithm, brief
+    for name, graph, shards, options in (
+        ("ring global", GRAPHS["ring"](16), deal(16), {}),
+        ("ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}),
+        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}),
+        ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
+        ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
+        ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
+    ):
+        yield name, graph, shards, p2pkm.GTVMin(3, **options), few
     apart = topologies.ring(16)
     apart.remove_edges_from([(0, 1), (7, 8), (11, 12), (13, 14)])
     for seeding in SEEDINGS:
-        yield f"in parts {seeding}", apart, deal(16, 4), {"seeding": seeding}, few | {"allow_disconnected": True}
+        options = few | {"allow_disconnected": True}
+        yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, seeding=seeding), options
+    for name in [name for name in METHODS if needs_hub(find(name)(3))]:
+        yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
+        yield f"{name} of 2", None, deal(2, 6), find(name)(3), few
 
 
 def runs():
     """Return one record per configuration."""
-    for name, graph, shards, method, options in configurations():
-        result = p2pkm.simulate(p2pkm.GTVMin(3, **method), graph, shards, seed=5, every=1, **options)
+    for name, graph, shards, algorithm, options in configurations():
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]

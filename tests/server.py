@@ -17,7 +17,7 @@ from p2pkm.topology import Topology
 
 
 class Played(NamedTuple):
-    """model: float64[k', d], the server's; local: list of float64[q, d]; uplinks: per report turn, a table per client."""
+    """model: float64[k', d] at the server; local: list of float64[q, d]; uplinks: for each turn a table per client."""
 
     model: np.ndarray
     local: list

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Row(NamedTuple):
-    """A figure: what it is, what the paper prints (None: nothing), our values, and by how much the means may differ."""
+    """What a figure is, what the paper prints (None: nothing), our values, by how much the means may differ."""
 
     what: str
     paper: float | None
@@ -26,7 +26,7 @@ def options(text: str | None, runs: int, **more: Any) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs, help="repetitions, seeds 0 to runs - 1 (default %(default)s)")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("P2PKM_DATA"),
-                        help="folder of the papers' data sets (default: the environment variable P2PKM_DATA)")  # fmt: skip
+    parser.add_argument("--runs", type=int, default=runs, help="repetitions: seeds 0 to runs - 1 (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure (default figures)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     for name, settings in more.items():
