@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: options, runs on several cores, and the table paper | ours | verdict."""
+"""What the scripts of this folder share: options, runs on several cores, the table paper | ours | verdict, figures."""
 
 import argparse
 import os
@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from p2pkm.plots.canvas import GREY, INK
+
+PUBLISHED = {"marker": "D", "s": 34, "facecolor": "none", "edgecolor": INK, "linewidth": 1.4, "zorder": 4}
+"""The mark of a mean that the paper prints, for `Axes.scatter`."""
 
 
 class Row(NamedTuple):
@@ -26,7 +31,7 @@ def options(text: str | None, runs: int, **more: Any) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs, help="repetitions, seeds 0 to runs - 1 (default %(default)s)")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("P2PKM_DATA"),
-    parser.add_argument("--runs", type=int, default=runs, help="repetitions: seeds 0 to runs - 1 (default %(default)s)")
+                        help="folder of the papers' data sets (default: the environment variable P2PKM_DATA)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure (default figures)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     for name, settings in more.items():
@@ -85,6 +90,36 @@ def show(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
         print(f"{row.what:{width}} {paper:>8} {known.mean():>8.4g} {sd:>8} {len(known):>5} {allowed:>8}  {judge(row)}")
     for note in notes:
         print(note)
+
+
+def claim(text: str, holds: bool) -> str:
+    """Return a note: what the paper says of its figure, and whether our values show it, too."""
+    return f"paper: {text} - here: {'yes' if holds else 'NO'}"
+
+
+def canvas(rows: int, columns: int, size: tuple[float, float], **more: Any) -> tuple[Any, Any]:
+    """Return a figure of so many inches that no pyplot state knows, and its axes in an array [rows, columns]."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **more)
+
+
+def boxes(ax: Any, rows: Sequence[Row], colors: Sequence[str], y: str) -> None:
+    """Draw a box of the values of each row, with our mean as a dot and the paper's as a hollow diamond."""
+    places = np.arange(len(rows))
+    parts = ax.boxplot([row.values for row in rows], positions=places, widths=0.6, patch_artist=True,
+                       medianprops={"color": INK}, flierprops={"marker": ".", "markersize": 3, "alpha": 0.4})  # fmt: skip
+    for box, color in zip(parts["boxes"], colors, strict=True):
+        box.set(facecolor=color, alpha=0.55, edgecolor=INK)
+    ax.scatter(places, [np.mean(row.values) for row in rows], s=16, color=INK, zorder=3, label="our mean")
+    known = [(x, row.paper) for x, row in zip(places, rows, strict=True) if row.paper is not None]
+    if known:
+        ax.scatter(*zip(*known, strict=True), label="mean in the paper", **PUBLISHED)
+    ax.set_xticks(places, [row.what for row in rows], rotation=35, ha="right", rotation_mode="anchor", fontsize=8.5)
+    ax.set_ylabel(y)
+    ax.grid(axis="y", color=GREY, alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def save(figure: Any, out: Path, name: str) -> None:

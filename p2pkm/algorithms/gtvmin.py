@@ -61,6 +61,9 @@ class GTVMin:
 
     Message: the k centroids, once per turn awake.
 
+    Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
+    counts of all others.
+
     Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes) and for `jacobi` (one
     pass, theta in (0, 1]) with the exact update and the star term.
 
