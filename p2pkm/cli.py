@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from typing import Any
 
 from p2pkm.errors import ExperimentError, NetworkError, P2PKMError
 
@@ -80,4 +81,10 @@ def _follow() -> int:
         return error.code  # rank 0 says so
     if world.size == 1:
         return ExperimentError.code
-    return follow(world)
+    return follow(world, {"study": _follow_study})
+
+
+def _follow_study(world: Any, order: dict[str, Any]) -> None:
+    from p2pkm.study import follow_study
+
+    follow_study(world, order)

@@ -76,6 +76,19 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a run but for some."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(_OPTIONS):
+            probe: Any = option(lambda: None)
+            if probe.__click_params__[0].name not in names:
+                function = option(function)
+        return function
+
+    return decorate
+
+
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @_with_options
@@ -95,6 +108,29 @@ def command(context: click.Context, /, **options: Any) -> int | None:
 def run_command(**options: Any) -> int:
     """Run one experiment; the same as giving no command."""
     return _run(options)
+
+
+@command.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--algorithm", "algorithms", metavar="LIST", multiple=True, default=("gtvmin,fkm,alone",),
+              show_default=True, help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.")
+@click.option("--graph", "graphs", metavar="LIST", multiple=True, default=("ring",), show_default=True,
+              help="Graphs for the peer-to-peer methods; methods with a server run once, as a star.")
+@click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
+@click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
+@_without("graph", "algorithm", "seed", "seeds", "force", "dry_run", "verbose", "require_converged")
+def compare_command(**options: Any) -> int:
+    """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
+
+    An interrupted comparison goes on with the same --out. Under mpirun the runs are dealt to the ranks. Code 4 if a
+    run failed; its row says why.
+    """
+    from p2pkm.comparing import lead_compare, split_specs
+    from p2pkm.repeating import parse_seeds
+    from p2pkm.running import Manner
+
+    lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
+    manner = Manner(json=options["form"] == "json", quiet=options["quiet"])
+    return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
 @command.command("verify")
@@ -146,19 +182,25 @@ def doctor_command(form: str) -> int:
 def _run(options: dict[str, Any]) -> int:
     from p2pkm.running import Manner, lead
 
+    experiment = _read_experiment(options)
+    if options["seeds"] is not None:
+        from p2pkm.repeating import lead_seeds, parse_seeds
+
+        if options["seed"] is not None:
+            raise ExperimentError("--seed and --seeds are both given; give one")
+        seeds = parse_seeds(options["seeds"])
+    untouched = experiment == Experiment()
+    flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
+    manner = Manner(json=options["form"] == "json", **flags)
+    return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
+
+
+def _read_experiment(options: dict[str, Any]) -> Experiment:
+    """Return what the options and the file of --config say; the command line wins."""
     given = {name: value for name, value in options.items() if name in FIELDS and value is not None}
     config = options["config"]
     merged = ({} if config is None else read_toml(config)) | given
     if options["form"] == "json":
         merged = {"plot": False} | merged
     where = "the command line" if config is None else f"{config} or on the command line"
-    experiment = Experiment.from_mapping(merged, where)
-    if options["seeds"] is not None:
-        from p2pkm.repeating import lead_seeds, parse_seeds
-
-        if "seed" in given:
-            raise ExperimentError("--seed and --seeds are both given; give one")
-        seeds = parse_seeds(options["seeds"])
-    flags = {"guide": not merged} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
-    manner = Manner(json=options["form"] == "json", **flags)
-    return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
+    return Experiment.from_mapping(merged, where)

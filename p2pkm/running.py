@@ -4,7 +4,7 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -125,14 +125,24 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     return result
 
 
-def follow(world: World) -> int:
-    """Do what rank 0 broadcasts until it says how to end; return the exit code."""
+def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
+    """Do what rank 0 broadcasts until it says how to end; return the exit code.
+
+    Parameters
+    ----------
+    errands : mapping
+        What to call for an order that is not a run, by the name in it.
+    """
     with _asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
         while True:
             order = world.broadcast(None)
             if "exit" in order:
                 return int(order["exit"])
-            _perform(_receive(world, order), world, interrupted=interrupted)
+            errand = next((errands[name] for name in errands if name in order), None)
+            if errand is None:
+                _perform(_receive(world, order), world, interrupted=interrupted)
+            else:
+                errand(world, order)
 
 
 def _job(world: World, prepared: Prepared) -> Any:

@@ -17,7 +17,7 @@ ALLOWED = {
     "networkx": ("topologies/", "p2pkm/topology.py", "p2pkm/result.py", "p2pkm/storage.py"),
     "pandas": ("p2pkm/result.py",),
     "sklearn": ("p2pkm/data/sources.py", "p2pkm/scores.py"),
-    "scipy": ("topologies/",),
+    "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py"),
     "click": ("p2pkm/cli.py", "p2pkm/commands.py"),
     "rich": ("p2pkm/table.py",),
     "pickle": (),

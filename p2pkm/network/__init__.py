@@ -53,6 +53,9 @@ class World(Protocol):
     def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
         """Return this rank's part of what rank 0 deals."""
 
+    def gather(self, part: Any) -> list[Any] | None:
+        """Return what every rank gives, uint8[...] each, on rank 0, else None."""
+
     def wait(self) -> None:
         """Wait, without using the processor, until every rank has come here."""
 

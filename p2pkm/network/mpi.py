@@ -190,11 +190,24 @@ class MPIWorld:
                 self._comm.Send(np.array([len(blob)]), rank)
                 self._comm.Send(blob, rank)
             return parts[0]
+        return _thaw(self._receive(0))
+
+    def gather(self, part: Any) -> list[Any] | None:
+        """Return what every rank gives, uint8[...] each, on rank 0, else None."""
+        self.wait()
+        if self.rank > 0:
+            self._comm.Send(np.array([len(part)]), 0)
+            self._comm.Send(np.ascontiguousarray(part), 0)
+            return None
+        return [part, *(self._receive(rank) for rank in range(1, self.size))]
+
+    def _receive(self, rank: int) -> Any:
+        """Return the bytes that a rank sends after their number."""
         length = np.empty(1, np.int64)
-        self._comm.Recv(length, 0)
+        self._comm.Recv(length, rank)
         blob = np.empty(int(length[0]), np.uint8)
-        self._comm.Recv(blob, 0)
-        return _thaw(blob)
+        self._comm.Recv(blob, rank)
+        return blob
 
     def wait(self) -> None:
         """Wait, asleep, until every rank has come here: a plain barrier would keep the processor busy."""

@@ -1,5 +1,6 @@
 """Figures of a run: what a result shows, drawn with matplotlib, which is loaded when the first one is drawn."""
 
+from p2pkm.plots.comparison import draw_comparison, plot_quality
 from p2pkm.plots.convergence import plot_convergence
 from p2pkm.plots.gallery import draw_all, overview
 from p2pkm.plots.graph import plot_graph
@@ -9,6 +10,7 @@ from p2pkm.plots.traffic import plot_bytes
 
 __all__ = [
     "draw_all",
+    "draw_comparison",
     "overview",
     "plot_bytes",
     "plot_convergence",
@@ -16,4 +18,5 @@ __all__ = [
     "plot_partition",
     "plot_partition_of",
     "plot_points",
+    "plot_quality",
 ]

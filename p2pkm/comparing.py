@@ -1,0 +1,233 @@
+"""Methods side by side: the same points, partitions and seeds, the same message layer, and paired differences."""
+
+import csv
+import io
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.errors import ExperimentError
+from p2pkm.experiment import Experiment, build
+from p2pkm.folder import check_target
+from p2pkm.network import connect
+from p2pkm.recipe import needs_hub
+from p2pkm.running import INTERRUPTED, Manner
+from p2pkm.storage import write_bytes, write_json
+from p2pkm.study import Row, run_study
+
+_FAILED = 4
+_MARK = "comparison.json"
+_RESAMPLES = 9_999
+_MEANS = ("ratio_mean", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct", "bytes_to_1pct")
+_PAIRED = ("ratio_mean", "ari", "bytes", "bytes_busiest")
+_COLUMNS = (
+    ("ratio_mean", "ratio", ".4f"), ("ratio_worst", "worst", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"),
+    ("bytes_busiest", "kB busiest", ".1f"), ("messages", "messages", ".0f"), ("rounds", "rounds", ".1f"),
+    ("rounds_to_1pct", "to 1 %", ".1f"), ("bytes_to_1pct", "kB to 1 %", ".1f"),
+)  # fmt: skip
+
+
+def split_specs(texts: Iterable[str]) -> list[str]:
+    """Read lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
+
+    A comma ends a spec unless a ``key=value`` follows.
+
+    Raises
+    ------
+    ExperimentError
+        If a list is empty or names a spec twice.
+    """
+    specs: list[str] = []
+    for part in ",".join(texts).split(","):
+        belongs = specs and "=" in part.partition(":")[0] and ":" in specs[-1]
+        if belongs:
+            specs[-1] += "," + part
+        else:
+            specs.append(part.strip())
+    if not all(specs) or len(set(specs)) < len(specs):
+        raise ExperimentError(f"{', '.join(texts)!r} has an empty or a repeated entry; expected a list such as a,b,c")
+    return specs
+
+
+def lead_compare(
+    base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int], reference: str | None,
+    manner: Manner,
+) -> int:  # fmt: skip
+    """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
+
+    Raises
+    ------
+    ExperimentError
+        If a method, the reference or the folder cannot be used; nothing has been computed then.
+    """
+    reference = reference or algorithms[0]
+    if reference not in algorithms:
+        raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
+    cells = lay_out(base, algorithms, graphs, seeds)
+    asked = {"base": base.to_mapping(), "algorithms": list(algorithms), "graphs": list(graphs), "seeds": list(seeds)}
+    folder = open_folder(base.out, asked)
+    world = connect()
+
+    def tell(line: str) -> None:
+        if not manner.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    rows = run_study(cells, folder, world, tell)
+    compared = compare(rows, reference)
+    failed = sum(row["error"] is not None for row in rows)
+    compared |= {"out": None if folder is None else str(folder), "failed": failed}
+    if folder is not None:
+        write_folder(folder, rows, compared, plot=base.plot)
+    if manner.json:
+        print(json.dumps({"rows": [_without_trace(row) for row in rows], **compared}), flush=True)
+    else:
+        print(tabulate(compared), flush=True)
+    if len(rows) < len(cells):
+        return INTERRUPTED
+    return _FAILED if compared["failed"] else 0
+
+
+def lay_out(
+    base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int]
+) -> list[Experiment]:
+    """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""
+    cells = []
+    for algorithm in algorithms:
+        served = needs_hub(build(replace(base, algorithm=algorithm, graph=None), base.clusters or 1))
+        for graph in (None,) if served else graphs:
+            one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
+            cells += [replace(one, seed=seed) for seed in seeds]
+    return cells
+
+
+def open_folder(out: str | None, asked: dict[str, Any]) -> Path | None:
+    """Return the folder of the comparison, made if it is new; one that holds a comparison goes on.
+
+    Raises
+    ------
+    ExperimentError
+        If it is in use by something else.
+    """
+    if out == "none":
+        return None
+    folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
+    if not (folder / _MARK).is_file():
+        check_target(folder, force=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder, _MARK, asked)
+    except OSError as error:
+        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None
+    return folder
+
+
+def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
+    """Return means over seeds for every method and graph, and paired differences to the reference.
+
+    Differences are those of the seeds that both have, on the same graph (a method with a server stands for all
+    graphs), with 95 % bootstrap intervals over seeds.
+    """
+    groups: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        if row["error"] is None:
+            groups.setdefault((row["algorithm"], row["graph"]), {})[row["seed"]] = row
+    table = [_average(name, graph, list(group.values())) for (name, graph), group in groups.items()]
+    ours = {graph: group for (name, graph), group in groups.items() if name == reference}
+    differences = []
+    for (name, graph), group in groups.items():
+        for against, other in ours.items():
+            if name != reference and (graph == against or "star" in (graph, against)):
+                sides = {"algorithm": name, "graph": graph, "reference": reference, "reference_graph": against}
+                differences.append(sides | _pair(group, other))
+    return {"reference": reference, "table": table, "differences": differences}
+
+
+def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
+    """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
+    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
+    for figure in _MEANS:
+        values = [row[figure] for row in group]
+        found[figure] = None if None in values else float(np.mean(values))
+    worst = [row["ratio_worst"] for row in group]
+    found["ratio_worst"] = None if None in worst else float(max(worst))
+    ratios = [row["ratio_mean"] for row in group]
+    found["ratio_low"], found["ratio_high"] = (None, None) if None in ratios else interval(ratios)
+    found["stops"] = sorted({row["stop"] for row in group})
+    return found
+
+
+def _pair(group: dict[int, Row], other: dict[int, Row]) -> dict[str, Any]:
+    """Return mean differences over the seeds that both have, with intervals."""
+    seeds = sorted(group.keys() & other.keys())
+    found: dict[str, Any] = {"seeds": len(seeds)}
+    for figure in _PAIRED:
+        pairs = [(group[seed][figure], other[seed][figure]) for seed in seeds]
+        if pairs and None not in (value for pair in pairs for value in pair):
+            gaps = [a - b for a, b in pairs]
+            found[figure] = {"mean": float(np.mean(gaps)), "low": interval(gaps)[0], "high": interval(gaps)[1]}
+        else:
+            found[figure] = None
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the mean; the value itself if there is only one."""
+    from scipy.stats import bootstrap
+
+    known = np.asarray(values, float)
+    if len(known) < 2 or np.ptp(known) == 0.0:
+        return float(known.min()), float(known.max())
+    found = bootstrap((known,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0))
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *, plot: bool) -> None:
+    """Write rows.jsonl and rows.csv (one row per run), summary.json and the figure."""
+    plain = [_without_trace(row) for row in rows]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    write_bytes(folder, "rows.jsonl", lambda file: file.write(lines.encode()))
+    names = list(dict.fromkeys(name for row in plain for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows(plain)
+    write_bytes(folder, "rows.csv", lambda file: file.write(text.getvalue().encode()))
+    write_json(folder, "summary.json", compared)
+    if plot and any(one["ratio_mean"] is not None for one in compared["table"]):
+        from p2pkm.plots import draw_comparison
+
+        draw_comparison(compared["table"], folder / "figures")
+
+
+def tabulate(compared: dict[str, Any]) -> str:
+    """Return the comparison as text."""
+    names = [f"{one['algorithm']} on {one['graph']}" for one in compared["table"]]
+    lines = [["", *(title for _, title, _ in _COLUMNS)]]
+    for name, one in zip(names, compared["table"], strict=True):
+        cells = [_show(one[figure], form, title) for figure, title, form in _COLUMNS]
+        lines.append([name, *cells])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if names else []
+    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines if names]
+    if compared["differences"]:
+        text += ["", f"difference to {compared['reference']}, same seeds, with 95 % intervals:"]
+    for one in compared["differences"]:
+        gap = one["ratio_mean"]
+        if gap is not None:
+            sides = f"{one['algorithm']} on {one['graph']} - {one['reference']} on {one['reference_graph']}"
+            text.append(f"  {sides}: ratio {gap['mean']:+.4f} [{gap['low']:+.4f}, {gap['high']:+.4f}]")
+    text += [f"{compared['failed']} runs failed: see rows.csv"] * (compared["failed"] > 0)
+    return "\n".join([*text, f"results in {compared['out'] or 'none'}"])
+
+
+def _show(value: float | None, form: str, title: str) -> str:
+    return "-" if value is None else format(value / 1000 if title.startswith("kB") else value, form)
+
+
+def _without_trace(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "trace"}

@@ -1,0 +1,92 @@
+"""Quality against what it costs: methods side by side."""
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p2pkm.plots.canvas import CATEGORIES, DPI, GREY, dress, open_axes, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "osD^vP*Xd<>h"
+_LINEAR = 0.1  # per cent of excess below which the axis is linear
+_WORDS = {"bytes": "bytes of a run, all devices", "bytes_busiest": "bytes at the busiest device"}
+
+
+def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
+    """Draw the excess of the cost over central k-means against bytes: colours are methods, markers graphs.
+
+    A method that sends nothing is a dotted line.
+
+    Parameters
+    ----------
+    table : sequence of dict
+        Means over seeds of every method and graph with ``algorithm graph ratio_mean ratio_low ratio_high bytes
+        bytes_busiest``; rows without a ratio are left out.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    against : {"bytes", "bytes_busiest"}
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
+    rows = [row for row in table if row["ratio_mean"] is not None]
+    methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
+    for row in rows:
+        color = CATEGORIES[methods.index(row["algorithm"]) % len(CATEGORIES)]
+        marker = _MARKERS[graphs.index(row["graph"]) % len(_MARKERS)]
+        mean, low, high = (100 * (row[name] - 1) for name in ("ratio_mean", "ratio_low", "ratio_high"))
+        if not row[against]:
+            ax.axhline(mean, color=color, linestyle=":", linewidth=1.5, zorder=1)
+            continue
+        hollow = methods.index(row["algorithm"]) >= len(CATEGORIES)
+        ax.errorbar(row[against], mean, [[max(mean - low, 0.0)], [max(high - mean, 0.0)]], color=color,
+                    marker=marker, capsize=3, linestyle="none", markersize=8,
+                    markerfacecolor="white" if hollow else color)  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=_LINEAR)
+    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
+    ends = [100 * (row[name] - 1) for row in rows for name in ("ratio_mean", "ratio_low", "ratio_high")]
+    ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
+    write_plainly(ax.yaxis)
+    title = "Quality against traffic: mean over seeds, 95 % intervals"
+    dress(ax, title, _WORDS[against], "cost above central k-means (%)")
+    _explain(ax, methods, graphs, {row["algorithm"] for row in rows if row[against]})
+    return ax
+
+
+def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
+    """Draw quality against all bytes and against those at the busiest device, as PNG and SVG."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
+        for against in _WORDS:
+            figure: Any = plot_quality(table, against=against).figure
+            for kind in ("png", "svg"):
+                path = folder / f"quality_{against}.{kind}"
+                draft = path.with_name(f"{path.name}.part")
+                figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+                draft.replace(path)
+                paths.append(path)
+    return paths
+
+
+def _explain(ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str]) -> None:
+    """Say which colour is which method and which marker which graph."""
+    from matplotlib.lines import Line2D
+
+    marks = []
+    for number, name in enumerate(methods):
+        color = CATEGORIES[number % len(CATEGORIES)]
+        fill = "white" if number >= len(CATEGORIES) else color
+        label = name if name in senders else f"{name} (sends nothing)"
+        marks.append(Line2D([], [], color=color, marker="s", markerfacecolor=fill, linestyle="none", label=label))
+    for number, name in enumerate(graphs):
+        marker = _MARKERS[number % len(_MARKERS)]
+        marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none", label=f"on {name}"))
+    ax.legend(handles=marks, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False)

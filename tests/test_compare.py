@@ -1,0 +1,171 @@
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import p2pkm.study
+from p2pkm.comparing import compare, interval, split_specs
+from p2pkm.errors import ExperimentError
+from p2pkm.experiment import Experiment
+from p2pkm.network.local import LocalWorld
+from p2pkm.plots import plot_quality
+from p2pkm.study import reach, run_study, trace
+from tests.invoke import here, needs_mpirun, ranks, there
+
+SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "8", "--no-plot", "-q")
+
+
+def row(algorithm, graph, seed, ratio, bytes_=1000, error=None):
+    return {"algorithm": algorithm, "graph": graph, "seed": seed, "error": error, "ratio_mean": ratio, "ari": 0.5,
+            "ratio_worst": ratio, "bytes": bytes_, "bytes_busiest": bytes_ // 2, "messages": 3, "rounds": 2,
+            "rounds_to_1pct": 1, "bytes_to_1pct": 10, "stop": "silent"}  # fmt: skip
+
+
+def record(stage, t, ratio, volume):
+    return {"stage": stage, "round": t, "ratio_mean": ratio, "bytes": volume}
+
+
+@pytest.mark.parametrize(
+    ("texts", "specs"),
+    [
+        (["gtvmin,fkm"], ["gtvmin", "fkm"]),
+        (["fkm:a=1,b=2,feca", "kfed"], ["fkm:a=1,b=2", "feca", "kfed"]),
+        (["small-world:degree=4,rewire=0.1,ring"], ["small-world:degree=4,rewire=0.1", "ring"]),
+    ],
+)
+def test_lists_of_specs(texts, specs):
+    assert split_specs(texts) == specs
+
+
+@pytest.mark.parametrize("texts", [["a,,b"], ["a,a"], [""]])
+def test_lists_with_gaps_or_repetitions_are_refused(texts):
+    with pytest.raises(ExperimentError):
+        split_specs(texts)
+
+
+def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
+    records = [record("a", 0, None, 5), record("a", 2, None, 10), record("b", 0, 1.02, 10), record("b", 1, 1.005, 20),
+               record("b", 2, 1.03, 30), record("b", 3, 1.004, 40), record("b", 4, 1.0, 50)]  # fmt: skip
+    assert [step[0] for step in trace(records)] == [0, 2, 2, 3, 4, 5, 6]
+    assert reach(records) == (5, 40)
+    assert reach(records[:2]) == (None, None)
+    assert reach(records[2:3]) == (0, 10)
+
+
+def test_means_and_paired_differences_by_hand():
+    rows = [row("a", "ring", 0, 1.0), row("a", "ring", 1, 2.0), row("b", "ring", 1, 2.5), row("b", "ring", 0, 1.25),
+            row("c", "star", 0, 1.5), row("c", "star", 1, None, error="broken"), row("b", "path", 0, 7.0)]  # fmt: skip
+    found = compare(rows, "a")
+    assert [(one["algorithm"], one["graph"], one["ratio_mean"]) for one in found["table"]] == [
+        ("a", "ring", 1.5), ("b", "ring", 1.875), ("c", "star", 1.5), ("b", "path", 7.0)
+    ]  # fmt: skip
+    gaps = {(one["algorithm"], one["graph"]): one for one in found["differences"]}
+    assert set(gaps) == {("b", "ring"), ("c", "star")}  # b on path has no counterpart
+    assert gaps["b", "ring"]["ratio_mean"]["mean"] == pytest.approx(0.375)
+    assert gaps["b", "ring"]["ratio_mean"]["low"] == 0.25
+    assert gaps["b", "ring"]["ratio_mean"]["high"] == 0.5
+    assert gaps["c", "star"]["seeds"] == 1
+
+
+def test_intervals_cover_the_mean_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = [low <= 0.0 <= high for low, high in (interval(rng.normal(size=30)) for _ in range(200))]
+    assert 0.88 < np.mean(covered) < 0.99
+    assert interval([3.0]) == (3.0, 3.0)
+
+
+def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_path, monkeypatch):
+    computed = []
+    execute = p2pkm.study.execute
+    monkeypatch.setattr(p2pkm.study, "execute", lambda *given: computed.append(given[0]) or execute(*given))
+    common = ("compare", "--algorithm", "gtvmin,fkm,kfed", "--graph", "ring,path", *SMALL, "--out", tmp_path / "c")
+    first = here(*common, "--seeds", "0-1", "--format", "json")
+    assert first.code == 0, first.err
+    assert len(computed) == 2 * (2 + 1 + 1)
+    again = here(*common, "--seeds", "0-2", "--format", "json")
+    assert len(computed) == 8 + 4  # the new seed only
+    answer = json.loads(again.out)
+    assert len(answer["rows"]) == 12
+    assert answer["failed"] == 0
+    lines = [json.loads(line) for line in (tmp_path / "c/rows.jsonl").read_text().splitlines()]
+    with open(tmp_path / "c/rows.csv", newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [one["centroids_sha256"] for one in lines] == [one["centroids_sha256"] for one in cells]
+    assert {one["graph"] for one in lines} == {"ring", "path", "star"}
+    before = json.loads(first.out)["rows"]
+    assert [one for one in answer["rows"] if one["seed"] < 2] == before
+
+
+def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
+    seen = []
+    execute = p2pkm.study.execute
+    monkeypatch.setattr(p2pkm.study, "execute", lambda *given: seen.append(given[0].shards) or execute(*given))
+    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, central=False)
+             for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
+    run_study(cells, None, LocalWorld())
+    for group in (seen[:3], seen[3:]):
+        for one in group[1:]:
+            assert np.array_equal(one.points, group[0].points)
+            assert np.array_equal(one.offsets[:5], group[0].offsets[:5])
+    assert not np.array_equal(seen[0].points, seen[3].points)
+
+
+def test_a_failed_run_is_a_row_with_its_error_and_code_4(tmp_path):
+    ending = here("compare", "--algorithm", "fkm,gtvmin", "--graph", "random-regular:degree=9", *SMALL, "--seeds", "0",
+                  "--format", "json", "--out", tmp_path / "c")  # fmt: skip
+    assert ending.code == 4
+    rows = json.loads(ending.out)["rows"]
+    assert rows[0]["error"] is None
+    assert "degree" in rows[1]["error"]
+    assert not list((tmp_path / "c/runs").glob(f"{rows[1].get('key')}*"))
+
+
+def test_mistakes_are_refused_before_any_run(tmp_path):
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "thesis.tex").write_text("precious")
+    for words, code in (
+        (("--algorithm", "gtvmin,fkm", "--reference", "feca"), 2),
+        (("--algorithm", "gtvmni"), 2),
+        (("--algorithm", "fkm:server_n_init=0"), 2),
+        (("--seeds", "3-1"), 2),
+        (("--out", used), 2),
+    ):
+        ending = here("compare", *SMALL, *words)
+        assert ending.code == code, words
+        assert "Traceback" not in ending.err
+    assert [path.name for path in used.iterdir()] == ["thesis.tex"]
+
+
+@needs_mpirun
+def test_ranks_share_the_runs_of_a_comparison(tmp_path):
+    words = ("compare", "--algorithm", "gtvmin,fkm", *SMALL, "--seeds", "0-2", "--format", "json")
+    done = there(*ranks(3), "-m", "p2pkm", *words, "--out", tmp_path / "three")
+    assert done.code == 0, done.err
+    alone = here(*words, "--out", tmp_path / "one")
+    keys = ("algorithm", "graph", "seed", "centroids_sha256", "bytes", "ratio_mean", "rounds_to_1pct")
+    found, expected = ([{key: one[key] for key in keys} for one in json.loads(text)["rows"]]
+                       for text in (done.out, alone.out))  # fmt: skip
+    assert found == expected
+
+
+def test_the_figure_shows_every_method_with_its_interval():
+    table = compare([row("a", "ring", s, 1.0 + s / 10) for s in (1, 2)] + [row("b", "star", s, 1.5, 0) for s in (1, 2)],
+                    "a")["table"]  # fmt: skip
+    ax = plot_quality(table, against="bytes_busiest")
+    assert len(ax.containers) == 1  # b sends nothing: a line
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert words == ["a", "b (sends nothing)", "on ring", "on star"]
+    assert ax.get_xscale() == "log"
+
+
+def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
+    words = [word for word in SMALL if word != "--no-plot"]
+    ending = here("compare", "--algorithm", "gtvmin,fkm", *words, "--seeds", "0", "--out", tmp_path / "c")
+    assert ending.code == 0, ending.err
+    assert {path.name for path in Path(tmp_path / "c/figures").iterdir()} == {
+        f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg")
+    }
+    assert "difference to gtvmin" in ending.out
