@@ -130,7 +130,8 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    graph = parse(experiment.graph or ("star" if needs_hub(draft) else "ring"), topologies.FAMILIES, "graph")
+    asked = ("star" if needs_hub(draft) else "ring") if experiment.graph is None else experiment.graph
+    graph = parse(asked, topologies.FAMILIES, "graph")
     if needs_hub(draft) and graph.name != "star":
         raise TopologyError(
             f"{draft.name} talks to a server, so its graph is a star; got {experiment.graph!r}. Leave --graph out, or "

@@ -98,6 +98,25 @@ USAGE = """
 --algorithm gtvmin:update=printed         | Known: as-printed, exact
 --algorithm gtvmin:alpha=1 --alpha 2      | given both
 --algorithm gtvmin:passes=0               | passes is 0
+--algorithm fkm:seeding=own               | Known: lloyd, plusplus, random
+--algorithm fkm:server_n_init=0           | server_n_init is 0
+--algorithm fkm:min_count=two             | expected a whole number
+--algorithm fkm:version=1                 | unknown key 'version'
+--algorithm ffcm1:version=2               | unknown key 'version'
+--algorithm fkmeanscb:epsilon=-1          | epsilon is -1
+--algorithm kfed:local_k=0                | local_k is 0
+--algorithm feca:pair=both                | pair
+--algorithm fkm --coupling 3              | fkm has no coupling
+--algorithm fkm --recipe global           | fkm has no recipe
+--algorithm fkm --schedule jacobi         | fkm has no schedule
+algorithms fecca                          | Did you mean 'feca'?
+compare --algorithm gtvmim                | Did you mean 'gtvmin'?
+compare --algorithm gtvmin,gtvmin         | a repeated entry
+compare --algorithm fkm,                  | an empty or a repeated
+compare --seeds 5-1                       | is empty
+compare --reference fkn                   | is not one of the methods
+compare --seed 3                          | No such option
+compare --out full                        | is not empty
 --recipe locl                             | is 'locl'
 --seeding won                             | unknown seeding 'won'
 --seeding own:hops=1                      | It takes no keys
@@ -160,6 +179,12 @@ run fly                                   | unexpected extra argument
 """.strip().splitlines()
 
 CONTENT = """
+--algorithm fkm --graph ring              | talks to a server
+--algorithm alone --graph ring            | star
+--algorithm fkm -k 81                     | 81 clusters of 80 points
+--algorithm fkm --centers missing.csv     | missing.csv
+--algorithm fkm --centers five.csv        | 1 features, the data 2
+--centers text.csv                        | is 'red'
 --graph grid --devices 7                  | 7 devices is a prime number
 --graph torus --devices 7                 | prime
 --graph grid:rows=3                       | does not divide 4
