@@ -1,0 +1,189 @@
+"""MUFC (Pan et al. 2023): seeds of the clients, aggregated secretly as power sums over a finite field."""
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.algorithm import Report
+from p2pkm.data.checks import whole
+from p2pkm.devices import BIN, CLIENT, MASK, SERVER, Devices, Floats, Search, cluster
+from p2pkm.field import limbs
+from p2pkm.field.multisets import power_sums, recover
+from p2pkm.field.primes import next_prime
+from p2pkm.kernels.plain import philox, uniforms
+
+_POINTS = 2**31  # more than there can be
+
+
+@dataclass(frozen=True)
+class MUFC:
+    r"""Cluster the clients' quantised seeds at a server that learns only how many points of all each bin stands for.
+
+    Every coordinate is scaled to [0, 1]. Client l draws k' k-means++ seeds c of its points, q of them nearest to each,
+    and numbers the seeds' bins b = 1, 2, ... in a grid of width 1/sqrt(m), m the number of all points. Then, for
+    i = 1, ..., 2 k' n and a prime p above m and the number of bins (secure compressed multiset aggregation)::
+
+        client l:  S_i^(l) <- sum_c q_c b_c^(i-1) + z_i^(l)  mod p,    sum_l z_i^(l) = 0
+        server:    S_i <- sum_l S_i^(l)  mod p;  the bins and counts that have these power sums, exactly
+                   a uniform point of its bin for every point counted;  kmeans(these, k)
+
+    n clients have at most k' n different bins, so twice as many sums determine them (`p2pkm.field.multisets`). A seed
+    in the middle between two bins goes to the even one. The server clusters whole numbers of points: every point counts
+    once, whatever its weight, and only m is the weight of all. As the number of points is then not known to all, p is
+    above 2^31, too; that costs no byte.
+
+    Message: up 2 k' n rows, a field element each, as limbs of 32 bits (exact), whatever the client has, even nothing;
+    down the k centroids. The smallest and largest value of every coordinate travel before, in the clear.
+
+    Privacy: the masks are ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1
+    and l know. So a client's rows alone are uniformly distributed, and the server learns the total: a histogram of
+    seeds, which are points up to the width of a bin. It learns a client's own histogram if both its neighbours in that
+    ring tell their streams, and nothing hides a single client. Streams, box and m are a trusted set-up: here the
+    streams come from the key of the simulation, which in earnest the server must not have.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    local_k : int, optional
+        k': seeds of a client, fewer if it has fewer distinct points; default: k.
+    local_lloyd : bool
+        Whether clients run k-means to the end from their seeds. Unlearning needs seeds: a point that was none can be
+        removed without drawing anew.
+    server_n_init : int
+        The server's k-means is the best of so many seedings.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic, "Machine unlearning of federated clusters", ICLR 2023.
+    """
+
+    k: int
+    _: KW_ONLY
+    local_k: int | None = None
+    local_lloyd: bool = False
+    server_n_init: int = 10
+
+    name: ClassVar[str] = "mufc"
+    one_shot: ClassVar[bool] = True
+    default_rounds: ClassVar[int] = 1
+    tol: ClassVar[float] = 0.0
+    frame: ClassVar[str] = "coordinate"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        whole(self._seeds, 1, "local_k")
+        whole(self.server_n_init, 1, "server_n_init")
+
+    def report(self, clients: Devices, model: Floats) -> Report:
+        """Seed, count, and say the masked power sums."""
+        once = replace(clients, point_weights=np.ones_like(clients.point_weights))
+        limit = 300 if self.local_lloyd else 0
+        seeds, counts, _ = once.kmeans(self._seeds, CLIENT, starts=1, limit=limit, greedy=False)
+        grid, length = _lay(clients), self._length(clients)
+        values = np.zeros((len(clients), length, limbs.width(grid.p)))
+        for i in np.flatnonzero(clients.ids != clients.hub):
+            sums = power_sums(_histogram(grid, seeds[i], counts[i]), length, grid.p)
+            masks = _masks(clients, int(clients.ids[i]), length, grid.p)
+            values[i] = limbs.split([(s + z) % grid.p for s, z in zip(sums, masks, strict=True)], values.shape[2])
+        return Report(values, np.full(len(clients), length), seeds)
+
+    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+        """Add the tables, decode the bins, and cluster a point for every one counted; wait until all have reported."""
+        length, grid = self._length(hub), _lay(hub)
+        if not tables or any(len(table) != length for table in tables):  # the masks of the others would stay
+            return model[model[:, 0] < np.inf]
+        totals = np.add.reduce(tables)  # limb by limb: exact below 2^53
+        found = recover([total % grid.p for total in limbs.join(totals)], grid.p)
+        if not found:
+            return model[model[:, 0] < np.inf]
+        places = np.repeat(grid.places(list(found)), list(found.values()), axis=0)
+        offsets = uniforms(hub.shared_key, BIN, [0], places.size).reshape(places.shape) - 0.5
+        points = (places + offsets) / grid.density
+        search = Search(self.k, SERVER, starts=self.server_n_init)
+        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, np.ones(len(points)), search)
+        return centroids[centroids[:, 0] < np.inf]
+
+    @property
+    def _seeds(self) -> int:
+        return self.k if self.local_k is None else self.local_k
+
+    def _length(self, devices: Devices) -> int:
+        """Return the number of power sums: twice the number of different bins that there can be."""
+        return 2 * self._seeds * devices.clients
+
+
+class _Grid(NamedTuple):
+    """The bins of [0, 1]^d.
+
+    Attributes
+    ----------
+    density : float
+        Bins per unit.
+    side : int
+        Bins along a coordinate: around 0, 1/density, 2/density, ...
+    d : int
+    p : int
+        The prime of the field.
+    """
+
+    density: float
+    side: int
+    d: int
+    p: int
+
+    def number(self, point: Floats) -> int:
+        """Return the number of a point's bin, from 1, the first coordinate counting single bins."""
+        number = 0
+        for place in np.clip(np.rint(point * self.density), 0, self.side - 1)[::-1]:  # half to even
+            number = number * self.side + int(place)
+        return number + 1
+
+    def places(self, numbers: list[int]) -> Floats:
+        """Return the bins along each coordinate, float64[numbers, d]."""
+        places = np.empty((len(numbers), self.d))
+        for place, number in zip(places, numbers, strict=True):
+            number -= 1
+            for f in range(self.d):
+                number, place[f] = divmod(number, self.side)
+        return places
+
+
+def _lay(devices: Devices) -> _Grid:
+    """Lay the grid; what it depends on is known to all."""
+    m = max(round(devices.total_weight), 1)
+    density = math.sqrt(m)
+    side = round(density) + 1
+    return _Grid(density, side, devices.d, next_prime(max(m, side**devices.d, _POINTS)))
+
+
+def _histogram(grid: _Grid, seeds: Floats, counts: Floats) -> dict[int, int]:
+    """Return how many points of a client belong to seeds in each bin."""
+    histogram: dict[int, int] = {}
+    for seed, count in zip(seeds, counts, strict=True):
+        if count > 0.0:
+            number = grid.number(seed)
+            histogram[number] = histogram.get(number, 0) + int(count)
+    return histogram
+
+
+def _masks(clients: Devices, client: int, length: int, p: int) -> list[int]:
+    """Return the masks of a client: they add up to 0 over the ring of all clients."""
+    streams = (_stream(clients.shared_key, place % clients.clients, length, p) for place in (client, client + 1))
+    return [(own - following) % p for own, following in zip(*streams, strict=True)]
+
+
+def _stream(key: int, number: int, length: int, p: int) -> list[int]:
+    """Return field elements drawn uniformly, but for less than 2^-64: from 64 bits more than they have."""
+    words = p.bit_length() // 64 + 2
+    blocks = np.arange((length * words + 3) // 4, dtype=np.uint64)
+    drawn = philox(blocks, number, key, MASK).astype("<u8").tobytes()
+    return [int.from_bytes(drawn[i : i + 8 * words], "little") % p for i in range(0, 8 * words * length, 8 * words)]

@@ -1,0 +1,1 @@
+"""Exact arithmetic in the integers modulo a prime of any size."""
