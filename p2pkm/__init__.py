@@ -13,16 +13,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pkm.algorithms.admm import ADMM as ADMM
     from p2pkm.algorithms.alone import Alone as Alone
     from p2pkm.algorithms.central import Central as Central
+    from p2pkm.algorithms.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.algorithms.feca import FeCA as FeCA
     from p2pkm.algorithms.ffcm import FFCM as FFCM
     from p2pkm.algorithms.fkm import FKM as FKM
     from p2pkm.algorithms.fkmeanscb import FKMeansCB as FKMeansCB
+    from p2pkm.algorithms.gossip import GossipMatching as GossipMatching
     from p2pkm.algorithms.gtvmin import GTVMin as GTVMin
     from p2pkm.algorithms.kfed import KFED as KFED
     from p2pkm.algorithms.mavg import MAvg as MAvg
     from p2pkm.algorithms.mufc import MUFC as MUFC
+    from p2pkm.algorithms.pushsum import PushSumLloyd as PushSumLloyd
+    from p2pkm.algorithms.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.data import partition as partition
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
@@ -44,16 +49,21 @@ if TYPE_CHECKING:
     from p2pkm.topology import Topology as Topology
 
 _HOMES = {
+    "ADMM": "p2pkm.algorithms.admm",
     "Alone": "p2pkm.algorithms.alone",
     "Central": "p2pkm.algorithms.central",
+    "ConsensusLloyd": "p2pkm.algorithms.consensus",
     "FeCA": "p2pkm.algorithms.feca",
     "FFCM": "p2pkm.algorithms.ffcm",
     "FKM": "p2pkm.algorithms.fkm",
     "FKMeansCB": "p2pkm.algorithms.fkmeanscb",
+    "GossipMatching": "p2pkm.algorithms.gossip",
     "GTVMin": "p2pkm.algorithms.gtvmin",
     "KFED": "p2pkm.algorithms.kfed",
     "MAvg": "p2pkm.algorithms.mavg",
     "MUFC": "p2pkm.algorithms.mufc",
+    "PushSumLloyd": "p2pkm.algorithms.pushsum",
+    "TrackingLloyd": "p2pkm.algorithms.tracking",
     "Shards": "p2pkm.data.shards",
     "Result": "p2pkm.result",
     "Topology": "p2pkm.topology",

@@ -15,7 +15,7 @@ Mask = NDArray[np.bool_]
 
 # What a random stream is for: the second word of its key, so that no two uses share a draw.
 KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
-CLIENT, SERVER, NOISE, MASK, BIN, CHOICE = range(12, 18)
+CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH = range(12, 19)
 
 
 class Kernels(Protocol):
@@ -26,6 +26,12 @@ class Kernels(Protocol):
 
     def refine(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
         """Run Lloyd steps on every device from given centroids."""
+
+    def cdkm(self, points: Floats, weights: Floats, start: Floats, limit: int) -> tuple[Floats, float]:
+        """Run coordinate descent on k-means on one table of points."""
+
+    def fuzzy(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
+        """Run fuzzy c-means on every device from given centroids."""
 
     def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> Floats:
         """Update the centroids of every awake device."""
@@ -112,6 +118,11 @@ class Devices:
     def __len__(self) -> int:
         """Return the number of devices in this batch."""
         return len(self.ids)
+
+    @property
+    def clients(self) -> int:
+        """Return the number of devices in the system without the hub."""
+        return self.total - (self.hub >= 0)
 
     @property
     def d(self) -> int:

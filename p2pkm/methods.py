@@ -18,6 +18,11 @@ class Home(NamedTuple):
 
 METHODS: Mapping[str, Home] = {
     "gtvmin": Home("gtvmin", "GTVMin"),
+    "consensus": Home("consensus", "ConsensusLloyd"),
+    "pushsum": Home("pushsum", "PushSumLloyd"),
+    "tracking": Home("tracking", "TrackingLloyd"),
+    "admm": Home("admm", "ADMM"),
+    "gossip": Home("gossip", "GossipMatching"),
     "fkm": Home("fkm", "FKM"),
     "kfed": Home("kfed", "KFED"),
     "fkmeanscb": Home("fkmeanscb", "FKMeansCB"),

@@ -109,7 +109,8 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
         return (*before, Stage(algorithm.name, one, rounds))
     if not seeded:
         before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
-    return (*before, Stage(algorithm.name, algorithm, rounds))
+    placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
+    return (*before, Stage(algorithm.name, placed, rounds))
 
 
 def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:

@@ -1,6 +1,7 @@
 """Who is awake when: masks of devices, decided outside every algorithm."""
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,10 @@ class Schedule(NamedTuple):
     answers: bool = False
 
 
-def jacobi(devices: Devices) -> Schedule:
-    """Wake everybody in one turn."""
+def jacobi(devices: Devices, turns: int = 1) -> Schedule:
+    """Wake everybody, in one turn or in several."""
     everybody = np.ones(len(devices), np.bool_)
-    return Schedule(everybody, lambda t: iter((everybody,)))
+    return Schedule(everybody, lambda t: repeat(everybody, turns))
 
 
 def coloured(devices: Devices, colors: Integers) -> Schedule:
@@ -75,7 +76,10 @@ def star(devices: Devices) -> Schedule:
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name."""
-    if name == "coloured":
+    """Return the schedule of that name: coloured, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
+    word, _, turns = name.partition("*")
+    if word == "jacobi":
+        return jacobi(devices, int(turns or 1))
+    if word == "coloured":
         return coloured(devices, colors)
-    return {"async": asynchronous, "star": star}.get(name, jacobi)(devices)
+    return {"async": asynchronous, "star": star}[word](devices)

@@ -93,7 +93,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
     try:
         prepared = settle(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
-        facts |= {"graph": prepared.experiment.graph, "devices": prepared.experiment.devices, "key": key}
+        facts |= {"graph": cell.graph or prepared.experiment.graph, "devices": prepared.experiment.devices, "key": key}
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())

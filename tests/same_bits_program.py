@@ -62,6 +62,9 @@ def configurations():
     for seeding in SEEDINGS:
         options = few | {"allow_disconnected": True}
         yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, seeding=seeding), options
+    for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
+        yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
+        yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
     for name in [name for name in METHODS if needs_hub(find(name)(3))]:
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 6), find(name)(3), few

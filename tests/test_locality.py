@@ -5,6 +5,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import p2pkm
+from p2pkm.algorithms.admm import ADMM
+from p2pkm.algorithms.consensus import ConsensusLloyd
+from p2pkm.algorithms.gossip import GossipMatching
+from p2pkm.algorithms.pushsum import PushSumLloyd
+from p2pkm.algorithms.tracking import TrackingLloyd
 from p2pkm.schedule import make
 from tests.play import arrange, play
 
@@ -19,6 +24,15 @@ METHODS = {
     "gtvmin without star": lambda schedule: p2pkm.GTVMin(K, alpha=2.0, schedule=schedule, star_term=False, passes=2),
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+
+# Those that bring a schedule of their own: everybody in every turn.
+IN_STEP = {
+    "consensus": ConsensusLloyd(K, gossips=2),
+    "pushsum": PushSumLloyd(K, gossips=2),
+    "tracking": TrackingLloyd(K, gossips=1),
+    "admm": ADMM(K),
+    "gossip": GossipMatching(K).on(arrange([np.ones((1, 1))] * N, LINKS).topology),
+}
 
 
 def both(algorithm, rounds=1, *, data_too=False):
@@ -73,6 +87,17 @@ def test_after_one_turn_only_awake_neighbours_have_changed(method, schedule):
         assert before - after <= set(np.flatnonzero(awake))
         reached |= after
     assert reached & {3, 5}
+
+
+@pytest.mark.parametrize("algorithm", IN_STEP.values(), ids=IN_STEP.keys())
+@pytest.mark.parametrize("data_too", [False, True], ids=["start", "data"])
+def test_news_travel_one_hop_per_turn(algorithm, data_too):
+    calm, stirred, masks = both(algorithm, rounds=8, data_too=data_too)
+    assert len(calm) == len(masks) + 1
+    found = [changed(one, other) for one, other in zip(calm, stirred, strict=True)]
+    for turn, devices in enumerate(found):
+        assert all(min(abs(i - DISTURBED), N - abs(i - DISTURBED)) <= turn for i in devices)
+    assert len(found[-1]) > 2
 
 
 def test_a_turn_at_one_device_is_the_same_whoever_else_is_in_the_batch():

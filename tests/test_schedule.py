@@ -82,6 +82,18 @@ def test_jacobi_wakes_everybody_in_one_turn():
     assert len(awake) == 7
 
 
+def test_jacobi_wakes_everybody_as_many_times_as_its_name_says():
+    table, _ = gather(7, 0.5, 1)
+    for name, turns in (("jacobi", 1), ("jacobi*1", 1), ("jacobi*10", 10)):
+        plan = schedule.make(name, table.devices, table.topology.colors)
+        assert plan.opening.all()
+        assert not plan.answers
+        for t in (1, 2):
+            masks = list(plan.turns(t))
+            assert len(masks) == turns
+            assert all(awake.all() for awake in masks)
+
+
 @pytest.mark.parametrize("name", ["jacobi", "coloured", "async"])
 def test_only_awake_devices_change_and_speak(name):
     rng = np.random.default_rng(0)

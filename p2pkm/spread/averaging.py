@@ -1,0 +1,78 @@
+"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbours' and divide.
+
+A table of mass holds a row (S_c, n_c) for each of the k clusters, also for those without points: clusters are paired by
+their number. What every device divides by its own count needs no common scale.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.mail import Inbox
+
+
+def measure(devices: Devices, centroids: Floats) -> Floats:
+    """Return the sum and the weight of the own points nearest to each centroid, float64[n, k, d + 1].
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf and take no point.
+    """
+    n, k, d = centroids.shape
+    points, weights = devices.points, devices.point_weights
+    _, labels = devices.kernels.losses(points, weights, devices.offsets, centroids)
+    taken = labels >= 0
+    cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
+    mass = np.empty((n * k, d + 1))
+    for f, column in enumerate((*points.T, np.ones(len(points)))):
+        mass[:, f] = np.bincount(cells, (weights * column)[taken], n * k)
+    return mass.reshape(n, k, d + 1)
+
+
+def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[tuple[Integers, Integers, Floats]]:
+    """Yield the first neighbour of every device, then the second, and so on: sums of them run in ascending id.
+
+    Parameters
+    ----------
+    shape : (r, w)
+        Of the tables that all devices say.
+
+    Yields
+    ------
+    devices, edges : int64[b]
+        Those that have so many neighbours, and the own edges to them.
+    tables : float64[b, r, w]
+        What was last heard over these edges.
+    """
+    r, w = shape
+    order = np.argsort(-devices.degrees, kind="stable")
+    for number in range(devices.degrees.max(initial=0)):
+        who = order[: np.searchsorted(-devices.degrees[order], -number)]
+        edges = devices.indptr[who] + number
+        yield who, edges, inbox.tables[inbox.slots[edges], :r, :w]
+
+
+def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
+    """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest."""
+    mixed = mass.copy()
+    degrees = np.repeat(devices.degrees, devices.degrees)
+    weights = 1.0 / (1.0 + np.maximum(degrees, devices.neighbor_degrees))
+    for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
+        mixed[who] += weights[edges, None, None] * (theirs - mass[who])
+    return mixed
+
+
+def divide(mass: Floats, centroids: Floats, least: float) -> Floats:
+    """Return S / n of every cluster; a centroid whose count is below `least` stays."""
+    counts = mass[:, :, -1:]
+    enough = counts >= least
+    return np.where(enough, mass[:, :, :-1] / np.where(enough, counts, 1.0), centroids)
+
+
+def rest(new: Floats, old: Floats, most: float) -> Mask:
+    """Return which devices moved no coordinate by more than `most`, bool[n]; absent rows do not move."""
+    with np.errstate(invalid="ignore"):
+        moves = np.abs(new - old)
+    return np.fmax.reduce(moves, axis=(1, 2), initial=0.0) <= most
