@@ -19,7 +19,7 @@ from p2pkm.network import connect
 from p2pkm.recipe import needs_hub
 from p2pkm.running import INTERRUPTED, Manner
 from p2pkm.storage import write_bytes, write_json
-from p2pkm.study import Row, run_study
+from p2pkm.study import SERVED, Row, run_study
 
 _FAILED = 4
 _MARK = "comparison.json"
@@ -142,7 +142,7 @@ def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
     differences = []
     for (name, graph), group in groups.items():
         for against, other in ours.items():
-            if name != reference and (graph == against or "star" in (graph, against)):
+            if name != reference and (graph == against or SERVED in (graph, against)):
                 sides = {"algorithm": name, "graph": graph, "reference": reference, "reference_graph": against}
                 differences.append(sides | _pair(group, other))
     return {"reference": reference, "table": table, "differences": differences}

@@ -20,6 +20,7 @@ from p2pkm.running import Manner, execute, settle
 from p2pkm.storage import write_json
 
 Row = dict[str, Any]
+SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
 _KEPT = "runs"  # folder of the rows, one file each
 _NEAR = 0.01  # of the final ratio
 _FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
@@ -93,7 +94,8 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
     try:
         prepared = settle(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
-        facts |= {"graph": cell.graph or prepared.experiment.graph, "devices": prepared.experiment.devices, "key": key}
+        served = prepared.topology.hub >= 0
+        facts |= {"graph": SERVED if served else cell.graph or prepared.experiment.graph, "devices": prepared.experiment.devices, "key": key}
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())

@@ -56,17 +56,17 @@ def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
 
 def test_means_and_paired_differences_by_hand():
     rows = [row("a", "ring", 0, 1.0), row("a", "ring", 1, 2.0), row("b", "ring", 1, 2.5), row("b", "ring", 0, 1.25),
-            row("c", "star", 0, 1.5), row("c", "star", 1, None, error="broken"), row("b", "path", 0, 7.0)]  # fmt: skip
+            row("c", "server", 0, 1.5), row("c", "server", 1, None, error="broken"), row("b", "path", 0, 7.0)]  # fmt: skip
     found = compare(rows, "a")
     assert [(one["algorithm"], one["graph"], one["ratio_mean"]) for one in found["table"]] == [
-        ("a", "ring", 1.5), ("b", "ring", 1.875), ("c", "star", 1.5), ("b", "path", 7.0)
+        ("a", "ring", 1.5), ("b", "ring", 1.875), ("c", "server", 1.5), ("b", "path", 7.0)
     ]  # fmt: skip
     gaps = {(one["algorithm"], one["graph"]): one for one in found["differences"]}
-    assert set(gaps) == {("b", "ring"), ("c", "star")}  # b on path has no counterpart
+    assert set(gaps) == {("b", "ring"), ("c", "server")}  # b on path has no counterpart
     assert gaps["b", "ring"]["ratio_mean"]["mean"] == pytest.approx(0.375)
     assert gaps["b", "ring"]["ratio_mean"]["low"] == 0.25
     assert gaps["b", "ring"]["ratio_mean"]["high"] == 0.5
-    assert gaps["c", "star"]["seeds"] == 1
+    assert gaps["c", "server"]["seeds"] == 1
 
 
 def test_intervals_cover_the_mean_about_as_often_as_they_say():
@@ -93,7 +93,7 @@ def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_p
     with open(tmp_path / "c/rows.csv", newline="") as file:
         cells = list(csv.DictReader(file))
     assert [one["centroids_sha256"] for one in lines] == [one["centroids_sha256"] for one in cells]
-    assert {one["graph"] for one in lines} == {"ring", "path", "star"}
+    assert {one["graph"] for one in lines} == {"ring", "path", "server"}
     before = json.loads(first.out)["rows"]
     assert [one for one in answer["rows"] if one["seed"] < 2] == before
 
