@@ -130,24 +130,15 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    asked = ("star" if needs_hub(draft) else "ring") if experiment.graph is None else experiment.graph
-    graph = parse(asked, topologies.FAMILIES, "graph")
-    if needs_hub(draft) and graph.name != "star":
-        raise TopologyError(
-            f"{draft.name} talks to a server, so its graph is a star; got {experiment.graph!r}. Leave --graph out, or "
-            "take a peer-to-peer method such as gtvmin"
-        )
+    graph = _parse_graph(experiment.graph, draft, served=needs_hub(draft))
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     table = load(
         source, seed=experiment.seed, label_column=experiment.label_column, device_column=experiment.device_column
     )
-    if partition is None:
-        partition = Spec(
-            "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid", {}
-        )
-    partition = complete(partition, PARTITIONS, experiment.seed)
+    usual = "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
+    partition = complete(partition or Spec(usual, {}), PARTITIONS, experiment.seed)
     graph = complete(graph, topologies.FAMILIES, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else _build_topology(graph, n, ranks or 16)
@@ -163,6 +154,19 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     centers = _read_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards.with_hub() if needs_hub(draft) else shards
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers)
+
+
+def _parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:
+    """Return the spec of the graph: what was asked for, else a ring; a method with a server has its star alone."""
+    import topologies
+
+    graph = parse(("star" if served else "ring") if text is None else text, topologies.FAMILIES, "graph")
+    if served and graph.name != "star":
+        raise TopologyError(
+            f"{method.name} talks to a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
+            "peer-to-peer method such as gtvmin"
+        )
+    return graph
 
 
 def build(experiment: Experiment, k: int) -> Any:

@@ -94,8 +94,9 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
     try:
         prepared = settle(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
-        served = prepared.topology.hub >= 0
-        facts |= {"graph": SERVED if served else cell.graph or prepared.experiment.graph, "devices": prepared.experiment.devices, "key": key}
+        resolved, served = prepared.experiment, prepared.topology.hub >= 0
+        graph = SERVED if served else cell.graph or resolved.graph
+        facts |= {"graph": graph, "devices": resolved.devices, "key": key}
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())

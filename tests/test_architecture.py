@@ -16,13 +16,14 @@ ALLOWED = {
     "matplotlib": ("p2pkm/plots",),
     "networkx": ("topologies/", "p2pkm/topology.py", "p2pkm/result.py", "p2pkm/storage.py"),
     "pandas": ("p2pkm/result.py",),
+    "threadpoolctl": ("p2pkm/algorithms/kfed.py",),
     "sklearn": ("p2pkm/data/sources.py", "p2pkm/scores.py"),
     "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py"),
     "click": ("p2pkm/cli.py", "p2pkm/commands.py"),
     "rich": ("p2pkm/table.py",),
     "pickle": (),
 }
-LAZY = ("mpi4py", "matplotlib", "networkx", "sklearn", "scipy", "rich")
+LAZY = ("mpi4py", "matplotlib", "networkx", "sklearn", "scipy", "rich", "threadpoolctl")
 FORBIDDEN_NAMES = ("utils", "helpers", "common", "manager", "handler", "base")
 
 

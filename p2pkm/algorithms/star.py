@@ -71,7 +71,7 @@ class Star:
         if _is_hubs(devices):
             values, rows = pack(state.centroids)
             return Mail(values, np.where(devices.awake & (state.held >= 0), rows, -1))
-        return Mail(state.values, np.where(devices.awake, state.rows, -1))
+        return Mail(state.values, np.where(devices.awake, state.rows, -1), ragged=True)  # all points, for example
 
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
         """Aggregate at the hub; take over and report at the clients."""

@@ -38,6 +38,8 @@ def compile_ahead() -> None:
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
     centroids, _, _ = compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)
     compiled.refine(points, weights, offsets, centroids, one, 1, weights, False)
+    compiled.cdkm(points, weights, points, 1)
+    compiled.fuzzy(points, weights, offsets, centroids, one, 1, 0.0)
     tables = centroids.view()
     tables.flags.writeable = False
     heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)

@@ -1,8 +1,10 @@
 """The compiled kernels under the names of `p2pkm.kernels.plain`; the first call of each compiles or reads the cache."""
 
+from p2pkm.kernels.cdkm import cdkm
 from p2pkm.kernels.flood import bundle, merge
+from p2pkm.kernels.fuzzy import fuzzy
 from p2pkm.kernels.gtvmin import gtv, gtvmin
 from p2pkm.kernels.kmeans import kmeans, refine
 from p2pkm.kernels.price import losses, price
 
-__all__ = ["bundle", "gtv", "gtvmin", "kmeans", "losses", "merge", "price", "refine"]
+__all__ = ["bundle", "cdkm", "fuzzy", "gtv", "gtvmin", "kmeans", "losses", "merge", "price", "refine"]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_BLOCK = 64  # points that coordinate descent looks at together
 
 
 def _high(a, b):
@@ -220,6 +221,131 @@ def refine(points, weights, offsets, start, rows, limit, tols, fill):
                 points[own], weights[own], limit, tols[i], fill, centroids[i, :r]
             )
     return centroids, counts, costs
+
+
+def _best_moves(points, weights, labels, centroids, mass, members):
+    """Return the cluster in which each point costs least; its own if none is better, or if it is alone there."""
+    each, distances = np.arange(len(points)), _squared(points, centroids)
+    prices = mass / (mass + weights[:, None]) * distances
+    prices[each, labels] = np.inf
+    best, free = np.argmin(prices, axis=1), (members[labels] > 1) & (mass[labels] > weights)
+    rest = np.where(free, mass[labels] - weights, 1.0)
+    return np.where(free & (prices[each, best] < mass[labels] / rest * distances[each, labels]), best, labels)
+
+
+def cdkm(points, weights, start, limit):
+    """Run coordinate descent on k-means (Nie et al. 2022) on one table of points from given centroids.
+
+    From the nearest centroids and the means of what is nearest, the points in order, again and again: a point that is
+    not alone in its cluster p goes to the cheapest q (lowest index on ties) if ``n_q / (n_q + u) |x - w_q|^2`` is less
+    than ``n_p / (n_p - u) |x - w_p|^2``, u its weight, n and w weights and means of the clusters.
+
+    Parameters
+    ----------
+    points : float64[m, d]
+    weights : float64[m]
+    start : float64[k, d]
+        No row is absent.
+    limit : int
+        At most so many sweeps over the points; fewer when a sweep moves none. Means are computed anew before each.
+
+    Returns
+    -------
+    centroids : float64[k, d]
+        The means of the clusters.
+    cost : float
+        Of every point to the mean of its cluster.
+    """
+    centroids, k = start.copy(), len(start)
+    labels, _ = _nearest(_squared(points, centroids))
+    moved = True
+    for sweep in range(limit + 1):
+        sums, mass = _sums(points, weights, labels, k)
+        members = np.bincount(labels, minlength=k)
+        centroids[members > 0] = sums[members > 0] / mass[members > 0, None]
+        if sweep == limit or not moved:
+            break
+        moved = False
+        r = 0
+        while r < len(points):  # the points up to the first that moves see the same clusters
+            block = slice(r, r + _BLOCK)
+            best = _best_moves(points[block], weights[block], labels[block], centroids, mass, members)
+            movers = np.flatnonzero(best != labels[block])
+            if len(movers) == 0:
+                r += _BLOCK
+                continue
+            r += int(movers[0])
+            for c, sign in ((labels[r], -1), (best[movers[0]], 1)):
+                members[c] += sign
+                mass[c] += sign * weights[r]
+                sums[c] += sign * (weights[r] * points[r])
+                centroids[c] = sums[c] / mass[c]
+            moved, labels[r] = True, best[movers[0]]
+            r += 1
+    lowest = _squared(points, centroids)[np.arange(len(points)), labels]
+    return centroids, np.cumsum(np.append(0.0, weights * lowest))[-1]
+
+
+def _memberships(points, centroids):
+    """Return the memberships of every point, exponent 2: 1 at the first centroid that it lies on."""
+    distances = _squared(points, centroids)
+    nearest, lowest = _nearest(distances)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = lowest[:, None] / distances
+        members = shares / np.cumsum(shares, axis=1)[:, -1:]
+    on = lowest == 0.0
+    members[on] = nearest[on, None] == np.arange(len(centroids))
+    return members
+
+
+def _fuzzy(points, weights, centroids, limit, tol):
+    """Run fuzzy c-means on one device that has points; return centroids and supports."""
+    members = _memberships(points, centroids)
+    for _ in range(limit):
+        before, masses = members, weights[:, None] * (members * members)
+        divisors = np.cumsum(masses, axis=0)[-1]
+        sums = np.stack([np.cumsum(masses * x[:, None], axis=0)[-1] for x in points.T], axis=1) + 0.0  # no -0.0
+        filled = divisors > 0.0
+        centroids = centroids.copy()
+        centroids[filled] = sums[filled] / divisors[filled, None]
+        members = _memberships(points, centroids)
+        moves = members - before
+        if np.cumsum(weights[:, None] * (moves * moves))[-1] < tol * tol:
+            break
+    return centroids, np.cumsum(weights[:, None] * members, axis=0)[-1]
+
+
+def fuzzy(points, weights, offsets, start, rows, limit, tol):
+    """Run fuzzy c-means (Bezdek 1981) with exponent 2 on every device from given centroids.
+
+    Memberships ``u_rc = 1 / sum_b |x_r - c|^2 / |x_r - b|^2`` and centroids ``sum_r u_rc^2 x_r / sum_r u_rc^2`` in
+    turn; a centroid without any membership stays where it is.
+
+    Parameters
+    ----------
+    points, weights, offsets
+        As in `kmeans`.
+    start : float64[n, k, d]
+    rows : int64[n]
+        How many of them are real; the others stay absent.
+    limit : int
+        At most so many updates of the centroids.
+    tol : float
+        Stop when the memberships moved by less, in the Frobenius norm (a point counts by its weight).
+
+    Returns
+    -------
+    centroids : float64[n, k, d]
+    supports : float64[n, k]
+        Weighted sum of the memberships in the returned centroids.
+    """
+    centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
+    for i, r in enumerate(rows):
+        own = slice(offsets[i], offsets[i + 1])
+        centroids[i, :r] = start[i, :r]
+        if r > 0 and offsets[i] < offsets[i + 1]:
+            centroids[i, :r], supports[i, :r] = _fuzzy(points[own], weights[own], start[i, :r], limit, tol)
+    return centroids, supports
 
 
 def _match(centroids, table, alpha, star, printed, sums, counts):
