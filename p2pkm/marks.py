@@ -17,7 +17,7 @@ def mark_clients(census: Census) -> dict[str, float | None]:
     """Return the size-weighted means of the scores of each client's own points."""
     if census.scores is None:
         return {}
-    total = add(census.sizes)
+    total = float(census.sizes.sum())
     return {name: add(scores * census.sizes) / total for name, scores in zip(_SCORED, census.scores.T, strict=True)}
 
 
@@ -36,7 +36,8 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
         if len(points) and (chosen < 0).any():
             through[i] = np.nan
         elif len(points):
-            place = _squared(state.local[i], model).argmin(axis=1)
+            local = np.ascontiguousarray(state.local[i])
+            _, place = devices.kernels.losses(local, np.ones(len(local)), np.array([0, len(local)]), model[None])
             weights = devices.point_weights[devices.offsets[i] : devices.offsets[i + 1]]
             through[i] = add(weights * ((points - model[place[chosen]]) ** 2).sum(axis=1))
     gathered = network.collect(np.column_stack((through, nearest)))
@@ -59,9 +60,3 @@ def mark_centers(sets: Floats, centers: Floats) -> dict[str, float | None]:
     """Return the mean over centroid sets, float64[q, k, d], of their distance to known centers, float64[c, d]."""
     found = [distance(one[one[:, 0] < np.inf], centers) for one in sets]
     return {"l2_centers": add(np.array(found)) / len(found)} if found else {}
-
-
-def _squared(a: Floats, b: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        squares = ((a[:, None] - b[None]) ** 2).sum(axis=2)
-    return np.where(np.isnan(squares), np.inf, squares)

@@ -40,14 +40,19 @@ class Alone:
     ------
     ExperimentError
         If a parameter is out of range.
+
+    References
+    ----------
+    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982; D. Arthur,
+    S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
     """
 
     k: int
     _: KW_ONLY
     n_init: int = 5
-    schedule: str = "star"
 
     name: ClassVar[str] = "alone"
+    schedule: ClassVar[str] = "star"
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.algorithm import Report
 from p2pkm.data.checks import one_of, whole
 from p2pkm.devices import CLIENT, Devices, Floats, Integers, Mask
-from p2pkm.kernels.plain import uniforms
+from p2pkm.starts import cluster_from_random_points
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,11 @@ class FeCA:
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run k-means, refine its centroids and give each its radius."""
         k = self.k if self.local_k is None else self.local_k
-        centroids, counts = self._draw(clients, k) if self.seeding == "random" else self._seed(clients, k)
+        if self.seeding == "random":
+            starts = self.n_init
+            centroids, counts = cluster_from_random_points(clients, k, starts=starts, limit=self.local_steps)
+        else:
+            centroids, counts = self._seed(clients, k)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         _, labels = clients.kernels.losses(clients.points, clients.point_weights, clients.offsets, local)
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
@@ -129,20 +133,6 @@ class FeCA:
         """Return centroids and counts of every client's k-means."""
         centroids, counts, _ = clients.kmeans(k, CLIENT, starts=self.n_init, limit=self.local_steps)
         return centroids, counts
-
-    def _draw(self, clients: Devices, k: int) -> tuple[Floats, Floats]:
-        """Return them for starts from random points of the client, the best of all starts."""
-        trials = []
-        for start in range(self.n_init):
-            seeds = np.full((len(clients), k, clients.d), np.inf)
-            for i, key in enumerate(clients.keys):
-                own = clients.points[clients.offsets[i] : clients.offsets[i + 1]]
-                chosen = own[np.argsort(uniforms(int(key), CLIENT, [start], len(own))[0], kind="stable")[:k]]
-                seeds[i, : len(chosen)] = chosen
-            trials.append(clients.refine(seeds, self.local_steps, fill=True))
-        centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))
-        best, each = costs.argmin(axis=0), np.arange(len(clients))
-        return centroids[best, each], counts[best, each]
 
     def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers) -> Floats:
         """Return what one client says, float64[r, d + 1]; absent centroids own no label."""

@@ -8,8 +8,8 @@ import numpy as np
 from p2pkm.algorithm import Report
 from p2pkm.data.checks import one_of, whole
 from p2pkm.devices import CLIENT, SERVER, Devices, Floats, Search, cluster
-from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import pack
+from p2pkm.starts import cluster_from_random_points
 
 _TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of the rows
 
@@ -113,25 +113,10 @@ class FKM:
     def _seed(self, clients: Devices) -> tuple[Floats, Floats]:
         """Return the first centroids of every client and how many points are nearest to each."""
         if self.seeding == "random":
-            return self._draw(clients)
+            return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=self.local_steps)
         limit, starts = (0, 1) if self.seeding == "plusplus" else (self.local_steps, self.client_n_init)
         centroids, counts, _ = clients.kmeans(self.k, CLIENT, starts=starts, limit=limit)
         return centroids, counts
-
-    def _draw(self, clients: Devices) -> tuple[Floats, Floats]:
-        """Seed with random points of the client."""
-        trials = []
-        for start in range(self.client_n_init):
-            seeds = np.full((len(clients), self.k, clients.d), np.inf)
-            for i, key in enumerate(clients.keys):
-                own = slice(clients.offsets[i], clients.offsets[i + 1])
-                draws = uniforms(key, CLIENT, [start], int(clients.sizes[i]))[0]
-                chosen = clients.points[own][np.argsort(draws, kind="stable")[: self.k]]
-                seeds[i, : len(chosen)] = chosen
-            trials.append(clients.refine(seeds, self.local_steps, fill=True))
-        centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))
-        best, each = costs.argmin(axis=0), np.arange(len(clients))
-        return centroids[best, each], counts[best, each]
 
     def _step(self, clients: Devices, model: Floats) -> tuple[Floats, Floats]:
         """Return each client's centroids after Lloyd steps from the server's, and their numbers of points."""
