@@ -36,7 +36,8 @@ def nmi(tables: Integers) -> Floats:
     """Return the mutual information over the arithmetic mean of the entropies, float64[...]."""
     total = np.maximum(tables.sum((-2, -1)), 1)
     rows, columns = _entropy(tables.sum(-1), total), _entropy(tables.sum(-2), total)
-    joint = _entropy(tables.reshape(*tables.shape[:-2], -1), total)
+    cells = tables.shape[-2] * tables.shape[-1]
+    joint = _entropy(tables.reshape(*tables.shape[:-2], cells), total)
     information = np.maximum(rows + columns - joint, 0.0)
     return np.where(
         (rows == 0) & (columns == 0), 1.0, 2 * information / np.where(rows + columns == 0, 1, rows + columns)

@@ -65,9 +65,9 @@ def configurations():
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
-    for name in [name for name in METHODS if needs_hub(find(name)(3))]:
+    for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
-        yield f"{name} of 2", None, deal(2, 6), find(name)(3), few
+        yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
 
 
 def runs():

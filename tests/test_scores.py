@@ -43,6 +43,11 @@ def test_a_clustering_agrees_with_itself_under_other_names(pair):
     assert_allclose([ari(table), nmi(table), purity(table)], 1.0)
 
 
+@pytest.mark.parametrize("score", [ari, nmi, purity])
+def test_scores_of_no_table_at_all(score):
+    assert score(np.zeros((0, 3, 4), np.int64)).shape == (0,)
+
+
 def test_scores_of_many_tables_at_once():
     rng = np.random.default_rng(0)
     many = rng.integers(0, 30, (5, 4, 3, 6))
