@@ -1,7 +1,7 @@
 """Decentralized or with a server? The same points, partition and seeds for all, the same way of counting.
 
-Ten devices get points of 16 clusters by distance, so each holds a few clusters only. Three methods without a server meet
-on four graphs; two with a server run as a star. Look at the bytes of the busiest device: that is where the hub shows.
+Ten devices get points of 16 clusters by distance, so each holds a few clusters only. Methods without a server meet on
+four graphs; those with a server run as a star. Look at the bytes of the busiest device: that is where the hub shows.
 """
 
 from pathlib import Path

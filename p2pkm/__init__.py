@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from p2pkm.algorithms.alone import Alone as Alone
     from p2pkm.algorithms.central import Central as Central
     from p2pkm.algorithms.consensus import ConsensusLloyd as ConsensusLloyd
+    from p2pkm.algorithms.coreset import Coreset as Coreset
     from p2pkm.algorithms.feca import FeCA as FeCA
     from p2pkm.algorithms.ffcm import FFCM as FFCM
     from p2pkm.algorithms.fkm import FKM as FKM
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from p2pkm.algorithms.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.algorithms.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.data import partition as partition
+    from p2pkm.data.communities import communities as communities
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
     from p2pkm.data.sources import blobs as blobs
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from p2pkm.errors import P2PKMError as P2PKMError
     from p2pkm.errors import TopologyError as TopologyError
     from p2pkm.loading import load as load
+    from p2pkm.paths import coupling_path as coupling_path
     from p2pkm.reporting import partition_report as partition_report
     from p2pkm.result import Result as Result
     from p2pkm.simulation import simulate as simulate
@@ -53,6 +56,7 @@ _HOMES = {
     "Alone": "p2pkm.algorithms.alone",
     "Central": "p2pkm.algorithms.central",
     "ConsensusLloyd": "p2pkm.algorithms.consensus",
+    "Coreset": "p2pkm.algorithms.coreset",
     "FeCA": "p2pkm.algorithms.feca",
     "FFCM": "p2pkm.algorithms.ffcm",
     "FKM": "p2pkm.algorithms.fkm",
@@ -64,10 +68,12 @@ _HOMES = {
     "MUFC": "p2pkm.algorithms.mufc",
     "PushSumLloyd": "p2pkm.algorithms.pushsum",
     "TrackingLloyd": "p2pkm.algorithms.tracking",
+    "communities": "p2pkm.data.communities",
     "Shards": "p2pkm.data.shards",
     "Result": "p2pkm.result",
     "Topology": "p2pkm.topology",
     "simulate": "p2pkm.simulation",
+    "coupling_path": "p2pkm.paths",
     "load": "p2pkm.loading",
     "partition_report": "p2pkm.reporting",
     **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),

@@ -9,7 +9,10 @@ from p2pkm.mail import Inbox, Mail
 class State(Protocol):
     """A NamedTuple of arrays, device axis first (own edge axis if named `edge_*`, origin axis if named `store_*`).
 
-    A state may have a field `stalled`, bool[n]: unsettled, but going round in circles.
+    A state may have a field `stalled`, bool[n]: unsettled, but going round in circles. The last state of a stage may
+    say which edges are in use from then on: `edge_active`, bool[e], alike at both ends, and `edge_degrees`, int64[e],
+    how many the neighbour at each edge then has. The last state of a run may have `edge_weight`, float64[e]: how much
+    of the strength of each link is left, 0 to 1; the groups of a result are what links above a half connect.
     """
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.census import take_census
 from p2pkm.data.shards import Shards
-from p2pkm.devices import Devices, Floats
+from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
@@ -18,6 +18,7 @@ from p2pkm.topology import Topology
 
 _COMPARED = 10_000  # devices; of more, every so many stand for all
 _MUCH, _SHORT = 0.3, 5.0  # share of the time that looking may take before the notes say so; of at least so many seconds
+_HALF = 0.5  # of a link's strength
 _DETAILED = 100_000  # devices; above, the ledger keeps no rows per sender
 
 
@@ -39,10 +40,11 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
 
 
 class Wishes(NamedTuple):
-    """What to score besides: silhouettes, the distance to known centers float64[c, d]."""
+    """What to score besides: silhouettes, the distance to known centers float64[c, d], the known groups int64[n]."""
 
     silhouette: bool = False
     centers: Floats | None = None
+    groups: Integers | None = None
 
 
 class Played(NamedTuple):
@@ -64,6 +66,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     sets = network.share(state.centroids)
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
+    groups = _name_groups(network, topology, state)
     trace: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     if world.rank == 0:
@@ -71,8 +74,10 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         summary |= _last(referee) | _count(traffic, referee, centroids)
         if topology.hub >= 0:
             summary |= marks | mark_clients(census)
-        summary |= _grant(wishes, centroids, referee.best, model, census)
+        summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
+    if groups is not None and groups.max() > topology.components.max():
+        prices.notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH:
         prices.notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
@@ -84,7 +89,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
         centroids, model, trace, summary, traffic, topology, shared["losses"], shared["gtv"],
-        census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes,
+        census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
     )  # fmt: skip
 
 
@@ -123,6 +128,30 @@ def _grant(wishes: Wishes, centroids: Floats, best: int, model: Floats | None, c
     if wishes.centers is not None:
         found |= mark_centers(centroids if model is None else model[None], wishes.centers)
     return found
+
+
+def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
+    """Return the group of each device, int64[n]: what links connect that kept more than half of their strength."""
+    if not hasattr(state, "edge_weight"):
+        return None
+    weights = network.share(state.edge_weight, np.diff(network.placement.edge_bounds))
+    strong = (weights > _HALF) & (topology.sources < topology.indices)
+    if strong.sum() == len(topology.indices) // 2:
+        return topology.components
+    links = np.column_stack((topology.sources[strong], topology.indices[strong], weights[strong]))
+    return Topology.from_links(topology.n, links).components
+
+
+def _mark_groups(groups: Integers | None, truth: Integers | None) -> dict[str, float | int | None]:
+    """Return the number of groups, and their adjusted Rand index over devices if the truth is known."""
+    if groups is None:
+        return {}
+    count = int(groups.max()) + 1
+    if truth is None or len(truth) != len(groups):
+        return {"groups": count}
+    table = np.zeros((int(truth.max()) + 1, count), np.int64)
+    np.add.at(table, (truth, groups), 1)
+    return {"groups": count, "groups_ari": float(ari(table))}
 
 
 def _real(rows: Floats) -> Floats | None:

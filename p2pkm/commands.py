@@ -14,11 +14,12 @@ from p2pkm.experiment import FIELDS, Experiment, read_toml
 _OPTIONS: list[Callable[..., Any]] = [
     click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
                  "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
-                 "erdos-renyi:p=0.3, barabasi-albert:m=2, barbell, caveman:size=4, karate, file:PATH (GraphML, edge "
-                 "list, ...).  [default: ring; methods with a server run as a star]"),
+                 "erdos-renyi:p=0.3, barabasi-albert:m=2, communities:bridges=1, barbell, caveman:size=4, karate, "
+                 "file:PATH (GraphML, edge list, ...).  [default: ring; methods with a server run as a star]"),
     click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
-    click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, iris, "
-                 "wine, digits:components=10, or a .csv .tsv .npy .npz file.  [default: grid16]"),
+    click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
+                 "communities:second=fresh, iris, wine, digits:components=10, or a .csv .tsv .npy .npz file.  "
+                 "[default: grid16]"),
     click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
     click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
     click.option("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
@@ -29,9 +30,10 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
     click.option("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
-    click.option("--recipe", metavar="NAME", help="What comes before the method: global or none.  [default: global]"),
+    click.option("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
+                 "whose points differ) or none.  [default: global]"),
     click.option("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
-                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1."),
+                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1."),
     click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
     click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
     click.option("--schedule", metavar="NAME", help="coloured, jacobi or async.  [default: coloured]"),
@@ -43,6 +45,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
     click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
                  "and worst."),
+    click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
+                 "each from where the last ended; close with local fit against disagreement."),
     click.option("--every", type=int, help="Record every so many rounds.  [default: 1]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
     click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
@@ -111,13 +115,27 @@ def run_command(**options: Any) -> int:
 
 
 @command.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--algorithm", "algorithms", metavar="LIST", multiple=True, default=("gtvmin,fkm,alone",),
-              show_default=True, help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.")
-@click.option("--graph", "graphs", metavar="LIST", multiple=True, default=("ring",), show_default=True,
-              help="Graphs for the peer-to-peer methods; methods with a server run once, as a star.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    metavar="LIST",
+    multiple=True,
+    default=("gtvmin,fkm,alone",),
+    show_default=True,
+    help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.",
+)
+@click.option(
+    "--graph",
+    "graphs",
+    metavar="LIST",
+    multiple=True,
+    default=("ring",),
+    show_default=True,
+    help="Graphs for the peer-to-peer methods; methods with a server run once, as a star.",
+)
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
-@_without("graph", "algorithm", "seed", "seeds", "force", "dry_run", "verbose", "require_converged")
+@_without("graph", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose", "require_converged")
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
@@ -192,6 +210,12 @@ def _run(options: dict[str, Any]) -> int:
     untouched = experiment == Experiment()
     flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
     manner = Manner(json=options["form"] == "json", **flags)
+    if options["coupling_path"] is not None:
+        from p2pkm.paths import lead_path, parse_couplings
+
+        if options["seeds"] is not None:
+            raise ExperimentError("--seeds and --coupling-path are both given; give one")
+        return lead_path(experiment, parse_couplings(options["coupling_path"]), manner)
     return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
 
 

@@ -15,7 +15,7 @@ Mask = NDArray[np.bool_]
 
 # What a random stream is for: the second word of its key, so that no two uses share a draw.
 KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
-CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH = range(12, 19)
+CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH, SWAP = range(12, 20)
 
 
 class Kernels(Protocol):
@@ -69,8 +69,12 @@ class Devices:
     indices : int64[e]
         Global id of the neighbour at each edge, ascending within a device.
     link_weights : float64[e]
+    active : bool[e]
+        Edges in use; both ends of a link agree.
     degrees : int64[n]
+        Number of edges in use.
     neighbor_degrees : int64[e]
+        The same of the neighbour at each edge; of no meaning where the edge is not in use.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.
     shared_key : int
@@ -101,6 +105,7 @@ class Devices:
     indptr: Integers
     indices: Integers
     link_weights: Floats
+    active: Mask
     degrees: Integers
     neighbor_degrees: Integers
     keys: Keys
@@ -133,6 +138,16 @@ class Devices:
     def sizes(self) -> Integers:
         """Return the number of points of each device, int64[n]."""
         return np.diff(self.offsets)
+
+    @property
+    def sources(self) -> Integers:
+        """Return the position of the device that each own edge leads from, int64[e]."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def using(self, active: Mask, neighbor_degrees: Integers) -> "Devices":
+        """Return the batch with other edges in use; see `active` and `neighbor_degrees` above."""
+        degrees = np.bincount(self.sources[active], minlength=len(self))
+        return replace(self, active=active, degrees=degrees, neighbor_degrees=neighbor_degrees)
 
     def of(self, awake: Mask) -> "Devices":
         """Return the batch at the opening of a stage."""

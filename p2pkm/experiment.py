@@ -41,7 +41,7 @@ class Experiment:
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"
-    recipe: Literal["global", "none"] | None = None
+    recipe: Literal["global", "groups", "none"] | None = None
     seeding: str | None = None
     alpha: float | None = None
     coupling: float | None = None
@@ -100,13 +100,14 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: the resolved fields, the method, the graph, all points and known centers."""
+    """A checked experiment on rank 0: the resolved fields, the method, graph, points, known centers and groups."""
 
     experiment: Experiment
     algorithm: Any
     topology: Any
     shards: Any
     centers: Any
+    groups: Any = None
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -153,7 +154,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     centers = _read_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards.with_hub() if needs_hub(draft) else shards
-    return Prepared(resolved, build(resolved, clusters), topology, shards, centers)
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups)
 
 
 def _parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:

@@ -29,6 +29,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         indptr=placement.indptr,
         indices=placement.indices,
         link_weights=topology.weights[placement.edges],
+        active=np.ones(len(placement.indices), np.bool_),
         degrees=np.diff(placement.indptr),
         neighbor_degrees=topology.degrees[placement.indices],
         keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),

@@ -41,12 +41,13 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
     topology = _read_topology(folder, n := len(centroids["centroids"]))
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
+    groups = census.pop("groups", None)
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
-        None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]),
+        None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
     )  # fmt: skip
 
 

@@ -41,11 +41,22 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
     state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
     ending = Ending(state, "none", 0)
+    whole = field
     for stage in stages:
+        field = _use(whole, whole.devices) if stage.whole else field
         ending = run_stage(stage, ending.state, field, closing=stage is stages[-1])
         if ending.stop == "interrupted":
             break
+        if hasattr(ending.state, "edge_active"):
+            field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
     return ending
+
+
+def _use(field: Field, devices: Devices) -> Field:
+    """Let the devices speak over those links from now on that they have in use."""
+    field.referee.network.use(devices.active)
+    field.referee.meet(devices, field.referee.prices)
+    return field._replace(devices=devices)
 
 
 def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:

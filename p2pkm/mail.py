@@ -18,8 +18,9 @@ class Mail(NamedTuple):
         -1: silent, what was heard before stays valid and nothing is counted; 0: an empty table, which replaces what
         was heard and counts as a message of 0 bytes; more: that many rows.
     edges : bool[e] or None
-        The own directed edges over which the table goes; None: all. Only for stages whose receivers read nothing
-        but `Inbox.fresh`, because a table that is said to some replaces the table that others hold a slot of.
+        The own directed edges over which the table goes, if they are in use; None: all that are. Only for stages whose
+        receivers read nothing but `Inbox.fresh`, because a table that is said to some replaces the table that others
+        hold a slot of.
     header : int
         Leading columns that travel but are not counted (ids of origins).
     ragged : bool
@@ -44,7 +45,7 @@ class Inbox(NamedTuple):
     rows : int64[s]
         Rows of each table, -1 for devices that never spoke.
     slots : int64[e]
-        Index of the table last heard over each own edge, -1 = never.
+        Index of the table last heard over each own edge, -1 = never since the edge came into use.
     fresh : bool[e]
         Whether it was said in this exchange.
     """

@@ -23,6 +23,7 @@ METHODS: Mapping[str, Home] = {
     "tracking": Home("tracking", "TrackingLloyd"),
     "admm": Home("admm", "ADMM"),
     "gossip": Home("gossip", "GossipMatching"),
+    "coreset": Home("coreset", "Coreset"),
     "fkm": Home("fkm", "FKM"),
     "kfed": Home("kfed", "KFED"),
     "fkmeanscb": Home("fkmeanscb", "FKMeansCB"),

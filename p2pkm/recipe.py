@@ -9,25 +9,32 @@ from p2pkm.devices import Integers, trials
 from p2pkm.errors import ExperimentError
 from p2pkm.seeding.box import Box
 from p2pkm.seeding.choose import Choose
+from p2pkm.seeding.gate import Gate
 from p2pkm.seeding.leader import Leader, elect
+from p2pkm.seeding.limits import Limits
 from p2pkm.seeding.moments import Moments
 from p2pkm.seeding.own import Own
 from p2pkm.seeding.raced import Race
+from p2pkm.seeding.review import Review
+from p2pkm.seeding.rooted import Rooted
 from p2pkm.seeding.summaries import Summaries
 from p2pkm.spec import parse
-from p2pkm.spread.tree import parents
+from p2pkm.spread.tree import grow, parents
 from p2pkm.topology import Topology
 
 _CANDIDATES = 5
+_WARM, _WARMING = 1.0, 8  # coupling and sweeps of recipe groups before the limits of the links are fixed
+_REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 
 
 class Stage(NamedTuple):
-    """A named algorithm and the largest number of rounds it may take."""
+    """A named algorithm and the largest number of rounds it may take; whole: over all links, also those cut before."""
 
     name: str
     algorithm: Algorithm
     rounds: int
+    whole: bool = False
 
 
 class Setting(NamedTuple):
@@ -69,14 +76,20 @@ def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> t
     return (first, Choose(at.k)) if candidates > 1 else (first,)
 
 
+def rooted(at: Setting, *, candidates: int = 1) -> tuple[Algorithm, ...]:
+    """Cluster the summaries of all devices at the root of a tree; with several candidates the best one."""
+    return (Rooted(at.k, grow(at.topology), candidates),)
+
+
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
     "own": own,
     "box": box,
     "leader": leader,
     "raced": raced,
     "summaries": summaries,
+    "rooted": rooted,
 }
-_FLOODING = ("raced", "summaries")
+_FLOODING = ("raced", "rooted", "summaries")
 
 
 def scaling_stage(scale: str, at: Setting) -> Stage:
@@ -107,10 +120,23 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
             before = (Stage("box", Box(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if hasattr(algorithm, "aggregate") else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
-    if not seeded:
+    if algorithm.recipe == "groups":
+        before = _group(algorithm, at, seeded=seeded)
+    elif not seeded and algorithm.recipe is not None:  # else it starts by itself
         before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
+    if getattr(algorithm, "floods", False):
+        _check_flooding(at, algorithm.name, "another method")
     placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
     return (*before, Stage(algorithm.name, placed, rounds))
+
+
+def _group(algorithm: Any, at: Setting, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return the stages of recipe `groups` before the last one, whose links give way beyond the limits found here."""
+    warm = algorithm.at(_WARM)
+    start = () if seeded else (Stage("summaries", Summaries(at.k, hops=1), 3),)
+    look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
+    first = Stage("gate", Gate(at.k), 3), *start
+    return (*first, *look * _REVIEWS, Stage("warmup", warm, _WARMING), Stage("limits", Limits(at.k), 3))
 
 
 def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:

@@ -86,11 +86,9 @@ class Referee:
         self.seconds += time.perf_counter() - began
 
     def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
-        link = getattr(algorithm, "link_alpha", None)
+        self.objective_known = hasattr(algorithm, "penalties")
         rows = self.network.collect(self._measure_devices(state.centroids))
-        edges = self.network.collect(
-            self._measure_links(state.centroids, link), np.diff(self.network.placement.edge_bounds)
-        )
+        edges = self.network.collect(self._measure_links(state, algorithm), np.diff(self.network.placement.edge_bounds))
         settled = self.network.collect(state.settled)
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         messages, volume = self.network.total(np.array(self.network.ledger.totals))
@@ -106,8 +104,8 @@ class Referee:
         filled = np.isfinite(losses)
         self._rounding = _TINY * self._devices.scale**2 * (self._devices.total_weight + add(edges[:, 2]))
         gtv = add(edges[:, 0]) if filled.any() else None
-        self.objective_known = link is not None
-        objective = add(losses[filled]) + add(edges[:, 1]) if link and filled.any() else None
+        known = self.objective_known and filled.any()
+        objective = add(losses[filled]) + add(edges[:, 1]) if known else None
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
@@ -148,13 +146,14 @@ class Referee:
         digests = b"".join(hashlib.sha256(rows[i * size : (i + 1) * size]).digest() for i in range(len(centroids)))
         return np.column_stack((losses, scores, own.sizes, np.frombuffer(digests, np.float64).reshape(-1, 4)))
 
-    def _measure_links(self, centroids: Floats, link: Callable[[Devices], Floats] | None) -> Floats:
-        """Return (4) of each link at its lower end, plain and times alpha, and alpha itself, float64[e, 3]."""
+    def _measure_links(self, state: Any, algorithm: Any) -> Floats:
+        """Return (4) of each link at its lower end, what it adds to the objective, and alpha, float64[e, 3]."""
         own = self._devices
         senders = self.network.placement.senders
-        gtv = own.kernels.gtv(self.network.peek(centroids), own.ids, own.indptr, own.indices, senders)
-        alpha = link(own) if link else np.ones(len(gtv))
-        return np.column_stack((gtv, gtv * alpha, alpha))
+        gtv = own.kernels.gtv(self.network.peek(state.centroids), own.ids, own.indptr, own.indices, senders)
+        if not self.objective_known:
+            return np.column_stack((gtv, gtv, np.ones(len(gtv))))
+        return np.column_stack((gtv, algorithm.penalties(state, own, gtv), algorithm.link_alpha(own)))
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""

@@ -56,7 +56,7 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
         prepared = settle(replace(experiment, seed=seed), world)
         parent = parent or default_target(prepared)
         if seed == seeds[0]:
-            old = _move_aside(parent)
+            old = move_aside(parent)
         result = execute(prepared, world, parent and parent / f"seed-{seed}", manner)
         summaries.append(result.summary)
         code = max(code, code_of(result.summary["stop"], prepared.experiment))
@@ -78,7 +78,7 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     return code
 
 
-def _move_aside(parent: Path | None) -> Path | None:
+def move_aside(parent: Path | None) -> Path | None:
     """Rename a folder that is in the way, until the new runs have ended."""
     if parent is None or not parent.is_dir() or not any(parent.iterdir()):
         return None

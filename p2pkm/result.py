@@ -20,7 +20,8 @@ SUMMARY_KEYS = """
     algorithm graph devices ranks clusters data partition recipe seeding coupling alpha schedule theta passes seed
     rounds stop descent ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
     rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
-    l2_centers loss_local loss_global centroid_sets consensus_distance centroids_sha256 chain_sha256 wall_seconds out
+    l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
+    chain_sha256 wall_seconds out
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 
@@ -131,6 +132,10 @@ class Result:
     scaling : tuple of (float64[n, d], float64[n, d]) or None
         Shift and span of every feature that each device scaled its points by; the centroids and the sample are in these
         units, and `predict` scales what it gets.
+    groups : int64[n] or None
+        Group of each device, numbered by their lowest device: what is connected by links that kept more than half of
+        their strength. Recipe `groups` weakens links, otherwise groups are the components of the graph. None for other
+        methods than GTVMin.
     notes : list of str
         What a reader of the figures should know, such as a sample that stands for the whole.
     """
@@ -148,6 +153,7 @@ class Result:
     best: int
     notes: list[str] = field(default_factory=list)
     scaling: tuple[Floats, Floats] | None = None
+    groups: Integers | None = None
 
     @property
     def graph(self) -> "nx.Graph":

@@ -89,8 +89,11 @@ def default_target(prepared: Prepared) -> Path | None:
     return target
 
 
-def execute(prepared: Prepared, world: World, target: Path | None, manner: Manner) -> Result:
-    """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks."""
+def execute(prepared: Prepared, world: World, target: Path | None, manner: Manner, start: Any = None) -> Result:
+    """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
+
+    start: float64[n, k, d] or None, centroids that replace the seeding stages.
+    """
     from p2pkm.closing import Wishes
     from p2pkm.prices import Pooled
     from p2pkm.table import Progress
@@ -98,9 +101,9 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
     folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts)
-    job = _job(world, prepared)
+    job = _job(world, prepared, start)
     pooled = Pooled(prepared.shards.points, prepared.shards.weights) if resolved.central else None
-    wishes = Wishes(resolved.silhouette, prepared.centers)
+    wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
              "out": None if target is None else str(target)}  # fmt: skip
@@ -145,7 +148,7 @@ def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]],
                 errand(world, order)
 
 
-def _job(world: World, prepared: Prepared) -> Any:
+def _job(world: World, prepared: Prepared, start: Any) -> Any:
     """Tell every rank what to run and deal the points; return rank 0's own job."""
     import numpy as np
 
@@ -156,8 +159,9 @@ def _job(world: World, prepared: Prepared) -> Any:
     bounds = divide(prepared.topology.n, world.size)
     parts = []
     for rank in range(world.size):
-        part = prepared.shards.take(np.arange(bounds[rank], bounds[rank + 1]))
-        parts.append({name: value for name, value in vars(part).items() if value is not None})
+        own = np.arange(bounds[rank], bounds[rank + 1])
+        part = {**vars(prepared.shards.take(own)), "start": None if start is None else start[own]}
+        parts.append({name: value for name, value in part.items() if value is not None})
     return _assemble(order, world.deal(parts))
 
 
@@ -174,11 +178,12 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
     from p2pkm.topology import Topology
 
     experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    start = part.pop("start", None)
     shards = Shards(**({"labels": None} | part))
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every,
+        every=experiment.every, start=start,
     )  # fmt: skip
 
 

@@ -57,13 +57,13 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
     """
     names = np.arange(devices.total) if names is None else names
     own, others = names[devices.ids].astype(np.uint64), names[devices.indices].astype(np.uint64)
-    source = np.repeat(np.arange(len(devices)), devices.degrees)
+    source = devices.sources
 
     def turns(t: int) -> Iterator[Mask]:
         key, other = (philox(part, t, devices.shared_key, AWAKE)[:, 0] for part in (own, others))
         awake = np.ones(len(devices), np.bool_)
         loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
-        awake[source[loses]] = False
+        awake[source[loses & devices.active]] = False
         yield awake
 
     return Schedule(np.ones(len(devices), np.bool_), turns)

@@ -121,8 +121,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = _lay_out(algorithm, graph, shards)
     shards = shards if topology.hub < 0 else shards.with_hub()
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
-    if start is not None and topology.hub >= 0:
-        raise ExperimentError(f"{algorithm.name} starts from what its clients report; leave start out")
+    if start is not None and getattr(algorithm, "recipe", None) is None:
+        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     placement = place(topology, world.rank, world.size)

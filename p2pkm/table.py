@@ -22,13 +22,15 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("distance to centers", _number(summary["l2_centers"]), "Frobenius norm after matching"),
         ("disagreement", _number(summary["gtv"]), "total variation between neighbours' centroids; 0 is consensus"),
         ("different results", _number(summary["centroid_sets"]), f"distinct centroid sets of {summary['devices']}"),
+        ("groups", _number(summary["groups"]), "of devices, tied by links that kept more than half of their strength"),
+        ("agreement of groups", _number(summary["groups_ari"]), "adjusted Rand index over devices; 1 is perfect"),
         ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
         ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
         ("descent", summary["descent"] or "-", _DESCENTS.get(summary["descent"], "")),
     ]  # fmt: skip
-    kept = [row for row in rows if row[1] != "-"]
+    kept = [row for row in rows if row[1] != "-" and row[:2] != ("groups", "1")]
     kept += [("note", "", note) for note in notes]
     return [*kept, ("results", summary["out"] or "none", "the run folder")]
 

@@ -29,8 +29,22 @@ GRAPHS = {
     "small-world": lambda n: topologies.small_world(n, degree=4, rewire=0.2, seed=1),
 }
 SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
-KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "objective", "ratio_mean", "ari",
-        "ari_clients", "rows_at_server", "loss_local", "loss_global")
+KEYS = (
+    "centroids_sha256",
+    "chain_sha256",
+    "messages",
+    "bytes",
+    "stop",
+    "rounds",
+    "objective",
+    "ratio_mean",
+    "ari",
+    "ari_clients",
+    "rows_at_server",
+    "loss_local",
+    "loss_global",
+    "groups",
+)
 
 
 def deal(n, seed=0, d=3):
@@ -38,6 +52,12 @@ def deal(n, seed=0, d=3):
     rng = np.random.default_rng(seed)
     blocks = [rng.normal(rng.integers(0, 9), 1.0, (0 if i % 4 == 2 else int(rng.integers(1, 9)), d)) for i in range(n)]
     return p2pkm.Shards.from_list(blocks, labels=[rng.integers(0, 3, len(block)) for block in blocks])
+
+
+def communities():
+    """Return the points of two communities."""
+    made = p2pkm.communities(seed=1, points=12)
+    return p2pkm.Shards.deal(made.points, made.device, devices=16, labels=made.labels)
 
 
 def configurations():
@@ -50,7 +70,17 @@ def configurations():
                 yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), algorithm, brief
     for name, graph, shards, options in (
         ("ring global", GRAPHS["ring"](16), deal(16), {}),
+        ("ring groups", GRAPHS["ring"](16), deal(16), {"recipe": "groups"}),
+        (
+            "groups async",
+            topologies.communities(16, bridges=4),
+            communities(),
+            {"recipe": "groups", "schedule": "async"},
+        ),
+        ("swaps", GRAPHS["ring"](16), deal(16), {"seeding": "own", "swaps": True}),
+        ("groups swap", topologies.communities(16), communities(), {"recipe": "groups", "swaps": True}),
         ("ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}),
+        ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
         ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
@@ -65,6 +95,7 @@ def configurations():
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
+    yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
@@ -90,6 +121,13 @@ def draw_mail(rng, n, e, kind):
     if kind == "selective":
         return Mail(values, rows, edges=rng.random(e) < 0.5)
     return Mail(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
+
+
+def draw_mask(rng, topology, share):
+    """Return edges in use, about this share of all, alike at both ends of every link."""
+    kept = rng.random((topology.n, topology.n)) < share
+    low, high = np.minimum(topology.sources, topology.indices), np.maximum(topology.sources, topology.indices)
+    return kept[low, high]
 
 
 def part_of(mail, placement):
@@ -125,14 +163,17 @@ def exchanges():
         placement = place(topology, world.rank, world.size)
         network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
         same, freed = [], []
-        for kind in ("plain", "selective", "ragged", "mixed"):
+        for kind in ("plain", "selective", "ragged", "mixed", "masked"):
             held = list(getattr(network, "_requests", []))
             network.open()
             local.open()
             widths = np.zeros(n, np.int64)
             freed += [not request for request in held]
             for _ in range(5):
-                word = str(rng.choice(["plain", "selective"])) if kind == "mixed" else kind
+                word = str(rng.choice(["plain", "selective"])) if kind in {"mixed", "masked"} else kind
+                active = draw_mask(rng, topology, 0.6 if kind == "masked" else 1.0)
+                network.use(active[placement.edges])
+                local.use(active)
                 mail = draw_mail(rng, n, len(topology.indices), word)
                 widths[mail.rows >= 0] = mail.values.shape[2]
                 here, whole = network.exchange(part_of(mail, placement)), local.exchange(mail)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pkm.data import files, sources
+from p2pkm.data import files
+from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import read_table
 from p2pkm.data.partition import column
 from p2pkm.data.shards import Shards
@@ -203,15 +204,15 @@ def test_slike_means_are_apart():
 def test_balls_have_radius_one_and_are_apart(k, d, gap, seed):
     points, y = balls(clusters=k, points=40, features=d, separation=gap, seed=seed)
     assert points.shape == (40 * k, d)
-    rng = sources.generator(seed, "balls")
-    means = sources._apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
+    rng = generator(seed, "balls")
+    means = apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
     assert np.linalg.norm(points - means[y], axis=1).max() <= 1 + 1e-12
     assert min((np.linalg.norm(a - b) for i, a in enumerate(means) for b in means[:i]), default=gap) >= gap
 
 
 def test_balls_are_uniform():
     points, _ = balls(clusters=1, points=20_000, features=3, seed=1)
-    centre = sources._apart(sources.generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
+    centre = apart(generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
     radius = np.linalg.norm(points - centre, axis=1)
     assert abs((radius**3).mean() - 0.5) < 0.01
     assert np.abs((points - centre).mean(axis=0)).max() < 0.02
@@ -255,7 +256,7 @@ def test_small_sets_and_principal_components():
         (lambda: slike(points=-3), "points is -3"),
         (lambda: balls(separation=0.0), "separation is 0.0"),
         (lambda: digits(components=0), "components is 0"),
-        (lambda: sources._apart(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
+        (lambda: apart(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
     ],
 )
 def test_options_out_of_range(call, message):
@@ -322,7 +323,7 @@ def test_text_tables(tmp_path, name, text):
 def test_text_without_header_and_names_as_devices(tmp_path):
     plain = read_table(write(tmp_path, "a.csv", "1,2\n3,4\n"))
     np.testing.assert_array_equal(plain.points, [[1, 2], [3, 4]])
-    assert plain[1:] == (None, None, None, None, None)
+    assert plain[1:] == (None,) * 6
     named = read_table(write(tmp_path, "b.csv", "1,d2\n3,d10\n"), device_column="1")
     np.testing.assert_array_equal(column(named.device), [1, 0])
     first = read_table(write(tmp_path, "c.csv", "5.1,3.5,setosa\n4.9,3.0,setosa\n"), label_column=2)
@@ -522,4 +523,4 @@ def test_parquet(tmp_path):
 
 
 def test_a_table_needs_only_points():
-    assert Table(np.zeros((1, 1)))[1:] == (None,) * 5
+    assert Table(np.zeros((1, 1)))[1:] == (None,) * 6

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import topologies
 
 import p2pkm
+import topologies
 from p2pkm.methods import METHODS, find
 from p2pkm.recipe import needs_hub
 

@@ -51,9 +51,7 @@ def algorithm_2(clusters, pair):
             break
         if pair == "merge":
             clusters = [
-                (middle(union), union) if c == p else cluster
-                for c, cluster in enumerate(clusters)
-                if c not in (i, q)
+                (middle(union), union) if c == p else cluster for c, cluster in enumerate(clusters) if c not in (i, q)
             ]
         else:
             clusters = [cluster for c, cluster in enumerate(clusters) if c != i]

@@ -42,8 +42,11 @@ def blobs(rng, sizes, d=2):
 
 @pytest.mark.parametrize("options", [{}, {"keep_empty": True}, {"local_steps": 3}, {"min_count": 1}])
 def test_every_uplink_is_that_of_the_naive_client(options):
-    naive = {"keep_empty": options.get("keep_empty", False), "steps": options.get("local_steps", 1),
-             "minimum": options.get("min_count", 2)}
+    naive = {
+        "keep_empty": options.get("keep_empty", False),
+        "steps": options.get("local_steps", 1),
+        "minimum": options.get("min_count", 2),
+    }
     for seed in range(20):
         rng = np.random.default_rng(seed)
         data = [*blobs(rng, rng.integers(0, 30, 4)), rng.normal(size=(9, 2))]

@@ -38,9 +38,7 @@ def test_the_noise_is_laplace_and_symmetric_and_finite():
 def test_a_client_says_the_centroids_of_its_noised_points(epsilon):
     data = normal(1, [30, 4, 0, 25])
     played = serve(FKMeansCB(3, local_k=5, epsilon=epsilon), data)
-    for points, key, said, local in zip(
-        data, played.devices.keys[:4], played.uplinks[0], played.local, strict=True
-    ):
+    for points, key, said, local in zip(data, played.devices.keys[:4], played.uplinks[0], played.local, strict=True):
         noised = points + (0.0 if epsilon is None else noise(key, points.shape, epsilon))
         found, _, _ = cluster(compiled, int(key), noised, np.ones(len(points)), Search(5, CLIENT))
         assert_allclose(said, found[: min(5, len(points))], atol=1e-9)

@@ -198,9 +198,7 @@ def test_without_every_table_the_rest_cannot_be_read():
 
 def test_when_nobody_has_points_the_model_stays():
     played = serve(MUFC(2), blobs(9, 9))
-    empty = replace(
-        played.devices, points=np.empty((0, 2)), offsets=np.zeros(4, np.int64), point_weights=np.empty(0)
-    )
+    empty = replace(played.devices, points=np.empty((0, 2)), offsets=np.zeros(4, np.int64), point_weights=np.empty(0))
     model = np.array([[1.0, 2.0], [np.inf, np.inf]])
     report = MUFC(2).report(empty, np.full((3, 2, 2), np.inf))
     assert_array_equal(report.rows[:2], 8)

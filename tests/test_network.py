@@ -135,6 +135,34 @@ def test_selective_mail_goes_over_the_chosen_edges_alone():
     assert_array_equal(network.ledger.edges[:, 0], [1, 0, 1, 0])
 
 
+def test_mail_goes_over_edges_in_use_alone():
+    network = open_path()
+    network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    network.use(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
+    inbox = network.exchange(Mail(tables(3, 4, 5), np.full(3, 2)))
+    assert heard(inbox) == [[4.0, 4.0], [3.0, 3.0], None, None]
+    assert_array_equal(inbox.fresh, [True, True, False, False])
+    assert_array_equal(network.ledger.edges[:, 0], [2, 2, 1, 1])
+    inbox = network.exchange(Mail(tables(6, 7, 8), np.full(3, 2), edges=np.array([True, False, True, True])))
+    assert_array_equal(inbox.fresh, [False, True, False, False])
+    assert_array_equal(network.ledger.edges[:, 0], [3, 2, 1, 1])
+    network.open()
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    assert_array_equal(inbox.fresh, [True, True, False, False])  # in later stages, too
+    network.use(np.ones(4, bool))
+    inbox = network.exchange(Mail(tables(3, -1, 5), np.array([2, -1, 2])))
+    assert heard(inbox) == [[1.0, 1.0], [3.0, 3.0], [5.0, 5.0], None]  # what was said meanwhile is not caught up with
+    assert network.ledger.totals[0] == 3 + 2 + 1 + 1 + 2 + 2
+
+
+def test_with_all_edges_in_use_nothing_is_masked():
+    network = open_path()
+    network.use(np.ones(4, bool))
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    assert inbox.fresh is network._memory._everything
+    assert network.ledger.exchanges[0].edges is None
+
+
 def test_tables_are_read_only_and_mail_is_never_written_to():
     network = open_path()
     given = tables(0, 1, 2)

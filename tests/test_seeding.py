@@ -43,8 +43,18 @@ def test_own_seeds_are_distinct_own_points():
         assert len(np.unique(real, axis=0)) == len(real)
     keys = table.devices.keys
     expected = table.devices.kernels.kmeans(
-        table.devices.points, table.devices.point_weights, table.devices.point_weights, table.devices.offsets, 3, 1, 1,
-        0, np.zeros(len(keys)), keys, OWN, 0,
+        table.devices.points,
+        table.devices.point_weights,
+        table.devices.point_weights,
+        table.devices.offsets,
+        3,
+        1,
+        1,
+        0,
+        np.zeros(len(keys)),
+        keys,
+        OWN,
+        0,
     )
     assert_array_equal(centroids, expected[0])
     assert (sow("own", arrange(data, RING, seed=1), 3).centroids != centroids).any()

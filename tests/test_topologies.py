@@ -15,7 +15,7 @@ from scipy import sparse
 import topologies
 from topologies import GraphError
 
-RANDOM = ["small-world", "random-regular", "erdos-renyi", "barabasi-albert"]
+RANDOM = ["small-world", "random-regular", "erdos-renyi", "barabasi-albert", "communities"]
 FROM_ONE = ["ring", "path", "star", "complete", "tree", "grid", "torus", "barbell", "erdos-renyi"]
 
 
@@ -151,6 +151,24 @@ def test_barabasi_albert_and_erdos_renyi_edges():
     assert abs(count - 0.3 * 19900) < 5 * (19900 * 0.21) ** 0.5
 
 
+@pytest.mark.parametrize(("n", "bridges"), [(2, 1), (3, 2), (16, 1), (16, 4), (16, 64), (41, 7)])
+def test_communities(n, bridges):
+    graph = topologies.communities(n, bridges=bridges, seed=n)
+    first = range((n + 1) // 2)
+    halves = graph.subgraph(first), graph.subgraph(range(len(first), n))
+    assert all(nx.is_connected(half) for half in halves)
+    assert graph.number_of_edges() == bridges + sum(half.number_of_edges() for half in halves)
+
+
+def test_communities_are_drawn_alike():
+    graphs = [topologies.communities(16, bridges=4, seed=seed) for seed in range(300)]
+    inside = [graph.subgraph(half).number_of_edges() for graph in graphs for half in (range(8), range(8, 16))]
+    assert abs(np.mean(inside) - 0.6 * 28) < 0.5
+    table = np.array([[graph.has_edge(i, j) for i in range(8) for j in range(8, 16)] for graph in graphs]).sum(axis=0)
+    assert abs(table - 300 * 4 / 64).max() < 5 * (300 * 4 / 64) ** 0.5
+    assert all(edges(graph.subgraph(range(8))) != edges(nx.relabel_nodes(graph, lambda i: i - 8)) for graph in graphs)
+
+
 @pytest.mark.parametrize("name", RANDOM)
 def test_the_seed_alone_decides(name):
     first, again, other = (topologies.build(name, 40, seed=seed) for seed in (7, 7, 8))
@@ -192,6 +210,11 @@ def test_unconnected_draws_are_drawn_again():
         ("erdos-renyi", 8, {"p": 1e-20}, r"none of 100 draws for 8 devices was connected; take a larger p"),
         ("erdos-renyi", 8, {"p": 0}, r"take a larger p"),
         ("erdos-renyi", 8, {"seed": -1}, r"seed is -1"),
+        ("communities", 1, {}, r"communities: n is 1; expected a whole number, 2 or more"),
+        ("communities", 8, {"p": 2}, r"communities: p is 2; expected a number from 0 to 1"),
+        ("communities", 8, {"p": 0.0}, r"communities: none of 100 draws for 4 devices was connected; take a larger p"),
+        ("communities", 5, {"bridges": 7}, r"bridges is 7, but there are only 6 pairs; take at most 6"),
+        ("communities", 5, {"bridges": 0}, r"bridges is 0"),
         ("barabasi-albert", 2, {}, r"the largest legal value is 1"),
         ("barabasi-albert", 5, {"m": 0}, r"m is 0"),
         ("rings", 5, {}, r"unknown graph 'rings'. Did you mean 'ring'"),

@@ -17,7 +17,7 @@ from typing import Any
 from topologies.deterministic import barbell, caveman, complete, grid, path, ring, star, torus, tree
 from topologies.fixed import file, karate
 from topologies.graph import Graph, GraphError, check, sort_nodes
-from topologies.randomized import barabasi_albert, erdos_renyi, random_regular, small_world
+from topologies.randomized import barabasi_albert, communities, erdos_renyi, random_regular, small_world
 from topologies.readers import read
 
 FAMILIES: dict[str, Callable[..., Graph]] = {
@@ -32,6 +32,7 @@ FAMILIES: dict[str, Callable[..., Graph]] = {
     "random-regular": random_regular,
     "erdos-renyi": erdos_renyi,
     "barabasi-albert": barabasi_albert,
+    "communities": communities,
     "barbell": barbell,
     "caveman": caveman,
     "karate": karate,
@@ -46,6 +47,7 @@ __all__ = [
     "build",
     "caveman",
     "check",
+    "communities",
     "complete",
     "erdos_renyi",
     "file",

@@ -102,12 +102,7 @@ def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
     ----------
     Erdos and Renyi (1959), On random graphs I, Publicationes Mathematicae 6; Gilbert (1959), Random graphs.
     """
-    import networkx
-
-    size = whole(n, "erdos-renyi: n", 1)
-    chance = fraction(p, "erdos-renyi: p")
-    chance = chance if 1 - chance < 1 else 0.0  # below the float's resolution; log(1 - p) would be 0
-    return _redraw(size, seed, lambda s: networkx.fast_gnp_random_graph(size, chance, seed=s), "erdos-renyi", "p")
+    return _random(whole(n, "erdos-renyi: n", 1), seed, _chance(p, "erdos-renyi: p"), "erdos-renyi")
 
 
 def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
@@ -132,6 +127,49 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
     links = whole(m, "barabasi-albert: m", 1)
     _below(links, size, size - 1, "barabasi-albert: m")
     return _redraw(size, seed, lambda s: networkx.barabasi_albert_graph(size, links, seed=s), "barabasi-albert", "m")
+
+
+def communities(n: int, *, p: float = 0.6, bridges: int = 1, seed: int = 0) -> Graph:
+    """Draw two communities, each by itself as in `erdos_renyi`, and a few links between them.
+
+    The first (n + 1) // 2 devices are one community, the others the second; the bridges are distinct pairs, one end in
+    each, all equally likely. Cost: about p n^2 / 4 + bridges edges.
+
+    Parameters
+    ----------
+    n : int
+        At least 2.
+    p : float
+        Probability of a link inside a community, 0 to 1.
+    bridges : int
+        From 1 to the number of pairs.
+    seed : int
+    """
+    from numpy.random import SeedSequence, default_rng
+
+    size, root = whole(n, "communities: n", 2), whole(seed, "communities: seed", 0)
+    links, first = whole(bridges, "communities: bridges", 1), (size + 1) // 2
+    pairs = first * (size - first)
+    if links > pairs:
+        raise GraphError(f"communities: bridges is {links}, but there are only {pairs} pairs; take at most {pairs}")
+    chance = _chance(p, "communities: p")
+    halves = [_random(count, 2 * root + i, chance, "communities") for i, count in enumerate((first, size - first))]
+    chosen = default_rng(SeedSequence([root, size])).choice(pairs, links, replace=False)
+    between = [(int(pair) // (size - first), first + int(pair) % (size - first)) for pair in chosen]
+    second = [(first + i, first + j) for i, j in halves[1].edges]
+    return assemble(size, sorted([*halves[0].edges, *second, *between]))
+
+
+def _random(n: int, seed: int, p: float, family: str) -> Graph:
+    """Draw every link with probability p until the graph is connected."""
+    import networkx
+
+    return _redraw(n, seed, lambda s: networkx.fast_gnp_random_graph(n, p, seed=s), family, "p")
+
+
+def _chance(p: float, what: str) -> float:
+    chance = fraction(p, what)
+    return chance if 1 - chance < 1 else 0.0  # below the float's resolution; log(1 - p) would be 0
 
 
 def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:

@@ -125,4 +125,3 @@ class FKM:
             model, _ = pack(np.where((counts > 0.0)[:, :, None], model, np.inf))
         centroids, counts, _ = clients.refine(model, self.local_steps, fill=self.keep_empty)
         return centroids, counts
-

@@ -126,12 +126,12 @@ class Meetings:
         values, rows = pack(state.blended)
         partner = match(self.topology, devices.shared_key, devices.step + 1)[devices.ids]
         speaks = devices.awake & ((partner >= 0) | (devices.degrees == 0))
-        return Mail(values, np.where(speaks, rows, -1), edges=np.repeat(partner, devices.degrees) == devices.indices)
+        return Mail(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: MeetingsState, inbox: Inbox, devices: Devices) -> MeetingsState:
         """Meet the partner who just spoke, if there is one; then blend for the next meeting."""
         met = state.blended.copy()
-        source = np.repeat(np.arange(len(devices)), devices.degrees)
+        source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
             i, slot = source[e], inbox.slots[e]
             theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]

@@ -1,5 +1,6 @@
 """GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
 
+from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -10,10 +11,13 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.errors import ExperimentError
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spec import suggest
+from p2pkm.spread.links import curb, heard, variation, weigh
+from p2pkm.spread.swaps import swap
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
 _WEAK, _STRONG = 10.0, 30.0
 _LARGEST = 1e100  # of a strength
+_EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
 _ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
 
 
@@ -29,8 +33,14 @@ class GTVMinState(NamedTuple):
         that converges may look like one in every other round.
     calm : int64[n]
         Turns awake in a row without a move of more than tol x scale.
+    quiet : int64[n]
+        Swaps tried in a row without success.
     edge_alpha : float64[e]
         Strength of each own link.
+    edge_limit : float64[e]
+        Variation d0 from which on it gives way; +inf: never.
+    edge_weight : float64[e]
+        Share of the strength that was left at the own last turn.
     """
 
     centroids: Floats
@@ -39,7 +49,10 @@ class GTVMinState(NamedTuple):
     stalled: Mask
     echo: Mask
     calm: Integers
+    quiet: Integers
     edge_alpha: Floats
+    edge_limit: Floats
+    edge_weight: Floats
 
 
 @dataclass(frozen=True, init=False)
@@ -62,10 +75,14 @@ class GTVMin:
     Message: the k centroids, once per turn awake.
 
     Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
-    counts of all others.
+    counts of all others, recipe `groups` those of its neighbours.
 
-    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes) and for `jacobi` (one
-    pass, theta in (0, 1]) with the exact update and the star term.
+    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes, with swaps or without)
+    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term.
+
+    Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
+    link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
+    ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
 
     Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
     (line 23), so it does not minimise (8); ``update="as-printed"`` keeps it for comparison.
@@ -78,7 +95,8 @@ class GTVMin:
         Strength of every link, as in the paper.
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Default 10, and 30 for 10 devices or more or a diameter of 8 or more. An edge's weight multiplies either.
+        Default 10, and 30 for 10 devices or more or a diameter of 8 or more (not in recipe groups). An edge's weight
+        multiplies either.
     schedule : {"coloured", "jacobi", "async"}
     theta : float, optional
         Relaxation; default 1.5, and 1 for jacobi.
@@ -87,12 +105,17 @@ class GTVMin:
     star_term : bool
         Whether E3 counts.
     update : {"exact", "as-printed"}
-    recipe : {"global", "none"}
-        What comes before: ``global`` floods summaries and chooses among 5 candidate clusterings.
+    recipe : {"global", "groups", "none"}
+        What comes before: ``global`` floods summaries and chooses among 5 candidate clusterings; ``groups`` cuts links
+        between devices whose points differ, starts from the summaries of the neighbours that are left, and lets links
+        give way.
     seeding : str, optional
         A single seeding stage instead of the recipe: own, box, leader or summaries.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance).
+    swaps : bool
+        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
+        to one of 8 random own points, up to 3 times in vain.
 
     Raises
     ------
@@ -115,6 +138,7 @@ class GTVMin:
     recipe: str
     seeding: str | None
     tol: float
+    swaps: bool
 
     name: ClassVar[str] = "gtvmin"
     default_rounds: ClassVar[int] = 150
@@ -123,11 +147,12 @@ class GTVMin:
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
         schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
-        recipe: Literal["global", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
+        recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
+        swaps: bool = False,
     ) -> None:  # fmt: skip
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
                  "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
-                 "seeding": seeding, "tol": tol}  # fmt: skip
+                 "seeding": seeding, "tol": tol, "swaps": swaps}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
@@ -135,9 +160,10 @@ class GTVMin:
     def init(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
         n = len(devices)
-        none = np.zeros(n, np.bool_)
-        calm = np.zeros(n, np.int64)
-        return GTVMinState(start.centroids, start.centroids, none, none, none, calm, self.link_alpha(devices))
+        none, never = np.zeros(n, np.bool_), np.zeros(n, np.int64)
+        limit = getattr(start, "edge_limit", np.full(len(devices.indices), np.inf))
+        return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
+                           limit, devices.active.astype(np.float64))  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> Mail:
         """Say the own centroids."""
@@ -146,16 +172,23 @@ class GTVMin:
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
+        weight = _weigh(state, inbox, devices)
+        alpha, quiet = state.edge_alpha * weight, state.quiet
         centroids = devices.kernels.gtvmin(
             devices.points, devices.point_weights, devices.offsets, state.centroids, devices.awake, devices.indptr,
-            inbox.tables, inbox.rows, inbox.slots, state.edge_alpha,
+            inbox.tables, inbox.rows, inbox.slots, alpha,
             self.relaxation, self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
+        if self.swaps and devices.step % _EVERY == 0:
+            trying = devices.awake & (quiet < _TRIES)
+            centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
+            quiet = np.where(swapped, 0, quiet + trying)
         moved = _largest_move(centroids, state.centroids)
         calm = np.where(devices.awake, np.where(moved <= self.tol * devices.scale, state.calm + 1, 0), state.calm)
-        settled = calm >= (2 if self.schedule == "async" else 1)
+        settled = (calm >= (2 if self.schedule == "async" else 1)) & (quiet >= (_TRIES if self.swaps else 0))
         echo = (self.schedule == "jacobi") & (_largest_move(centroids, state.previous) <= _ECHO * moved)
-        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, state.edge_alpha)
+        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, state.edge_alpha,
+                           state.edge_limit, weight)  # fmt: skip
 
     @property
     def relaxation(self) -> float:
@@ -166,22 +199,46 @@ class GTVMin:
     def certified(self) -> bool:
         """Return whether (7) provably never rises with these parameters."""
         exact = self.star_term and self.update_rule == "exact"
-        return exact and (self.schedule != "jacobi" or self.passes == 1)
+        return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
         if self.alpha is not None or self.coupling is not None:
             return self.coupling
+        if self.recipe == "groups":
+            return _WEAK
         return _STRONG if total >= _LARGE or hops >= _LONG else _WEAK
 
     def link_alpha(self, devices: Devices) -> Floats:
-        """Return alpha_ij of every own link, float64[e]."""
+        """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
+        weights = devices.link_weights * devices.active
         if self.alpha is not None:
-            return self.alpha * devices.link_weights
+            return self.alpha * weights
         coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
         base = coupling * (devices.total_weight / devices.total) / self.k
-        degrees = np.repeat(devices.degrees, devices.degrees) * devices.neighbor_degrees
-        return base / np.sqrt(degrees.astype(np.float64)) * devices.link_weights
+        degrees = np.maximum(devices.degrees[devices.sources] * devices.neighbor_degrees, 1)
+        return base / np.sqrt(degrees.astype(np.float64)) * weights
+
+    def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
+        """Return what each own link adds to the objective, float64[e], given its variation (4)."""
+        return self.link_alpha(devices) * curb(state.edge_limit, gtv)
+
+    def at(self, coupling: float) -> "GTVMin":
+        """Return the same method at another coupling."""
+        other = copy(self)
+        for name, value in (("coupling", coupling), ("alpha", None)):
+            object.__setattr__(other, name, value)
+        return other
+
+
+def _weigh(state: GTVMinState, inbox: Inbox, devices: Devices) -> Floats:
+    """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices."""
+    limited = state.edge_limit < np.inf
+    if not limited.any():
+        return state.edge_weight
+    weight, edges = state.edge_weight.copy(), heard(inbox, limited & devices.awake[devices.sources])
+    weight[edges] = weigh(state.edge_limit[edges], variation(devices, state.centroids, inbox, edges))
+    return weight
 
 
 def _largest_move(new: Floats, old: Floats) -> Floats:
@@ -200,7 +257,7 @@ def _check(given: GTVMin) -> None:
         If one is; the message says which values are legal.
     """
     words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
-             "recipe": ("global", "none")}  # fmt: skip
+             "recipe": ("global", "groups", "none")}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
         if value not in known:

@@ -76,7 +76,7 @@ class Star:
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
         """Aggregate at the hub; take over and report at the clients."""
         heard = np.zeros(len(devices), np.bool_)
-        np.logical_or.at(heard, np.repeat(np.arange(len(devices)), devices.degrees), inbox.fresh)
+        np.logical_or.at(heard, devices.sources, inbox.fresh)
         acts = devices.awake & heard
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)

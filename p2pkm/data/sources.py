@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.data.checks import LARGEST, positive, whole
-from p2pkm.data.draw import generator
+from p2pkm.data.communities import tabulate as communities
+from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import SUFFIXES, read_table
 from p2pkm.data.table import Table
 from p2pkm.errors import ExperimentError
@@ -18,9 +19,6 @@ from p2pkm.spec import Spec, parse
 
 Points = NDArray[np.float64]
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
-
-TRIES = 1000
-RESTARTS = 100
 
 
 def grid16(*, points: int = 200, sd: float = 1.0, seed: int = 0) -> Data:
@@ -75,7 +73,7 @@ def slike(*, points: int = 100, seed: int = 0) -> Data:
         Points per cluster, and a whole number from 0.
     """
     rng = generator(seed, "slike")
-    return _gaussians(rng, _apart(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
+    return _gaussians(rng, apart(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
 
 
 def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation: float = 4.0, seed: int = 0) -> Data:
@@ -94,7 +92,7 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
     rng, gap = generator(seed, "balls"), positive(separation, "separation", most=LARGEST)
     k, d = whole(clusters, 1, "clusters"), whole(features, 1, "features")
     y = np.repeat(np.arange(k, dtype=np.int64), whole(points, 1, "points"))
-    means = _apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
+    means = apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
     directions = rng.standard_normal((len(y), d))
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
     return means[y] + directions * rng.random((len(y), 1)) ** (1 / d), y
@@ -142,20 +140,6 @@ def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) 
     return means[y] + positive(sd, "sd", zero=True, most=LARGEST) * rng.standard_normal((len(y), means.shape[1])), y
 
 
-def _apart(rng: np.random.Generator, count: int, features: int, *, side: float, separation: float) -> Points:
-    """Place means one by one in a cube around the origin, each at random where it is far enough from the others."""
-    for _ in range(RESTARTS):
-        means = np.empty((0, features))
-        for place in rng.uniform(-side / 2, side / 2, (TRIES + count, features)):
-            if (((means - place) ** 2).sum(axis=1) >= separation**2).all():
-                means = np.vstack([means, place])
-            if len(means) == count:
-                return means
-    raise ExperimentError(
-        f"found no place for {count} clusters {separation} apart; take fewer clusters or more features"
-    )
-
-
 def _loaded(loader: Callable[..., Any]) -> Data:
     points, y = loader(return_X_y=True)
     return np.ascontiguousarray(points, dtype=np.float64), np.asarray(y, dtype=np.int64)
@@ -181,6 +165,7 @@ SOURCES: dict[str, Callable[..., Table]] = {
     "blobs": _table(blobs),
     "slike": _table(slike),
     "balls": _table(balls),
+    "communities": communities,
     "iris": _table(iris),
     "wine": _table(wine),
     "digits": _table(digits),

@@ -18,13 +18,15 @@ class Table(NamedTuple):
     labels : int64[m] or None
         True class of each point, 0 to classes - 1.
     classes : int or None
-        The data's own number of classes.
+        The data's own number of classes; of several mixtures, that of one.
     device : array[m] or None
         Device of each point as the file has it, numbers or names; `partition.column` reads it.
     box : tuple of (float64[d], float64[d]) or None
         Low and high corner in which the partition `beta` places its clients; None: the points' bounding box.
     clusters : int64[m] or None
         Labels of a pooled k-means, which the partition `mufc` needs and somebody else computes.
+    groups : int64[n] or None
+        Known group of each device, for the score of the groups that a method finds.
     """
 
     points: NDArray[np.float64]
@@ -33,6 +35,7 @@ class Table(NamedTuple):
     device: NDArray[Any] | None = None
     box: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     clusters: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 def encode(values: ArrayLike, m: int, what: str) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any, Protocol
 
-from p2pkm.devices import Floats, Integers
+from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.launcher import launched
 from p2pkm.mail import Inbox, Mail
 from p2pkm.network.ledger import Ledger
@@ -18,6 +18,12 @@ class Network(Protocol):
 
     def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
+
+    def use(self, active: Mask) -> None:
+        """Let mail go over these own edges only, bool[e], from now on, also in later stages.
+
+        Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
+        """
 
     def exchange(self, mail: Mail) -> Inbox:
         """Deliver what every device says to its neighbours."""

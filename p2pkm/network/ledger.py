@@ -40,9 +40,9 @@ class Ledger:
         self._noted: list[tuple[int, int, Integers, int, Mask | None]] = []
         self._exchanges: list[Exchange] = []
 
-    def note(self, mail: Mail, stage: int, turn: int) -> None:
-        """Write down one exchange; it is added up when somebody asks."""
-        self._noted.append((stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), mail.edges))
+    def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
+        """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
+        self._noted.append((stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
 
     @property
     def exchanges(self) -> list[Exchange]:

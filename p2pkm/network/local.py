@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from p2pkm.devices import Floats, Integers
+from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.memory import Memory
+from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Placement
 
 
@@ -16,18 +16,26 @@ class LocalNetwork:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
         self._stage = -1
+        self._active: Mask | None = None
+        self._memory = Memory(placement)
 
     def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Memory(self.placement)
 
+    def use(self, active: Mask) -> None:
+        """Let mail go over these own edges only, from now on."""
+        self._active = None if active.all() else active
+        self._memory.forget(~active)
+
     def exchange(self, mail: Mail) -> Inbox:
         """Deliver what every device says to its neighbours."""
-        self.ledger.note(mail, self._stage, self._turn)
+        edges = narrow(mail.edges, self._active)
+        self.ledger.note(mail, edges, self._stage, self._turn)
         self._turn += 1
         self._memory.say(mail, mail.values.shape[1])
-        return self._memory.hear(None if mail.edges is None else mail.edges[self.placement.mirror])
+        return self._memory.hear(None if edges is None else edges[self.placement.mirror])
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""

@@ -63,6 +63,10 @@ class Memory:
         np.copyto(self._slots, self._senders, where=fresh)
         return Inbox(self._readable, self._rows, self._slots, fresh)
 
+    def forget(self, edges: Mask) -> None:
+        """Take what came over these own edges, bool[e], as never heard."""
+        self._slots[edges] = -1
+
     def _borrow(self, mail: Mail, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
         _, rows, width = mail.values.shape
@@ -86,3 +90,10 @@ class Memory:
         self._own = tables[: self._n, : tables.shape[1] - self._spare]
         self._readable = tables.view()
         self._readable.flags.writeable = False
+
+
+def narrow(edges: Mask | None, active: Mask | None) -> Mask | None:
+    """Return the own edges that a table goes over, bool[e], or None for all, given those in use."""
+    if edges is None or active is None:
+        return active if edges is None else edges
+    return edges & active

@@ -14,7 +14,7 @@ from p2pkm.errors import NetworkError
 from p2pkm.launcher import expected_size
 from p2pkm.mail import Inbox, Mail
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.memory import Memory
+from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Peer, Placement
 
 _POLL = 0.002  # seconds between two looks while another rank works
@@ -32,6 +32,8 @@ class MPINetwork:
         self._outgoing: list[tuple[Integers, Floats]] = []
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
         self._stage = -1
+        self._active: Mask | None = None
+        self._memory = Memory(placement, spare=1)
 
     def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
@@ -40,6 +42,11 @@ class MPINetwork:
         self._memory = Memory(self.placement, spare=1)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
+    def use(self, active: Mask) -> None:
+        """Let mail go over these own edges only, from now on."""
+        self._active = None if active.all() else active
+        self._memory.forget(~active)
+
     def exchange(self, mail: Mail) -> Inbox:
         """Deliver what every device says to its neighbours.
 
@@ -47,7 +54,8 @@ class MPINetwork:
         the receiver has already). In the first number of its spare last row each table carries its head: how many rows
         were said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
-        self.ledger.note(mail, self._stage, self._turn)
+        edges = narrow(mail.edges, self._active)
+        self.ledger.note(mail, edges, self._stage, self._turn)
         self._turn += 1
         r = mail.values.shape[1]
         memory, own = self._memory, len(self.placement.ids)
@@ -58,11 +66,11 @@ class MPINetwork:
         memory.tables[:own, -1, 0] = mail.rows
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
-        flags = None if mail.edges is None else self._say_flags(mail.edges)
+        flags = self._say_flags(edges) if selective and edges is not None else None
         self._mpi.Prequest.Startall(self._requests)
         self._mpi.Request.Waitall(self._requests)
         memory.heads[own:] = memory.tables[own:, -1, 0]
-        return memory.hear(None if flags is None else self._hear_flags(flags))
+        return memory.hear(self._active if flags is None else self._hear_flags(flags))
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""

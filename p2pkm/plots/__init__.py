@@ -5,6 +5,7 @@ from p2pkm.plots.convergence import plot_convergence
 from p2pkm.plots.gallery import draw_all, overview
 from p2pkm.plots.graph import plot_graph
 from p2pkm.plots.partition import plot_partition, plot_partition_of
+from p2pkm.plots.path import plot_coupling_path
 from p2pkm.plots.points import plot_points
 from p2pkm.plots.traffic import plot_bytes
 
@@ -14,6 +15,7 @@ __all__ = [
     "overview",
     "plot_bytes",
     "plot_convergence",
+    "plot_coupling_path",
     "plot_graph",
     "plot_partition",
     "plot_partition_of",

@@ -1,5 +1,7 @@
 """What all figures share: a fresh canvas without pyplot, colours that the colour-blind can tell apart, axes."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +42,25 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     edges = {"left": 0.1, "right": 0.97, "bottom": 0.13, "top": 0.9} | margins
     size = (edges["left"], edges["bottom"], edges["right"] - edges["left"], edges["top"] - edges["bottom"])
     return figure.add_axes(size)
+
+
+def save_figure(draw: "Callable[[], Axes]", folder: Path, name: str) -> list[Path]:
+    """Write the figure that is drawn as PNG and SVG; the same figure gives the same bytes.
+
+    The folder is made if it does not exist; a file appears under its name only when it is complete.
+    """
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
+        figure: Any = draw().figure
+        for path in paths:
+            draft = path.with_name(f"{path.name}.part")
+            kind = path.suffix[1:]
+            figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+            draft.replace(path)
+    return paths
 
 
 def dress(ax: "Axes", title: str, x: str, y: str) -> None:

@@ -1,10 +1,11 @@
 """Quality against what it costs: methods side by side."""
 
 from collections.abc import Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p2pkm.plots.canvas import CATEGORIES, DPI, GREY, dress, open_axes, write_plainly
+from p2pkm.plots.canvas import CATEGORIES, GREY, dress, open_axes, save_figure, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,20 +61,8 @@ def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, a
 
 def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw quality against all bytes and against those at the busiest device, as PNG and SVG."""
-    from matplotlib import rc_context
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
-        for against in _WORDS:
-            figure: Any = plot_quality(table, against=against).figure
-            for kind in ("png", "svg"):
-                path = folder / f"quality_{against}.{kind}"
-                draft = path.with_name(f"{path.name}.part")
-                figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
-                draft.replace(path)
-                paths.append(path)
-    return paths
+    draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _WORDS}
+    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
 
 
 def _explain(ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str]) -> None:

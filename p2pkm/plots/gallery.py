@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from p2pkm.plots.canvas import DPI
+from p2pkm.plots.canvas import DPI, save_figure
 from p2pkm.plots.convergence import plot_convergence
 from p2pkm.plots.graph import plot_graph
 from p2pkm.plots.partition import plot_partition
@@ -53,18 +54,5 @@ def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
     list of pathlib.Path
         convergence, graph, points, partition and bytes, each .png and .svg.
     """
-    from matplotlib import rc_context
-
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
-        for name, draw in FIGURES.items():
-            figure: Any = draw(result).figure
-            for kind in ("png", "svg"):
-                path = place / f"{name}.{kind}"
-                draft = path.with_name(f"{path.name}.part")
-                figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
-                draft.replace(path)
-                paths.append(path)
-    return paths
+    return [path for name, draw in FIGURES.items() for path in save_figure(partial(draw, result), place, name)]

@@ -54,7 +54,7 @@ class Box:
         """Widen the box by what was heard."""
         box = state.box.copy()
         heard = inbox.fresh & (inbox.rows[inbox.slots] == 2)
-        owner = np.repeat(np.arange(len(devices)), devices.degrees)[heard]
+        owner = devices.sources[heard]
         tables = inbox.tables[inbox.slots[heard]]
         np.minimum.at(box[:, 0], owner, tables[:, 0])
         np.maximum.at(box[:, 1], owner, tables[:, 1])

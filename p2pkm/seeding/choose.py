@@ -33,10 +33,8 @@ class Choose:
     def init(self, devices: Devices, start: Any) -> ChooseState:
         """Price the candidates on the own points."""
         candidates: Floats = start.candidates
-        arguments = devices.points, devices.point_weights, devices.offsets
-        columns = [devices.kernels.losses(*arguments, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
         rows = (devices.sizes > 0).astype(np.int64)
-        flood = begin(devices, np.stack(columns, axis=1)[:, None, :], rows)
+        flood = begin(devices, price(devices, candidates)[:, None, :], rows)
         return ChooseState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
     def message(self, state: ChooseState, devices: Devices) -> Mail:
@@ -56,3 +54,10 @@ class Choose:
             best = np.argmin(totals, axis=1)[which]
             centroids[members] = state.candidates[members, best]
         return ChooseState(centroids, ready, state.candidates, flood)
+
+
+def price(devices: Devices, candidates: Floats) -> Floats:
+    """Return what each candidate, float64[n, q, k, d], costs on each device's own points, float64[n, q]."""
+    own = devices.points, devices.point_weights, devices.offsets
+    columns = [devices.kernels.losses(*own, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
+    return np.stack(columns, axis=1)

@@ -50,14 +50,14 @@ class Leader:
     def message(self, state: LeaderState, devices: Devices) -> Mail:
         """Say the centroids to the children, once."""
         values, rows = pack(state.centroids)
-        source = np.repeat(np.arange(len(devices)), devices.degrees)
+        source = devices.sources
         children = self.parent[devices.indices] == devices.ids[source]
         return Mail(values, np.where(state.news & devices.awake, rows, -1), edges=children & state.news[source])
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
         """Take over what the parent said."""
         centroids, news = state.centroids.copy(), np.zeros(len(devices), np.bool_)
-        source = np.repeat(np.arange(len(devices)), devices.degrees)
+        source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
             rows = inbox.rows[inbox.slots[e]]
             centroids[source[e], :rows] = inbox.tables[inbox.slots[e], :rows]

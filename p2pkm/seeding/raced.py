@@ -79,7 +79,7 @@ class Race:
     def update(self, state: RaceState, inbox: Inbox, devices: Devices) -> RaceState:
         """Keep the smallest key of each draw."""
         best = state.best.copy()
-        owner = np.repeat(np.arange(len(devices)), devices.degrees)
+        owner = devices.sources
         for e in np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0)):
             heard = inbox.tables[inbox.slots[e], : self.draws, : best.shape[2]]
             smaller = heard[:, 0] < best[owner[e], :, 0]

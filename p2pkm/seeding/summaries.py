@@ -22,6 +22,14 @@ class SummariesState(NamedTuple):
     flood: Flood
 
 
+def summarize(devices: Devices, k: int) -> Floats:
+    """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
+    centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
+    pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
+    pairs[counts == 0.0] = np.inf
+    return pairs
+
+
 @dataclass(frozen=True)
 class Summaries:
     """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
@@ -49,11 +57,7 @@ class Summaries:
 
     def init(self, devices: Devices, start: Any) -> SummariesState:
         """Summarise the own points."""
-        own, counts, _ = devices.kmeans(self.k, SUMMARY, starts=3)
-        own[counts == 0.0] = np.inf
-        order = np.argsort(counts == 0.0, axis=1, kind="stable")
-        tables, rows = pack(own)
-        pairs = np.concatenate((tables, np.take_along_axis(counts, order, axis=1)[:, :, None]), axis=2)
+        pairs, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
         asleep = np.zeros(len(devices), np.bool_)
         return SummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
@@ -71,18 +75,20 @@ class Summaries:
         members = np.flatnonzero(ready & ~(state.settled & quiet))
         if far:
             flood = flood._replace(news=np.zeros_like(flood.news))
-        candidates = self._cluster(state, flood, members, devices)
+        candidates = state.candidates
+        if len(members):
+            candidates = candidates.copy()
+            candidates[members] = cluster_pairs(devices, flood, members, candidates.shape[1:3])
         return SummariesState(candidates[:, 0].copy(), ready, candidates, flood)
 
-    def _cluster(self, state: SummariesState, flood: Flood, members: Integers, devices: Devices) -> Floats:
-        """Return the candidates after the given devices have clustered what they hold."""
-        candidates = state.candidates
-        if len(members) == 0:
-            return candidates
-        candidates = candidates.copy()
-        collections, which = group(flood, members)
-        starts = _STARTS if self.candidates == 1 else _STARTS_EACH
-        for q in range(self.candidates):
-            sets = devices.pooled_kmeans(collections, self.k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
-            candidates[members, q] = sets[which]
-        return candidates
+
+def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:
+    """Return what the given devices find among the pairs that they hold, float64[members, q, k, d]; shape: (q, k)."""
+    candidates, k = shape
+    found = np.empty((len(members), candidates, k, devices.d))
+    collections, which = group(flood, members)
+    starts = _STARTS if candidates == 1 else _STARTS_EACH
+    for q in range(candidates if len(members) else 0):
+        sets = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
+        found[:, q] = sets[which]
+    return found

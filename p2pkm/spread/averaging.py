@@ -57,7 +57,7 @@ def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[t
 def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
     """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest."""
     mixed = mass.copy()
-    degrees = np.repeat(devices.degrees, devices.degrees)
+    degrees = devices.degrees[devices.sources]
     weights = 1.0 / (1.0 + np.maximum(degrees, devices.neighbor_degrees))
     for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
         mixed[who] += weights[edges, None, None] * (theirs - mass[who])

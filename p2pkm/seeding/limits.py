@@ -1,0 +1,53 @@
+"""How far apart neighbours may be before their link begins to give way."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.devices import Devices, Floats, Mask
+from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.spread.links import heard, lower_quartile, variation
+
+
+class LimitsState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
+
+    centroids: Floats
+    settled: Mask
+    quartile: Floats
+    edge_limit: Floats
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``d0_ij = min(q_i, q_j)``, q_i the lower quartile of the variation (4) over i's links as the centroids are now.
+
+    Message: the centroids, then one row with q_i. The centroids stay as they are.
+    """
+
+    k: int
+    schedule: str = "jacobi"
+
+    def init(self, devices: Devices, start: Any) -> LimitsState:
+        """Take the centroids of the stage before."""
+        n, e = len(devices), len(devices.indices)
+        return LimitsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
+
+    def message(self, state: LimitsState, devices: Devices) -> Mail:
+        """Say the centroids, then the quartile."""
+        if devices.step == 0:
+            return Mail(*pack(state.centroids))
+        rows = (state.quartile >= 0.0).astype(np.int64)
+        return Mail(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
+
+    def update(self, state: LimitsState, inbox: Inbox, devices: Devices) -> LimitsState:
+        """Measure the own links, then take the smaller quartile of both ends."""
+        if devices.step == 1:
+            edges = heard(inbox, devices.active)
+            values = variation(devices, state.centroids, inbox, edges)
+            return state._replace(quartile=lower_quartile(devices, values, edges))
+        fresh = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] == 1))
+        limit = np.full(len(devices.indices), np.inf)
+        limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
+        return state._replace(edge_limit=limit, settled=np.ones(len(devices), np.bool_))
