@@ -4,21 +4,22 @@ import numpy as np
 from numba import njit
 
 from p2pkm.kernels.kmeans import _squared
+from p2pkm.kernels.nearest import LANES, _nearest, _room
 
 
 @njit(cache=True, nogil=True)
-def _points(points, weights, centroids, sums, counts):
+def _points(points, weights, centroids, sums, counts, room):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
-    for r in range(points.shape[0]):
-        nearest, lowest = -1, np.inf
-        for c in range(centroids.shape[0]):
-            distance = _squared(points[r], centroids[c])
-            if distance < lowest:  # an absent row is at infinity: no point chooses it
-                nearest, lowest = c, distance
-        if nearest >= 0:
-            counts[nearest] += weights[r]
-            for f in range(points.shape[1]):
-                sums[nearest, f] += weights[r] * points[r, f]
+    for first in range(0, points.shape[0], LANES):
+        count = min(LANES, points.shape[0] - first)
+        _nearest(points, first, count, centroids, centroids.shape[0], room)
+        for r in range(count):
+            nearest = room[2][r]
+            if nearest >= 0:  # an absent row is at infinity: no point chooses it
+                weight = weights[first + r]
+                counts[nearest] += weight
+                for f in range(points.shape[1]):
+                    sums[nearest, f] += weight * points[first + r, f]
 
 
 @njit(cache=True, nogil=True)
@@ -30,10 +31,9 @@ def _add(sums, counts, c, row, alpha, printed):
 
 
 @njit(cache=True, nogil=True)
-def _match(centroids, table, alpha, star, printed, sums, counts):
+def _match(centroids, table, alpha, star, printed, sums, counts, distances):
     """E2 and E3 for one neighbour: add its matched rows to the sums of lines 20 to 22."""
     k, rows = centroids.shape[0], table.shape[0]
-    distances = np.empty((k, rows))
     for c in range(k):
         for q in range(rows):
             distances[c, q] = _squared(centroids[c], table[q])
@@ -66,17 +66,18 @@ def _move(centroids, sums, counts, theta, printed):
 
 
 @njit(cache=True, nogil=True)
-def _gtvmin(points, weights, centroids, tables, rows, slots, alpha, theta, passes, star, printed):
+def _gtvmin(points, weights, centroids, tables, rows, slots, alpha, theta, passes, star, printed, room):
     """Update the centroids of one device in place: `passes` times E1, E2, E3, M with the neighbours held fixed."""
-    k, d = centroids.shape
-    sums, counts = np.empty((k, d)), np.empty(k)
+    d = centroids.shape[1]
+    nearest, distances, sums, counts = room
     for _ in range(passes):
         sums[:] = 0.0
         counts[:] = 0.0
-        _points(points, weights, centroids, sums, counts)
+        _points(points, weights, centroids, sums, counts, nearest)
         for e in range(slots.shape[0]):  # neighbours in ascending id
             if slots[e] >= 0:
-                _match(centroids, tables[slots[e], : rows[slots[e]], :d], alpha[e], star, printed, sums, counts)
+                table = tables[slots[e], : rows[slots[e]], :d]
+                _match(centroids, table, alpha[e], star, printed, sums, counts, distances)
         _move(centroids, sums, counts, theta, printed)
 
 
@@ -85,13 +86,14 @@ def gtvmin(
     points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, theta, passes, star, printed
 ):
     """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
-    result = centroids.copy()
+    result, (k, d) = centroids.copy(), centroids.shape[1:]
+    room = _room(d), np.empty((k, tables.shape[1])), np.empty((k, d)), np.empty(k)
     for i in range(result.shape[0]):
         if awake[i]:
             own, links = slice(offsets[i], offsets[i + 1]), slice(indptr[i], indptr[i + 1])
             _gtvmin(
                 points[own], weights[own], result[i], tables, rows, slots[links], alpha[links],
-                theta, passes, star, printed,
+                theta, passes, star, printed, room,
             )  # fmt: skip
     return result
 

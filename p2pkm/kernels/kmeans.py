@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from p2pkm.kernels.nearest import LANES, _nearest, _room
 from p2pkm.kernels.philox import _uniform
 
 
@@ -58,18 +59,17 @@ def _seed(points, weights, k, trials, key, purpose, start, centroids):
 
 
 @njit(cache=True, nogil=True)
-def _assign(points, centroids, rows, labels, distances):
+def _assign(points, centroids, rows, labels, distances, room):
     """E1: the nearest of the first `rows` centroids of every point, lowest index on ties; return if any changed."""
     changed = False
-    for r in range(points.shape[0]):
-        nearest, lowest = 0, np.inf
-        for c in range(rows):
-            distance = _squared(points[r], centroids[c])
-            if distance < lowest:
-                nearest, lowest = c, distance
-        changed |= labels[r] != nearest
-        labels[r] = nearest
-        distances[r] = lowest
+    for first in range(0, points.shape[0], LANES):
+        count = min(LANES, points.shape[0] - first)
+        _nearest(points, first, count, centroids, rows, room)
+        for r in range(count):
+            nearest = max(room[2][r], 0)
+            changed |= labels[first + r] != nearest
+            labels[first + r] = nearest
+            distances[first + r] = room[1][r]
     return changed
 
 
@@ -96,11 +96,11 @@ def _fill(weights, rows, labels, distances):
 def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
     """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
     m, d = points.shape
-    labels, distances = np.full(m, -1), np.empty(m)
+    labels, distances, room = np.full(m, -1), np.empty(m), _room(d)
     sums = np.empty((rows, d))
     still = False
     for step in range(limit + 1):
-        changed = _assign(points, centroids, rows, labels, distances)
+        changed = _assign(points, centroids, rows, labels, distances, room)
         if step == limit or still or not changed:
             break
         if fill:

@@ -3,29 +3,21 @@
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.kmeans import _squared
-
-
-@njit(cache=True, nogil=True)
-def _nearest(point, centroids):
-    """Return the nearest real centroid of one point (-1 if there is none) and its squared distance."""
-    nearest, lowest = -1, np.inf
-    for c in range(centroids.shape[0]):
-        distance = _squared(point, centroids[c])
-        if distance < lowest:
-            nearest, lowest = c, distance
-    return nearest, lowest
+from p2pkm.kernels.nearest import LANES, _nearest, _room
 
 
 @njit(cache=True, nogil=True)
 def losses(points, weights, offsets, centroids):
     """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.plain.losses`."""
     n = offsets.shape[0] - 1
-    costs, labels = np.zeros(n), np.empty(points.shape[0], np.int64)
+    costs, labels, room = np.zeros(n), np.empty(points.shape[0], np.int64), _room(points.shape[1])
     for i in range(n):
-        for r in range(offsets[i], offsets[i + 1]):
-            labels[r], lowest = _nearest(points[r], centroids[i])
-            costs[i] += weights[r] * lowest
+        for first in range(offsets[i], offsets[i + 1], LANES):
+            count = min(LANES, offsets[i + 1] - first)
+            _nearest(points, first, count, centroids[i], centroids.shape[1], room)
+            for r in range(count):
+                labels[first + r] = room[2][r]
+                costs[i] += weights[first + r] * room[1][r]
     return costs, labels
 
 
@@ -34,11 +26,14 @@ def price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points; see `p2pkm.kernels.plain.price`."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
+    room = _room(points.shape[1])
     for i in range(n):
         for s in range(q):
-            for r in range(offsets[i], offsets[i + 1]):
-                label, lowest = _nearest(points[r], sets[s])
-                costs[i, s] += weights[r] * lowest
-                if n_classes > 0 and label >= 0:
-                    tables[s, classes[r], label] += 1
+            for first in range(offsets[i], offsets[i + 1], LANES):
+                count = min(LANES, offsets[i + 1] - first)
+                _nearest(points, first, count, sets[s], sets.shape[1], room)
+                for r in range(count):
+                    costs[i, s] += weights[first + r] * room[1][r]
+                    if n_classes > 0 and room[2][r] >= 0:
+                        tables[s, classes[first + r], room[2][r]] += 1
     return costs, tables
