@@ -49,10 +49,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
 
 def mark_shape(model: Floats, census: Census) -> dict[str, float | None]:
     """Return silhouette and simplified silhouette of the points (or of a sample) labelled by the nearest centroid."""
-    real = model[model[:, 0] < np.inf]
-    if len(real) < 2:
-        return {}
-    found = silhouettes(census.sample, real)
+    found = silhouettes(census.sample, model[model[:, 0] < np.inf])
     return {"silhouette": found[0], "simplified_silhouette": found[1]}
 
 

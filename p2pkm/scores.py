@@ -75,15 +75,18 @@ def distance(centroids: Floats, centers: Floats) -> float:
     return float(np.sqrt(squared[linear_sum_assignment(squared)].sum()))
 
 
-def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float]:
+def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float | None]:
     """Return the mean silhouette (Rousseeuw 1987) and its simplified form (Hruschka et al. 2004).
 
     Points are labelled by the nearest centroid. The simplified form takes distances to centroids instead of mean
-    distances to the points of a cluster. The silhouette is None if all points have one label.
+    distances to the points of a cluster. The silhouette is None if all points have one label, both if there is only one
+    centroid.
     """
     from sklearn.metrics import silhouette_score
 
-    distances = np.sqrt(((points[:, None] - centroids[None]) ** 2).sum(axis=2))
+    if len(centroids) < 2:
+        return None, None
+    distances = np.sqrt(np.stack([((points - row) ** 2).sum(axis=1) for row in centroids], axis=1))
     labels = distances.argmin(axis=1)
     nearest, second = np.sort(distances, axis=1)[:, :2].T
     simple = float(np.where(second > 0, (second - nearest) / np.where(second > 0, second, 1.0), 0.0).mean())

@@ -124,6 +124,7 @@ def test_scores_of_shape_and_distance():
     assert scores.silhouettes(points, centroids)[0] == pytest.approx(silhouette_score(points, labels))
     simple = scores.silhouettes(np.array([[0.0], [1.0], [4.0]]), np.array([[0.0], [4.0]]))[1]
     assert simple == pytest.approx((1 + (3 - 1) / 3 + 1) / 3)
+    assert scores.silhouettes(points, centroids[:1]) == (None, None)
     rows, centers = np.array([[5.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [5.0, 2.0]])
     assert scores.distance(rows, centers) == pytest.approx(5**0.5)
     assert scores.distance(np.array([[9.0]]), np.array([[0.0], [8.0]])) == 1.0  # rows left over do not count
