@@ -27,15 +27,23 @@ def _pick(cumulative, target):
 
 
 @njit(cache=True, nogil=True)
-def _seed(points, weights, k, trials, key, purpose, start, centroids):
+def _measure(columns, row, distances):
+    """Write the squared distance of every point to a row; columns: float64[d, m], the points, feature by feature."""
+    distances[:] = 0.0
+    for f in range(columns.shape[0]):
+        for r in range(columns.shape[1]):
+            distances[r] += (columns[f, r] - row[f]) * (columns[f, r] - row[f])
+
+
+@njit(cache=True, nogil=True)
+def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
     """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
     m = points.shape[0]
     closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
     cumulative = np.cumsum(weights)
     first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
     centroids[0] = points[first]
-    for r in range(m):
-        closest[r] = _squared(points[r], points[first])
+    _measure(columns, points[first], closest)
     for c in range(1, k):
         total = 0.0
         for r in range(m):
@@ -46,9 +54,10 @@ def _seed(points, weights, k, trials, key, purpose, start, centroids):
         lowest = np.inf
         for t in range(trials):
             chosen = _pick(cumulative, _uniform(key, purpose, start, 1 + (c - 1) * trials + t) * total)
+            _measure(columns, points[chosen], trial)
             potential = 0.0
             for r in range(m):
-                trial[r] = min(closest[r], _squared(points[r], points[chosen]))
+                trial[r] = min(closest[r], trial[r])
                 potential += weights[r] * trial[r]
             if potential < lowest:
                 lowest = potential
@@ -135,11 +144,11 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
     lowest = np.inf
     if points.shape[0] == 0:
         return 0.0
-    trial, number = np.empty_like(centroids), np.empty_like(counts)
+    trial, number, columns = np.empty_like(centroids), np.empty_like(counts), points.T.copy()
     for start in range(first, first + starts):
         trial[:] = np.inf
         number[:] = 0.0
-        rows = _seed(points, odds, k, trials, key, purpose, start, trial)
+        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial)
         cost = _lloyd(points, weights, limit, tol, True, trial, rows, number)
         if cost < lowest:
             lowest = cost
