@@ -221,7 +221,7 @@ def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
         built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
-    topology = Topology.from_networkx(built)
+    topology = Topology.from_graph(built)
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
     return topology

@@ -25,6 +25,8 @@ from p2pkm.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
+    from topologies import LightGraph
+
 _LARGEST = 1e100  # of a coordinate
 
 
@@ -79,8 +81,8 @@ class Job:
 
 
 def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards, *, rounds: int | None = None, seed: int = 0,
-    start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
+    algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards, *, rounds: int | None = None,
+    seed: int = 0, start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -90,7 +92,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ----------
     algorithm : Algorithm
         For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
-    graph : networkx.Graph or Topology or None
+    graph : networkx.Graph or topologies.LightGraph or Topology or None
         Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
         device, without points.
     shards : Shards
@@ -134,7 +136,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     return perform(job, world)
 
 
-def _lay_out(algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards) -> Topology:
+def _lay_out(algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards) -> Topology:
     """Return the star of a server method, or the graph that was given to any other one."""
     if needs_hub(algorithm):
         if graph is not None:
@@ -145,7 +147,7 @@ def _lay_out(algorithm: Any, graph: "nx.Graph | Topology | None", shards: Shards
         return Topology.star(shards.n)
     if graph is None:
         raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
-    return graph if isinstance(graph, Topology) else Topology.from_networkx(graph)
+    return Topology.from_graph(graph)
 
 
 def check(

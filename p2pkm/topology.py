@@ -12,7 +12,10 @@ from p2pkm.errors import TopologyError
 if TYPE_CHECKING:
     import networkx as nx
 
+    from topologies import LightGraph
+
 _EXACT = 32  # up to this many devices `hops` is the diameter itself
+_MANY = 50_000  # devices and links above which compiled kernels walk over the graph
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,29 @@ class Topology:
         return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
+    def from_graph(cls, graph: "nx.Graph | LightGraph | Topology") -> "Topology":
+        """Read a graph of any kind; a topology stays what it is.
+
+        Raises
+        ------
+        TopologyError
+            As `from_networkx` does; the arrays of a LightGraph have to be a symmetric matrix, sorted, too.
+        """
+        import topologies
+
+        if isinstance(graph, Topology):
+            return graph
+        if not isinstance(graph, topologies.LightGraph):
+            return cls.from_networkx(graph)
+        try:
+            topologies.check(graph)
+        except topologies.GraphError as error:
+            raise TopologyError(str(error)) from None
+        indptr, indices = (np.ascontiguousarray(part, np.int64) for part in (graph.indptr, graph.indices))
+        weights = np.ones(len(indices)) if graph.weights is None else np.ascontiguousarray(graph.weights, np.float64)
+        return cls._complete(indptr, indices, weights)
+
+    @classmethod
     def from_networkx(cls, graph: "nx.Graph") -> "Topology":
         """Read a networkx graph; device i is the i-th node in sorted order (numerically if all labels are integers).
 
@@ -71,10 +97,15 @@ class Topology:
         """Build the graph of n devices from undirected links (i, j, weight), float64[links, 3]."""
         ends = links[:, :2].astype(np.int64)
         source, target = np.concatenate((ends[:, 0], ends[:, 1])), np.concatenate((ends[:, 1], ends[:, 0]))
-        order = np.lexsort((target, source))
+        order = np.argsort(source * n + target)
         indptr = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=n))))
         indices, weights = target[order], np.tile(links[:, 2], 2)[order]
-        return cls(indptr, indices, weights, _color(indptr, indices), _bound_diameter(indptr, indices))
+        return cls._complete(indptr, indices, weights)
+
+    @classmethod
+    def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
+        """Add what follows from the links."""
+        return cls(indptr, indices, weights, _walk("color", indptr, indices), _bound_diameter(indptr, indices))
 
     @property
     def n(self) -> int:
@@ -99,15 +130,11 @@ class Topology:
     @cached_property
     def components(self) -> Integers:
         """Return the component of each device, int64[n], numbered by their lowest device."""
-        component = np.full(self.n, -1)
-        for device in range(self.n):
-            if component[device] < 0:
-                component[_layers(self.indptr, self.indices, device) >= 0] = component.max() + 1
-        return component
+        return _walk("components", self.indptr, self.indices)
 
-    def layers(self, root: int) -> Integers:
-        """Return the number of hops from root to each device, int64[n], -1 where there is no path."""
-        return _layers(self.indptr, self.indices, root)
+    def layers(self, roots: Integers | int) -> Integers:
+        """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""
+        return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what another rank needs to build the same topology."""
@@ -121,43 +148,34 @@ class Topology:
         return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], **numbers)
 
 
-def _color(indptr: Integers, indices: Integers) -> Integers:
-    """Give every device the smallest colour that no lower neighbour has, in ascending id."""
-    colors = [0] * (len(indptr) - 1)
-    neighbors = indices.tolist()
-    for i, (first, last) in enumerate(zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)):
-        taken = {colors[j] for j in neighbors[first:last] if j < i}
-        color = 0
-        while color in taken:
-            color += 1
-        colors[i] = color
-    return np.array(colors, np.int64)
+def _walk(name: str, *arrays: Integers) -> Integers:
+    """Call a kernel on a graph: the compiled one, which takes a while to import, where there is much to do."""
+    if sum(map(len, arrays)) > _MANY:
+        from p2pkm.kernels import compiled as kernels
+    else:
+        from p2pkm.kernels import plain as kernels  # type: ignore[no-redef]
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.flags.writeable = False  # one kind of arrays, one compilation
+    return getattr(kernels, name)(*views)
 
 
-def _layers(indptr: Integers, indices: Integers, root: int) -> Integers:
-    """Search breadth first from root; return each device's layer, -1 where it is not reached."""
-    layer = np.full(len(indptr) - 1, -1)
-    layer[root] = depth = 0
-    front = np.array([root])
-    while len(front):
-        depth += 1
-        counts = indptr[front + 1] - indptr[front]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        reached = indices[np.repeat(indptr[front], counts) + within]
-        front = np.unique(reached[layer[reached] < 0])
-        layer[front] = depth
-    return layer
+def find_first(group: Integers, figure: Integers) -> Integers:
+    """Return of each group 0, 1, ... the lowest device that has its largest figure, int64[groups]."""
+    count, n = int(group.max()) + 1, len(group)
+    largest = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(largest, group, figure)
+    found = np.flatnonzero(figure == largest[group])
+    first = np.full(count, n)
+    np.minimum.at(first, group[found], found)
+    return first
 
 
 def _bound_diameter(indptr: Integers, indices: Integers) -> int:
-    """Return the largest eccentricity of small graphs, else twice that of one device of every component."""
+    """Return the largest eccentricity of small graphs, else twice that of the lowest device of every component."""
     n = len(indptr) - 1
     if n <= _EXACT:
-        return max(int(_layers(indptr, indices, i).max()) for i in range(n))
-    bound, seen = 0, np.zeros(n, bool)
-    for root in range(n):
-        if not seen[root]:
-            layer = _layers(indptr, indices, root)
-            seen |= layer >= 0
-            bound = max(bound, 2 * int(layer.max()))
-    return min(bound, n - 1)
+        return max(int(_walk("layers", indptr, indices, np.array([i])).max()) for i in range(n))
+    component = _walk("components", indptr, indices)
+    roots = find_first(component, np.zeros(n, np.int64))
+    return min(2 * int(_walk("layers", indptr, indices, roots).max()), n - 1)

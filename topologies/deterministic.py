@@ -72,7 +72,7 @@ def grid(n: int, *, rows: int | None = None) -> Graph:
     GraphError
         If rows does not divide n, or n is a prime above 3 and rows is not given.
     """
-    height, width = _sides(n, rows, "grid")
+    height, width = sides(n, rows, "grid")
     lines = [range(r * width, (r + 1) * width) for r in range(height)]
     lines += [range(c, n, width) for c in range(width)]
     return assemble(n, ((i, j) for line in lines for i, j in pairwise(line)))
@@ -95,10 +95,31 @@ def torus(n: int, *, rows: int | None = None) -> Graph:
     GraphError
         As `grid` does.
     """
-    height, width = _sides(n, rows, "torus")
+    height, width = sides(n, rows, "torus")
     lines = [range(r * width, (r + 1) * width) for r in range(height)]
     lines += [range(c, n, width) for c in range(width)]
     return assemble(n, (link for line in lines for link in _cycle(line)))
+
+
+def exponential(n: int, *, base: int = 2) -> Graph:
+    """Link every device with those 1, base, base^2, ... further on, around a ring: few hops over few links.
+
+    Cost: about n log(n) / log(base) edges, diameter at most about base log(n) / (2 log(base)).
+
+    Parameters
+    ----------
+    n : int
+    base : int
+        Ratio of the distances, 2 or more; at n and above the graph is a ring.
+
+    References
+    ----------
+    Ying, Yuan, Chen, Hu, Pan and Yin (2021), Exponential graph is provably efficient for decentralized deep training,
+    Advances in Neural Information Processing Systems 34.
+    """
+    size, steps = strides(n, base)
+    links = {(min(i, j), max(i, j)) for step in steps for i in range(size) for j in [(i + step) % size]}
+    return assemble(size, sorted(links))
 
 
 def barbell(n: int) -> Graph:
@@ -155,7 +176,17 @@ def _cycle(nodes: range) -> list[tuple[int, int]]:
     return [*links, (nodes[-1], nodes[0])] if len(nodes) > 2 else links
 
 
-def _sides(n: int, rows: int | None, family: str) -> tuple[int, int]:
+def strides(n: int, base: int) -> tuple[int, list[int]]:
+    """Return the number of devices and the distances, at most n // 2, over which an exponential graph links."""
+    size, ratio = whole(n, "exponential: n", 1), whole(base, "exponential: base", 2)
+    found, step = set(), 1
+    while step < size:
+        found.add(min(step, size - step))
+        step *= ratio
+    return size, sorted(found)
+
+
+def sides(n: int, rows: int | None, family: str) -> tuple[int, int]:
     """Return rows and columns."""
     size = whole(n, f"{family}: n", 1)
     if rows is None:

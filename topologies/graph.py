@@ -25,7 +25,7 @@ def check(graph: Graph) -> None:
 
     Parameters
     ----------
-    graph : networkx.Graph
+    graph : networkx.Graph or LightGraph
         Edge attribute `weight` (default 1, no unit) has to be a finite number above 0.
 
     Raises
@@ -33,6 +33,12 @@ def check(graph: Graph) -> None:
     GraphError
         At the first offence found; the message names the link and the remedy.
     """
+    from topologies.light import LightGraph, check_light
+
+    (check_light if isinstance(graph, LightGraph) else _check_networkx)(graph)
+
+
+def _check_networkx(graph: Graph) -> None:
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
         raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph")
     if graph.is_directed():

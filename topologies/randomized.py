@@ -5,9 +5,10 @@ Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights
 option is out of range or no draw is connected.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
-from topologies.graph import Graph, GraphError, assemble, fraction, whole
+from topologies.graph import Graph, GraphError, assemble, fraction, is_weight, whole
 
 ATTEMPTS = 100
 
@@ -32,15 +33,7 @@ def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) 
     """
     import networkx
 
-    size = whole(n, "small-world: n", 1)
-    links = whole(degree, "small-world: degree", 1)
-    _below(links, size, (size - 1) // 2 * 2, "small-world: degree")
-    if links % 2:
-        raise GraphError(
-            f"small-world: degree is {links}, but every device gets as many links to the left as to the right; "
-            f"expected an even number: {_evens(size)}"
-        )
-    chance = fraction(rewire, "small-world: rewire")
+    size, links, chance = small_world_options(n, degree, rewire)
     return _redraw(
         size, seed, lambda s: networkx.watts_strogatz_graph(size, links, chance, seed=s), "small-world", "degree"
     )
@@ -64,16 +57,7 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
     """
     import networkx
 
-    size = whole(n, "random-regular: n", 1)
-    links = whole(degree, "random-regular: degree", 1)
-    _below(links, size, size - 1, "random-regular: degree")
-    if size * links % 2:
-        raise GraphError(
-            f"random-regular: degree is {links} for {size} devices, but devices times degree has to be even; "
-            f"take an even degree ({_evens(size)}) or an even number of devices"
-        )
-    if links == 1 and size > 2:
-        raise GraphError(f"random-regular: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
+    size, links = regular_options(n, degree)
     if 2 * links < size:
         return _redraw(
             size, seed, lambda s: networkx.random_regular_graph(links, size, seed=s), "random-regular", "degree"
@@ -123,10 +107,33 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
     """
     import networkx
 
-    size = whole(n, "barabasi-albert: n", 1)
-    links = whole(m, "barabasi-albert: m", 1)
-    _below(links, size, size - 1, "barabasi-albert: m")
+    size, links = albert_options(n, m)
     return _redraw(size, seed, lambda s: networkx.barabasi_albert_graph(size, links, seed=s), "barabasi-albert", "m")
+
+
+def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> Graph:
+    """Throw the devices on the unit square and link those at most `radius` apart, as radio does.
+
+    Cost: about pi radius^2 n^2 / 2 edges, diameter about 1.4 / radius.
+
+    Parameters
+    ----------
+    n : int
+    radius : float, optional
+        Above 0; by default sqrt(1.5 log(n) / (pi n)), for a mean degree of about 1.5 log(n), half as much again as
+        a connected graph needs.
+    seed : int
+
+    References
+    ----------
+    Gilbert (1961), Random plane networks; Penrose (2003), Random Geometric Graphs, Oxford University Press.
+    """
+    import networkx
+
+    size, reach = geometric_options(n, radius)
+    return _redraw(
+        size, seed, lambda s: networkx.random_geometric_graph(size, reach, seed=s), "random-geometric", "radius"
+    )
 
 
 def communities(n: int, *, p: float = 0.6, bridges: int = 1, seed: int = 0) -> Graph:
@@ -172,21 +179,79 @@ def _chance(p: float, what: str) -> float:
     return chance if 1 - chance < 1 else 0.0  # below the float's resolution; log(1 - p) would be 0
 
 
-def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
-    """Draw until the graph is connected; nodes and links come out in sorted order."""
-    import networkx
+def small_world_options(n: int, degree: int, rewire: float) -> tuple[int, int, float]:
+    """Return the options of `small_world`, checked."""
+    size = whole(n, "small-world: n", 1)
+    links = whole(degree, "small-world: degree", 1)
+    _below(links, size, (size - 1) // 2 * 2, "small-world: degree")
+    if links % 2:
+        raise GraphError(
+            f"small-world: degree is {links}, but every device gets as many links to the left as to the right; "
+            f"expected an even number: {_evens(size)}"
+        )
+    return size, links, fraction(rewire, "small-world: rewire")
+
+
+def regular_options(n: int, degree: int) -> tuple[int, int]:
+    """Return the options of `random_regular`, checked."""
+    size = whole(n, "random-regular: n", 1)
+    links = whole(degree, "random-regular: degree", 1)
+    _below(links, size, size - 1, "random-regular: degree")
+    if size * links % 2:
+        raise GraphError(
+            f"random-regular: degree is {links} for {size} devices, but devices times degree has to be even; "
+            f"take an even degree ({_evens(size)}) or an even number of devices"
+        )
+    if links == 1 and size > 2:
+        raise GraphError(f"random-regular: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
+    return size, links
+
+
+def albert_options(n: int, m: int) -> tuple[int, int]:
+    """Return the options of `barabasi_albert`, checked."""
+    size = whole(n, "barabasi-albert: n", 1)
+    links = whole(m, "barabasi-albert: m", 1)
+    _below(links, size, size - 1, "barabasi-albert: m")
+    return size, links
+
+
+def geometric_options(n: int, radius: float | None) -> tuple[int, float]:
+    """Return the number of devices and the radius of `random_geometric`."""
+    size = whole(n, "random-geometric: n", 1)
+    if radius is None:
+        return size, math.sqrt(1.5 * math.log(size) / (math.pi * size))
+    if not is_weight(radius):
+        raise GraphError(f"random-geometric: radius is {radius!r}; expected a finite number above 0")
+    return size, float(radius)
+
+
+def draws(seed: int, family: str) -> Iterator[int]:
+    """Yield the seeds of the attempts, one after the other."""
     from numpy import uint64
     from numpy.random import SeedSequence
 
     root = whole(seed, f"{family}: seed", 0)
     for attempt in range(ATTEMPTS):
-        graph = draw(int(SeedSequence([root, attempt]).generate_state(1, uint64)[0]))
-        if networkx.is_connected(graph):
-            return assemble(n, sorted((min(link), max(link)) for link in graph.edges))
-    raise GraphError(
+        yield int(SeedSequence([root, attempt]).generate_state(1, uint64)[0])
+
+
+def unconnected(n: int, family: str, option: str) -> GraphError:
+    """Return the error to raise when no attempt gave a connected graph."""
+    return GraphError(
         f"{family}: none of {ATTEMPTS} draws for {n} devices was connected; "
         f"take a larger {option}, or fewer devices or another seed"
     )
+
+
+def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
+    """Draw until the graph is connected; nodes and links come out in sorted order."""
+    import networkx
+
+    for drawn in draws(seed, family):
+        graph = draw(drawn)
+        if networkx.is_connected(graph):
+            return assemble(n, sorted((min(link), max(link)) for link in graph.edges))
+    raise unconnected(n, family, option)
 
 
 def _below(value: int, n: int, largest: int, what: str) -> None:

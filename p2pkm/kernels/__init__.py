@@ -49,6 +49,12 @@ def compile_ahead() -> None:
     compiled.gtv(centroids, np.array([0, 1]), indptr, one, one)
     compiled.losses(points, weights, offsets, centroids)
     compiled.price(points, weights, offsets, one, 2, centroids)
+    graph = [part.view() for part in (indptr, one, one[:1])]
+    for part in graph:
+        part.flags.writeable = False
+    compiled.color(*graph[:2])
+    compiled.components(*graph[:2])
+    compiled.layers(*graph)
     store = np.zeros((2, 1, 1)), np.ones(2, np.int64)
     flooded = np.zeros((2, 1, 2))
     flooded.flags.writeable = False

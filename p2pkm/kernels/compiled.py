@@ -3,8 +3,23 @@
 from p2pkm.kernels.cdkm import cdkm
 from p2pkm.kernels.flood import bundle, merge
 from p2pkm.kernels.fuzzy import fuzzy
+from p2pkm.kernels.graph import color, components, layers
 from p2pkm.kernels.gtvmin import gtv, gtvmin
 from p2pkm.kernels.kmeans import kmeans, refine
 from p2pkm.kernels.price import losses, price
 
-__all__ = ["bundle", "cdkm", "fuzzy", "gtv", "gtvmin", "kmeans", "losses", "merge", "price", "refine"]
+__all__ = [
+    "bundle",
+    "cdkm",
+    "color",
+    "components",
+    "fuzzy",
+    "gtv",
+    "gtvmin",
+    "kmeans",
+    "layers",
+    "losses",
+    "merge",
+    "price",
+    "refine",
+]

@@ -3,7 +3,6 @@
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.kmeans import _squared
 from p2pkm.kernels.nearest import LANES, _nearest, _room
 
 
@@ -18,40 +17,63 @@ def _points(points, weights, centroids, sums, counts, room):
             if nearest >= 0:  # an absent row is at infinity: no point chooses it
                 weight = weights[first + r]
                 counts[nearest] += weight
-                for f in range(points.shape[1]):
-                    sums[nearest, f] += weight * points[first + r, f]
+                if points.shape[1] == 2:  # no loop where it would cost as much as the sums
+                    sums[nearest, 0] += weight * points[first + r, 0]
+                    sums[nearest, 1] += weight * points[first + r, 1]
+                else:
+                    for f in range(points.shape[1]):
+                        sums[nearest, f] += weight * points[first + r, f]
 
 
 @njit(cache=True, nogil=True)
-def _add(sums, counts, c, row, alpha, printed):
+def _tabulate(a, b, rows, distances):
+    """Write the squared distances of the rows of a to the first rows of b, summed in feature order."""
+    d = a.shape[1]
+    for c in range(a.shape[0]):
+        for q in range(rows):
+            if d == 2:
+                x, y = a[c, 0] - b[q, 0], a[c, 1] - b[q, 1]
+                distances[c, q] = x * x + y * y
+            else:
+                distance = 0.0
+                for f in range(d):
+                    distance += (a[c, f] - b[q, f]) * (a[c, f] - b[q, f])
+                distances[c, q] = distance
+
+
+@njit(cache=True, nogil=True)
+def _add(sums, counts, c, table, q, alpha, printed):
     """Add one matched row to the numerator (times alpha, but for the printed algorithm) and alpha to the divisor."""
     counts[c] += alpha
-    for f in range(row.shape[0]):
-        sums[c, f] += row[f] if printed else alpha * row[f]
+    for f in range(sums.shape[1]):
+        sums[c, f] += table[q, f] if printed else alpha * table[q, f]
 
 
 @njit(cache=True, nogil=True)
-def _match(centroids, table, alpha, star, printed, sums, counts, distances):
-    """E2 and E3 for one neighbour: add its matched rows to the sums of lines 20 to 22."""
-    k, rows = centroids.shape[0], table.shape[0]
-    for c in range(k):
-        for q in range(rows):
-            distances[c, q] = _squared(centroids[c], table[q])
+def _match(centroids, table, rows, alpha, star, printed, sums, counts, distances):
+    """E2 and E3 for one neighbour: add its matched rows to the sums of lines 20 to 22.
+
+    The nearest row is selected without branches, which nobody could predict.
+    """
+    k = centroids.shape[0]
+    _tabulate(centroids, table, rows, distances)
     for q in range(rows):  # E2: a = the own row nearest to the neighbour's row q
         nearest, lowest = -1, np.inf
         for c in range(k):
-            if distances[c, q] < lowest:
-                nearest, lowest = c, distances[c, q]
+            nearer = distances[c, q] < lowest
+            lowest = distances[c, q] if nearer else lowest
+            nearest = c if nearer else nearest
         if nearest >= 0:
-            _add(sums, counts, nearest, table[q], alpha, printed)
+            _add(sums, counts, nearest, table, q, alpha, printed)
     if star:
         for c in range(k):  # E3: b = the neighbour's row nearest to the own row c
             nearest, lowest = -1, np.inf
             for q in range(rows):
-                if distances[c, q] < lowest:
-                    nearest, lowest = q, distances[c, q]
+                nearer = distances[c, q] < lowest
+                lowest = distances[c, q] if nearer else lowest
+                nearest = q if nearer else nearest
             if nearest >= 0:
-                _add(sums, counts, c, table[nearest], alpha, printed)
+                _add(sums, counts, c, table, nearest, alpha, printed)
 
 
 @njit(cache=True, nogil=True)
@@ -68,7 +90,6 @@ def _move(centroids, sums, counts, theta, printed):
 @njit(cache=True, nogil=True)
 def _gtvmin(points, weights, centroids, tables, rows, slots, alpha, theta, passes, star, printed, room):
     """Update the centroids of one device in place: `passes` times E1, E2, E3, M with the neighbours held fixed."""
-    d = centroids.shape[1]
     nearest, distances, sums, counts = room
     for _ in range(passes):
         sums[:] = 0.0
@@ -76,8 +97,8 @@ def _gtvmin(points, weights, centroids, tables, rows, slots, alpha, theta, passe
         _points(points, weights, centroids, sums, counts, nearest)
         for e in range(slots.shape[0]):  # neighbours in ascending id
             if slots[e] >= 0:
-                table = tables[slots[e], : rows[slots[e]], :d]
-                _match(centroids, table, alpha[e], star, printed, sums, counts, distances)
+                slot = slots[e]
+                _match(centroids, tables[slot], rows[slot], alpha[e], star, printed, sums, counts, distances)
         _move(centroids, sums, counts, theta, printed)
 
 
@@ -121,8 +142,6 @@ def gtv(centroids, ids, indptr, indices, slots):
     for i in range(ids.shape[0]):
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
-                for c in range(k):
-                    for q in range(k):
-                        distances[c, q] = _squared(centroids[i, c], centroids[slots[e], q])
+                _tabulate(centroids[i], centroids[slots[e]], k, distances)
                 result[e] = _one_sided(distances, False) + _one_sided(distances, True)
     return result

@@ -34,12 +34,12 @@ def _nearest(points, first, count, centroids, rows, room):
     block, lowest, labels = room
     lowest[:count] = np.inf
     labels[:count] = -1
+    if d == 2:
+        _nearest_in_the_plane(points, first, count, centroids, rows, room)
+        return
     for f in range(d):
         for r in range(count):
             block[f, r] = points[first + r, f]
-    if d == 2:
-        _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
-        return
     whole = rows - rows % 4
     for c in range(0, whole, 4):  # four at a time: each coordinate is read once for all of them
         block[d : d + 4, :count] = 0.0
@@ -63,8 +63,11 @@ def _nearest(points, first, count, centroids, rows, room):
 
 
 @njit(cache=True, nogil=True)
-def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
+def _nearest_in_the_plane(points, first, count, centroids, rows, room):
     """Do the same for two features, without a row of distances."""
+    block, lowest, labels = room
+    for r in range(count):
+        block[0, r], block[1, r] = points[first + r, 0], points[first + r, 1]
     for c in range(rows):
         u, v = centroids[c, 0], centroids[c, 1]
         for r in range(count):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.devices import Devices, Integers, Mask
-from p2pkm.topology import Topology
+from p2pkm.topology import Topology, find_first
 
 
 class Tree(NamedTuple):
@@ -17,21 +17,17 @@ class Tree(NamedTuple):
 
 def grow(topology: Topology) -> Tree:
     """Return breadth-first trees whose roots lie in the middle of their components."""
-    roots = np.array([_middle(topology, number) for number in range(topology.components.max() + 1)])
-    return Tree(parents(topology, roots), _layers(topology, roots))
+    roots = _middles(topology)
+    return Tree(parents(topology, roots), topology.layers(roots))
 
 
-def _middle(topology: Topology, number: int) -> int:
-    """Return the device of a component that is least far from both ends of a long path, the lowest on ties."""
-    layer = topology.layers(int(np.argmax(topology.components == number)))
-    one = topology.layers(int(np.argmax(layer)))
-    other = topology.layers(int(np.argmax(one)))
-    return int(np.argmin(np.where(one < 0, topology.n, np.maximum(one, other))))
-
-
-def _layers(topology: Topology, roots: Integers) -> Integers:
-    """Return the number of links from each device to the root of its component, int64[n]."""
-    return np.asarray(np.maximum.reduce([topology.layers(root) for root in roots]))
+def _middles(topology: Topology) -> Integers:
+    """Return of each component the device that is least far from both ends of a long path, the lowest on ties."""
+    component = topology.components
+    lowest = find_first(component, np.zeros(topology.n, np.int64))
+    one = topology.layers(find_first(component, topology.layers(lowest)))
+    other = topology.layers(find_first(component, one))
+    return find_first(component, -np.maximum(one, other))
 
 
 def parents(topology: Topology, roots: Integers) -> Integers:
@@ -47,11 +43,12 @@ def parents(topology: Topology, roots: Integers) -> Integers:
     int64[n]
         -1 at the roots.
     """
-    layer = _layers(topology, roots)
-    upward = layer[topology.indices] == layer[topology.sources] - 1
-    parent = np.full(topology.n, topology.n)
-    np.minimum.at(parent, topology.sources[upward], topology.indices[upward])
-    parent[roots] = -1
+    layer = topology.layers(roots)
+    upward = np.flatnonzero(layer[topology.indices] == layer[topology.sources] - 1)
+    child = topology.sources[upward]
+    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbour
+    parent = np.full(topology.n, -1)
+    parent[child[lowest]] = topology.indices[upward[lowest]]
     return parent
 
 
