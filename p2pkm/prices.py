@@ -9,7 +9,8 @@ from p2pkm.kernels.plain import uniforms
 from p2pkm.network import Network
 
 _EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
-_IN_THE_END = 2e10  # distances in the last record; more: a sample of the devices
+_IN_THE_END, _UNCOMPARED = 2e10, 1e9  # distances in the last record, without baseline; more: a sample of the devices
+_ROWS = 1024  # of a sum at a time
 _POOLED = 2_000_000  # values that central k-means works on; more: a sample of the points
 _STARTS_CENTRAL, _STARTS_ALONE = 20, 5
 
@@ -90,7 +91,7 @@ class Prices:
             return None
         sets = self._network.share(centroids)[:n]
         chosen = np.arange(n)
-        most = max(int(_IN_THE_END / max(work, 1)), 16)
+        most = max(int((_IN_THE_END if self._compared else _UNCOMPARED) / max(work, 1)), 16)
         if n > most:
             chosen = spread(n, most, self._devices.shared_key, 1)
             self.notes.append(f"ratio and scores are over a sample of {most} of {n} devices")
@@ -109,7 +110,7 @@ class Prices:
             own.points, own.point_weights, own.offsets, self.classes, n_classes, np.ascontiguousarray(sets[first])
         )
         gathered = self._network.collect(costs)
-        total = np.full(len(first), np.nan) if gathered is None else np.cumsum(gathered, axis=0)[-1]
+        total = np.full(len(first), np.nan) if gathered is None else _add_rows(gathered)
         return total, which, self._network.total(tables)
 
     def _ratios(self, costs: Floats) -> Floats:
@@ -117,6 +118,14 @@ class Prices:
         if self.central == 0.0:
             return np.where(costs == 0.0, 1.0, np.nan)
         return np.where(np.isfinite(costs), costs, np.nan) / self.central
+
+
+def _add_rows(values: Floats) -> Floats:
+    """Return the sum of the rows, one after the other, in little memory."""
+    total = np.zeros(values.shape[1])
+    for first in range(0, len(values), _ROWS):
+        total = np.cumsum(np.vstack((total, values[first : first + _ROWS])), axis=0)[-1]
+    return total
 
 
 def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> tuple[Floats, str | None]:
