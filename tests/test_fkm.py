@@ -173,3 +173,21 @@ def test_a_run_beats_devices_alone_and_repeats_its_bits():
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ExperimentError, match=next(iter(options))):
         FKM(3, **options)
+
+
+@pytest.mark.parametrize("seeding", ["weighted", "unweighted"])
+def test_the_servers_seeds_heed_the_counts_only_if_asked_to(seeding):
+    """One row stands for nearly all points: weighted, it is drawn first; unweighted, as rarely as the others."""
+    devices, _ = clients_of([[[0.0]]])
+    rows = np.column_stack((np.arange(20.0), np.ones(20)))
+    rows[13, 1] = 1e9
+    counts = np.ones(20) if seeding == "unweighted" else rows[:, 1]
+    for step in range(20):
+        found = FKM(4, server_n_init=1, server_seeding=seeding).aggregate(
+            devices.at(step, 0, devices.awake), [rows], np.full((4, 1), np.inf)
+        )
+        search = Search(4, SERVER, tol=1e-4 * rows[:, 0].var(), first=step)
+        expected, _, _ = cluster(plain, devices.shared_key, rows[:, :1], rows[:, 1], search, counts)
+        assert_array_equal(found, expected[np.isfinite(expected[:, 0])])
+        seeds, _, _ = cluster(plain, devices.shared_key, rows[:, :1], rows[:, 1], search._replace(limit=0), counts)
+        assert (seeds[0, 0] == 13.0) or seeding == "unweighted"
