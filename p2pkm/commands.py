@@ -136,7 +136,9 @@ def run_command(**options: Any) -> int:
 )
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
-@_without("graph", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose", "require_converged")
+@click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
+@_without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
+          "require_converged")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
