@@ -128,6 +128,7 @@ def test_scores_of_shape_and_distance():
     rows, centers = np.array([[5.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [5.0, 2.0]])
     assert scores.distance(rows, centers) == pytest.approx(5**0.5)
     assert scores.distance(np.array([[9.0]]), np.array([[0.0], [8.0]])) == 1.0  # rows left over do not count
+    assert scores.mean_square_error(np.array([1.0, 5.0]), 3) == 3.0
 
 
 @pytest.mark.parametrize("frame", ["coordinate", "entries"])

@@ -15,6 +15,7 @@ from ssets import Case, Scores, load, row, study
 
 import p2pkm
 from p2pkm.plots.canvas import BLUE, ORANGE
+from p2pkm.scores import mean_square_error
 
 ERRORS = {False: 12977.2, True: 6.7}  # whether centroids are removed: the paper's error / 10^6
 
@@ -33,7 +34,7 @@ def main() -> None:
     for (seeding, prune), found in scores.items():
         what = f"{'removing' if prune else 'not removing'}, {seeding} starts"
         rows.append(row(what, found.distance, (sqrt(ERRORS[prune] * 15) / 10,)))
-        error, fewest = found.distance.mean() ** 2 * 100 / 15, int(found.found.min())
+        error, fewest = 100 * mean_square_error(found.distance, 15), int(found.found.min())  # distances are in 10^4
         notes.append(f"{what}: error {error:.1f}e6, at least {fewest} centroids (paper: error {ERRORS[prune]}e6)")
     notes.append(claim("the removal makes the distance smaller", all(
         scores[seeding, True].distance.mean() < scores[seeding, False].distance.mean()
