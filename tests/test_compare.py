@@ -168,3 +168,15 @@ def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
         f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg")
     }
     assert "difference to gtvmin" in ending.out
+
+
+def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_path):
+    points = tmp_path / "points.csv"
+    words = ("compare", "--algorithm", "central", "--data", points, "-k", "2", "--devices", "2", "--seeds", "0", "-q",
+             "--no-plot", "--format", "json", "--out", tmp_path / "c")  # fmt: skip
+    seen = []
+    for last in (10, 20, 10):
+        points.write_text("x\n" + "\n".join(map(str, [*range(9), last])) + "\n")
+        seen.append(json.loads(here(*words).out)["rows"][0])
+    assert seen[0] == seen[2]
+    assert seen[0]["centroids_sha256"] != seen[1]["centroids_sha256"]
