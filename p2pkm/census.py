@@ -29,7 +29,7 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     """
     sizes, clients = network.share(devices.sizes), devices.clients
     ends = np.concatenate(([0], np.cumsum(sizes)))[network.placement.bounds]
-    _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
+    _, labels = devices.kernels.losses(*devices.own, centroids)
     owner = np.repeat(np.arange(len(devices)), devices.sizes)
     counts = np.diff(ends)
     names: tuple[Any, Any, Any] = (None, None, None)
@@ -48,5 +48,5 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     rank = network.placement.rank
     own_sample = chosen[(chosen >= ends[rank]) & (chosen < ends[rank + 1])] - ends[rank]
     counts = np.diff(np.searchsorted(chosen, ends))
-    drawn = [network.share(part[own_sample], counts) for part in (devices.points, devices.ids[owner], known)]
+    drawn = [network.share(part[own_sample], counts) for part in (devices.stored, devices.ids[owner], known)]
     return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -52,7 +53,7 @@ class Kernels(Protocol):
         """Write flooded tables one after another."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Devices:
     """A batch of devices: what an `Algorithm` may know of them, and nothing else.
 
@@ -60,14 +61,17 @@ class Devices:
     ----------
     ids : int64[n]
         Global ids, ascending.
-    points : float64[m, d]
-        All points end to end; device i owns ``points[offsets[i]:offsets[i + 1]]``.
+    stored : float64[m, d] or float32[m, d]
+        All points end to end, as they are kept; device i owns ``points[offsets[i]:offsets[i + 1]]``.
     offsets : int64[n + 1]
     point_weights : float64[m]
+        Where every point weighs 1, a view of a single number.
     indptr : int64[n + 1]
         Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbours.
     indices : int64[e]
         Global id of the neighbour at each edge, ascending within a device.
+    mirror : int64[e]
+        The same link at its other end, -1 where that is not in the batch.
     link_weights : float64[e]
     active : bool[e]
         Edges in use; both ends of a link agree.
@@ -99,11 +103,12 @@ class Devices:
     """
 
     ids: Integers
-    points: Floats
+    stored: NDArray[Any]
     offsets: Integers
     point_weights: Floats
     indptr: Integers
     indices: Integers
+    mirror: Integers
     link_weights: Floats
     active: Mask
     degrees: Integers
@@ -132,7 +137,18 @@ class Devices:
     @property
     def d(self) -> int:
         """Return the number of features."""
-        return self.points.shape[1]
+        return self.stored.shape[1]
+
+    @cached_property
+    def points(self) -> Floats:
+        """Return all points to compute with, float64[m, d]."""
+        return self.stored.astype(np.float64, copy=False)
+
+    @property
+    def own(self) -> tuple[NDArray[Any], Floats, Integers]:
+        """Return points, weights (none, where every point weighs 1) and offsets as the kernels take them."""
+        same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
+        return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
 
     @property
     def sizes(self) -> Integers:
@@ -161,8 +177,10 @@ class Devices:
         Floats, Floats, Floats
     ]:  # fmt: skip
         """Run weighted k-means on every device's own points; see `p2pkm.kernels.plain.kmeans` for what it returns."""
-        own, tols = (self.points, self.point_weights, self.point_weights, self.offsets), np.zeros(len(self))
-        return self.kernels.kmeans(*own, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0)
+        (points, weights, offsets), tols = self.own, np.zeros(len(self))
+        return self.kernels.kmeans(
+            points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0
+        )
 
     def refine(self, start: Floats, limit: int, *, fill: bool = False) -> tuple[Floats, Floats, Floats]:
         """Run at most `limit` Lloyd steps on every device's own points; see `p2pkm.kernels.plain.refine`.
@@ -170,8 +188,7 @@ class Devices:
         The real rows of `start`, float64[n, k, d], stand before the absent ones.
         """
         rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
-        own = self.points, self.point_weights, self.offsets
-        return self.kernels.refine(*own, np.ascontiguousarray(start), rows, limit, tols, fill)
+        return self.kernels.refine(*self.own, np.ascontiguousarray(start), rows, limit, tols, fill)
 
     def pooled_kmeans(
         self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int

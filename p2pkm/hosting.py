@@ -23,11 +23,12 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
     weight, scale = _measure(shards, network)
     return Devices(
         ids=placement.ids,
-        points=shards.points,
+        stored=shards.points,
         offsets=shards.offsets,
         point_weights=shards.weights,
         indptr=placement.indptr,
         indices=placement.indices,
+        mirror=placement.mirror,
         link_weights=topology.weights[placement.edges],
         active=np.ones(len(placement.indices), np.bool_),
         degrees=np.diff(placement.indptr),

@@ -27,9 +27,8 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     ``loss_global``: every point by the nearest server centroid; ``loss_local``: by the one that is nearest to its own
     client's nearest centroid.
     """
-    own = devices.points, devices.point_weights, devices.offsets
-    nearest, _ = devices.kernels.losses(*own, state.centroids)
-    _, labels = devices.kernels.losses(*own, np.ascontiguousarray(state.local))
+    nearest, _ = devices.kernels.losses(*devices.own, state.centroids)
+    _, labels = devices.kernels.losses(*devices.own, np.ascontiguousarray(state.local))
     through = np.zeros(len(devices))
     for i, model in enumerate(state.centroids):
         points, chosen = (part[devices.offsets[i] : devices.offsets[i + 1]] for part in (devices.points, labels))

@@ -106,9 +106,7 @@ class Prices:
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
         _, first = np.unique(which, return_index=True)
         own = self._devices
-        costs, tables = own.kernels.price(
-            own.points, own.point_weights, own.offsets, self.classes, n_classes, np.ascontiguousarray(sets[first])
-        )
+        costs, tables = own.kernels.price(*own.own, self.classes, n_classes, np.ascontiguousarray(sets[first]))
         gathered = self._network.collect(costs)
         total = np.full(len(first), np.nan) if gathered is None else _add_rows(gathered)
         return total, which, self._network.total(tables)

@@ -136,7 +136,7 @@ class Referee:
         The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
         """
         own = self._devices
-        losses, labels = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
+        losses, labels = own.kernels.losses(*own.own, centroids)
         scores = np.full(len(own), np.nan)
         if self.prices is not None and self.prices.n_classes and own.hub >= 0:
             tables = tabulate(own.offsets, self.prices.classes, labels, (self.prices.n_classes, centroids.shape[1]))

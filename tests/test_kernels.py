@@ -11,18 +11,23 @@ from p2pkm.devices import trials
 from p2pkm.kernels import compiled, plain
 from p2pkm.kernels import kmeans as compiled_kmeans
 from p2pkm.kernels.philox import _philox, _uniform
+from p2pkm.mail import pack
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
 
 
 def draw_points(rng, n, d, most=12):
-    """Draw points of n devices, some of them without any; whole numbers, so that ties are frequent, or not."""
-    sizes = rng.integers(0, most, n) * (rng.random(n) < 0.8)
+    """Draw points of n devices, some of them without any; whole numbers, so that ties are frequent, or not.
+
+    Some are more than a block; some single precision; some without weights.
+    """
+    sizes = rng.integers(0, rng.choice([most, most, 30 * most]), n) * (rng.random(n) < 0.8)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     points = rng.normal(0, 2, (offsets[-1], d))
     points = points.round() if rng.random() < 0.5 else points
     weights = rng.integers(1, 4, offsets[-1]) * (1.0 if rng.random() < 0.5 else rng.random())
-    return np.ascontiguousarray(points), weights.astype(float), offsets
+    weights = weights.astype(float) if rng.random() < 0.7 else np.empty(0)
+    return np.ascontiguousarray(points, rng.choice([np.float64, np.float32])), weights, offsets
 
 
 def draw_centroids(rng, n, k, d):
@@ -41,6 +46,12 @@ def draw_graph(rng, n):
     return np.concatenate(([0], np.cumsum(links.sum(axis=1)))).astype(np.int64), np.nonzero(links)[1].astype(np.int64)
 
 
+def draw_shape(rng, n, k, d):
+    """Draw numbers of devices, clusters and features below the given ones, sometimes of several vectors."""
+    wide = rng.random() < 0.3
+    return tuple(int(rng.integers(1, most)) for most in (n, 20 if wide else k, 30 if wide else d))
+
+
 def freeze(array):
     """Return a read-only view, as an inbox holds it."""
     view = array.view()
@@ -50,18 +61,18 @@ def freeze(array):
 
 def kmeans_case(seed):
     rng = np.random.default_rng(seed)
-    n, k, d = (int(rng.integers(1, most)) for most in (5, 7, 5))
+    n, k, d = draw_shape(rng, 5, 7, 5)
     keys = rng.integers(0, 2**64, n, dtype=np.uint64)
     count, starts, limit = trials(k, bool(rng.integers(2))), int(rng.integers(1, 4)), int(rng.choice([0, 1, 3, 300]))
     points, weights, offsets = draw_points(rng, n, d)
-    odds, tols = rng.choice([weights, np.ones(len(points))]), rng.choice([0.0, 0.5], n)
+    odds, tols = [weights, np.ones(len(points))][rng.integers(2)], rng.choice([0.0, 0.5], n)
     numbers = int(rng.integers(1, 20)), int(rng.integers(0, 50))
     return (points, weights, odds, offsets, k, count, starts, limit, tols, keys, *numbers)
 
 
 def refine_case(seed):
     rng = np.random.default_rng(seed)
-    n, k, d = (int(rng.integers(1, most)) for most in (5, 7, 5))
+    n, k, d = draw_shape(rng, 5, 7, 5)
     points, weights, offsets = draw_points(rng, n, d)
     start, rows = rng.normal(0, 3, (n, k, d)).round(), rng.integers(0, k + 1, n)
     limit, fill = int(rng.choice([0, 1, 3, 300])), bool(rng.integers(2))
@@ -70,8 +81,10 @@ def refine_case(seed):
 
 def gtvmin_case(seed):
     rng = np.random.default_rng(seed)
-    n, k, d = (int(rng.integers(1, most)) for most in (6, 6, 5))
+    n, k, d = draw_shape(rng, 6, 6, 5)
     indptr, indices = draw_graph(rng, n)
+    source = np.repeat(np.arange(n), np.diff(indptr))
+    mirror = np.lexsort((source, indices))
     tables = rng.normal(0, 2, (n, k + 1, d + 1)).round(int(rng.integers(0, 2)) * 3)
     rows = rng.integers(-1, k + 2, n)
     slots = np.where((rows[indices] >= 0) & (rng.random(len(indices)) < 0.9), indices, -1)
@@ -79,7 +92,11 @@ def gtvmin_case(seed):
     theta = float(rng.choice([1.0, 0.5, 1.5, 1.9]))
     options = theta, int(rng.integers(1, 4)), bool(rng.integers(2)), bool(rng.integers(2))
     awake = rng.random(n) < 0.8
-    return (*draw_points(rng, n, d), draw_centroids(rng, n, k, d), awake, indptr, freeze(tables), rows, slots, alpha,
+    centroids = draw_centroids(rng, n, k, d)
+    if seed % 2:  # everybody moves at once, and most have said what they hold
+        awake[:], (tables, rows) = True, pack(centroids)
+        tables = tables + (rng.random(n) < 0.2)[:, None, None]
+    return (*draw_points(rng, n, d), centroids, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
             *options)  # fmt: skip
 
 
@@ -164,17 +181,18 @@ def test_a_batch_is_as_many_batches_of_one(form):
         whole = form.kmeans(points, weights, odds, offsets, *rest)
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             part = np.array([0, offsets[i + 1] - offsets[i]])
-            its = points[own], weights[own], odds[own], part, k, count, starts, limit
+            its = points[own], weights[own], odds[own], part, k, count, starts, limit  # no weights stay none
             one = form.kmeans(*its, tols[i : i + 1], keys[i : i + 1], purpose, first)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
-        points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, *options = gtvmin_case(seed)
-        whole = form.gtvmin(points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, *options)
+        points, weights, offsets, centroids, awake, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
+        whole = form.gtvmin(points, weights, offsets, centroids, awake, indptr, tables, rows, slots, *rest)
+        _, alpha, *options = rest
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             links, part = slice(indptr[i], indptr[i + 1]), np.array([0, offsets[i + 1] - offsets[i]])
             one = form.gtvmin(
                 points[own], weights[own], part, centroids[i : i + 1], awake[i : i + 1], indptr[i : i + 2] - indptr[i],
-                tables, rows, slots[links], alpha[links], *options,
+                tables, rows, slots[links], np.full(links.stop - links.start, -1), alpha[links], *options,
             )  # fmt: skip
             assert_array_equal(whole[i], one[0] if awake[i] else centroids[i])
 

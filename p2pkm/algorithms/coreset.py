@@ -93,7 +93,7 @@ class Coreset:
         """Return the state in which every device has clustered its own points; it holds no table yet."""
         own, counts, _ = devices.kmeans(self.k, SUMMARY, starts=_STARTS)
         own, _ = pack(np.where((counts > 0.0)[:, :, None], own, np.inf))
-        costs, _ = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, own)
+        costs, _ = devices.kernels.losses(*devices.own, own)
         nothing = begin(devices, np.zeros((len(devices), 1, 1)), np.zeros(len(devices), np.int64))
         return CoresetState(np.full_like(own, np.inf), np.zeros(len(devices), np.bool_), own, costs, nothing)
 
@@ -113,7 +113,7 @@ class Coreset:
             Rows (b, w_b), then (q, w_q).
         rows : int64[n]
         """
-        _, labels = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, own)
+        _, labels = devices.kernels.losses(*devices.own, own)
         parts = []
         for i, key in enumerate(devices.keys):
             one = slice(devices.offsets[i], devices.offsets[i + 1])

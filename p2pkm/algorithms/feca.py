@@ -105,7 +105,7 @@ class FeCA:
         else:
             centroids, counts = self._seed(clients, k)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
-        _, labels = clients.kernels.losses(clients.points, clients.point_weights, clients.offsets, local)
+        _, labels = clients.kernels.losses(*clients.own, local)
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
             own = slice(clients.offsets[i], clients.offsets[i + 1])

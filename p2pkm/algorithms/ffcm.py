@@ -79,8 +79,7 @@ class FFCM:
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""
         start, rows = pack(_known(clients, model))
-        own = clients.points, clients.point_weights, clients.offsets
-        centroids, supports = clients.kernels.fuzzy(*own, start, rows, _LIMIT, _TOL)
+        centroids, supports = clients.kernels.fuzzy(*clients.own, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
         values = np.concatenate((centroids, supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)

@@ -175,8 +175,8 @@ class GTVMin:
         weight = _weigh(state, inbox, devices)
         alpha, quiet = state.edge_alpha * weight, state.quiet
         centroids = devices.kernels.gtvmin(
-            devices.points, devices.point_weights, devices.offsets, state.centroids, devices.awake, devices.indptr,
-            inbox.tables, inbox.rows, inbox.slots, alpha,
+            *devices.own, state.centroids, devices.awake, devices.indptr,
+            inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha,
             self.relaxation, self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:

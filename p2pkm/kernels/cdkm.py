@@ -4,7 +4,6 @@ import numpy as np
 from numba import njit
 
 from p2pkm.kernels.kmeans import _assign, _squared
-from p2pkm.kernels.nearest import _room
 
 
 @njit(cache=True, nogil=True)
@@ -43,7 +42,7 @@ def cdkm(points, weights, start, limit):
     centroids, sums = start.copy(), np.empty_like(start)
     mass, members = np.empty(len(start)), np.empty(len(start), np.int64)
     labels, distances = np.full(m, -1), np.empty(m)
-    moved = _assign(points, centroids, len(start), labels, distances, _room(points.shape[1]))
+    moved = _assign(points, weights, centroids, len(start), labels, distances, sums, mass)
     for sweep in range(limit + 1):
         _average(points, weights, labels, centroids, sums, mass, members)
         if sweep == limit or not moved:

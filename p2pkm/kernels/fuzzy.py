@@ -54,17 +54,19 @@ def fuzzy(points, weights, offsets, start, rows, limit, tol):
     """Run fuzzy c-means on every device from given centroids; see `p2pkm.kernels.plain.fuzzy`."""
     d, least = points.shape[1], tol * tol
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
+    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if len(rows) else np.ones(0)
     for i in range(len(rows)):
         own = slice(offsets[i], offsets[i + 1])
+        mass = weights[own] if weights.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
         now, support = centroids[i, : rows[i]], supports[i, : rows[i]]
         now[:] = start[i, : rows[i]]
         members = np.zeros((offsets[i + 1] - offsets[i], rows[i]))
         sums = np.empty((rows[i], d + 1))
-        _sweep(points[own], weights[own], now, members, sums, support)
+        _sweep(points[own], mass, now, members, sums, support)
         for _ in range(limit):
             for c in range(rows[i]):
                 if sums[c, d] > 0.0:
                     now[c] = sums[c, :d] / sums[c, d]
-            if _sweep(points[own], weights[own], now, members, sums, support) < least:
+            if _sweep(points[own], mass, now, members, sums, support) < least:
                 break
     return centroids, supports

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.nearest import LANES, _nearest, _room
+from p2pkm.kernels.nearest import _add, _nearest, _room, _turn
 from p2pkm.kernels.philox import _uniform
 
 
@@ -68,32 +68,53 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
 
 
 @njit(cache=True, nogil=True)
-def _assign(points, centroids, rows, labels, distances, room):
-    """E1: the nearest of the first `rows` centroids of every point, lowest index on ties; return if any changed."""
-    changed = False
-    for first in range(0, points.shape[0], LANES):
-        count = min(LANES, points.shape[0] - first)
-        _nearest(points, first, count, centroids, rows, room)
+def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
+    """E1 and the sums that the next centroids are made of; return if any label changed.
+
+    The nearest of the first `rows` centroids of every point, lowest index on ties.
+    """
+    block, squared, lowest, nearest = _room(rows, points.shape[1])
+    lanes, changed = nearest.shape[0], False
+    sums[:] = 0.0
+    counts[:] = 0.0
+    for first in range(0, points.shape[0], lanes):
+        count = min(lanes, points.shape[0] - first)
+        _nearest(points, first, count, centroids, rows, block, squared, lowest, nearest)
         for r in range(count):
-            nearest = max(room[2][r], 0)
-            changed |= labels[first + r] != nearest
-            labels[first + r] = nearest
-            distances[first + r] = room[1][r]
+            nearest[r] = max(nearest[r], 0)
+            changed |= labels[first + r] != nearest[r]
+            labels[first + r] = nearest[r]
+            distances[first + r] = lowest[r]
+        _add(points, weights, first, count, rows, sums, counts, block, nearest)
     return changed
+
+
+@njit(cache=True, nogil=True)
+def _collect(points, weights, rows, labels, sums, counts):
+    """Add the points up again, by labels that were changed after `_assign`."""
+    block, _, _, nearest = _room(1, points.shape[1])
+    sums[:] = 0.0
+    counts[:] = 0.0
+    for first in range(0, points.shape[0], nearest.shape[0]):
+        count = min(nearest.shape[0], points.shape[0] - first)
+        _turn(points, first, count, block)
+        nearest[:count] = labels[first : first + count]
+        _add(points, weights, first, count, rows, sums, counts, block, nearest)
 
 
 @njit(cache=True, nogil=True)
 def _fill(weights, rows, labels, distances):
     """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
-    members = np.zeros(rows, np.int64)
+    members, weighted = np.zeros(rows, np.int64), weights.shape[0] > 0
     for label in labels:
         members[label] += 1
     for c in range(rows):
         if members[c] == 0:
             farthest, largest = -1, 0.0
             for r in range(labels.shape[0]):
-                if members[labels[r]] > 1 and weights[r] * distances[r] > largest:
-                    farthest, largest = r, weights[r] * distances[r]
+                price = weights[r] * distances[r] if weighted else distances[r]
+                if members[labels[r]] > 1 and price > largest:
+                    farthest, largest = r, price
             if farthest >= 0:
                 members[labels[farthest]] -= 1
                 members[c] = 1
@@ -105,21 +126,15 @@ def _fill(weights, rows, labels, distances):
 def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
     """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
     m, d = points.shape
-    labels, distances, room = np.full(m, -1), np.empty(m), _room(d)
-    sums = np.empty((rows, d))
+    labels, distances, sums = np.full(m, -1), np.empty(m), np.empty((rows, d))
     still = False
     for step in range(limit + 1):
-        changed = _assign(points, centroids, rows, labels, distances, room)
+        changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts)
         if step == limit or still or not changed:
             break
-        if fill:
+        if fill and np.min(counts[:rows]) == 0.0:
             _fill(weights, rows, labels, distances)
-        sums[:] = 0.0
-        counts[:] = 0.0
-        for r in range(m):
-            counts[labels[r]] += weights[r]
-            for f in range(d):
-                sums[labels[r], f] += weights[r] * points[r, f]
+            _collect(points, weights, rows, labels, sums, counts)
         move = 0.0
         for c in range(rows):
             if counts[c] > 0.0:
@@ -131,8 +146,9 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
     cost = 0.0
     counts[:] = 0.0
     for r in range(m):
-        counts[labels[r]] += weights[r]
-        cost += weights[r] * distances[r]
+        weight = weights[r] if weights.shape[0] > 0 else 1.0
+        counts[labels[r]] += weight
+        cost += weight * distances[r]
     return cost
 
 
@@ -144,7 +160,11 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
     lowest = np.inf
     if points.shape[0] == 0:
         return 0.0
-    trial, number, columns = np.empty_like(centroids), np.empty_like(counts), points.T.copy()
+    trial, number = np.empty_like(centroids), np.empty_like(counts)
+    columns = np.empty((points.shape[1], points.shape[0]))
+    for r in range(points.shape[0]):
+        for f in range(points.shape[1]):
+            columns[f, r] = points[r, f]
     for start in range(first, first + starts):
         trial[:] = np.inf
         number[:] = 0.0
@@ -162,10 +182,12 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
     """Run k-means on every device; see `p2pkm.kernels.plain.kmeans`."""
     n, d = offsets.shape[0] - 1, points.shape[1]
     centroids, counts, costs = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
+    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if n > 0 else np.ones(0)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
+        chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
         costs[i] = _kmeans(
-            points[own], weights[own], odds[own], k, trials, starts, limit, tols[i], keys[i], purpose, first,
+            points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, first,
             centroids[i], counts[i],
         )  # fmt: skip
     return centroids, counts, costs

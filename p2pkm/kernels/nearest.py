@@ -1,4 +1,4 @@
-"""The nearest of several centroids for a block of points at a time, so that the processor treats many points at once.
+"""The nearest of several centroids for a block of points at a time, and the sums of the points that chose each one.
 
 Every distance is summed in feature order, point by point the same operations as in a plain loop: the bits are the same.
 """
@@ -6,73 +6,123 @@ Every distance is summed in feature order, point by point the same operations as
 import numpy as np
 from numba import njit
 
-LANES = 128  # points of a block
+from p2pkm.kernels.lanes import add_row, least_of_columns, sum_where, tile, turn_pairs, turn_square
+
+_LANES = 128  # points of a block
+_CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
+_FEW = 8  # centroids in the plane whose sums go side by side
 
 
 @njit(cache=True, nogil=True)
-def _room(d):
-    """Return what `_nearest` works in: coordinates and four rows of distances, least distances, labels."""
-    return np.empty((d + 4, LANES)), np.empty(LANES), np.empty(LANES, np.int64)
+def _room(k, d):
+    """Return what `_nearest` works in: coordinates and weights, distances, the least of them, labels.
 
-
-@njit(cache=True, nogil=True)
-def _keep(distances, c, count, lowest, labels):
-    """Take centroid c where it is nearer than all before: the lowest index on ties."""
-    for r in range(count):
-        nearer = distances[r] < lowest[r]
-        lowest[r] = distances[r] if nearer else lowest[r]
-        labels[r] = c if nearer else labels[r]
-
-
-@njit(cache=True, nogil=True)
-def _nearest(points, first, count, centroids, rows, room):
-    """Find the nearest of the first `rows` centroids for points[first : first + count], count at most LANES.
-
-    The answer is in the room: least distances (inf) and labels (-1 where every centroid is at infinity).
+    As many points are looked at together as there are labels: fewer, if they have many features.
     """
-    d = points.shape[1]
-    block, lowest, labels = room
-    lowest[:count] = np.inf
-    labels[:count] = -1
-    if d == 2:
-        _nearest_in_the_plane(points, first, count, centroids, rows, room)
-        return
-    for f in range(d):
-        for r in range(count):
-            block[f, r] = points[first + r, f]
-    whole = rows - rows % 4
-    for c in range(0, whole, 4):  # four at a time: each coordinate is read once for all of them
-        block[d : d + 4, :count] = 0.0
-        for f in range(d):
-            u0, u1, u2, u3 = centroids[c, f], centroids[c + 1, f], centroids[c + 2, f], centroids[c + 3, f]
-            for r in range(count):
-                x = block[f, r]
-                block[d, r] += (x - u0) * (x - u0)
-                block[d + 1, r] += (x - u1) * (x - u1)
-                block[d + 2, r] += (x - u2) * (x - u2)
-                block[d + 3, r] += (x - u3) * (x - u3)
-        for j in range(4):
-            _keep(block[d + j], c + j, count, lowest, labels)
-    for c in range(whole, rows):
-        block[d, :count] = 0.0
-        for f in range(d):
-            u = centroids[c, f]
-            for r in range(count):
-                block[d, r] += (block[f, r] - u) * (block[f, r] - u)
-        _keep(block[d], c, count, lowest, labels)
+    lanes = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8))
+    return np.ones((d + 1, lanes)), np.empty((k + 3, lanes)), np.empty(lanes), np.empty(lanes, np.int64)
 
 
 @njit(cache=True, nogil=True)
-def _nearest_in_the_plane(points, first, count, centroids, rows, room):
-    """Do the same for two features, without a row of distances."""
-    block, lowest, labels = room
+def _turn(points, first, count, block):
+    """Write the coordinates of points[first : first + count] feature by feature into the block."""
+    d = points.shape[1]
+    whole = count - count % 8
+    if d == 2:
+        if whole > 0:
+            turn_pairs(points, first, block, whole)
+        for r in range(whole, count):
+            block[0, r], block[1, r] = points[first + r, 0], points[first + r, 1]
+        return
+    square = d - d % 8
+    for r in range(0, whole, 8):
+        for f in range(0, square, 8):
+            turn_square(points, first + r, f, block, r)
+        for f in range(square, d):
+            for j in range(8):
+                block[f, r + j] = points[first + r + j, f]
+    for r in range(whole, count):
+        for f in range(d):
+            block[f, r] = points[first + r, f]
+
+
+@njit(cache=True, nogil=True)
+def _nearest(points, first, count, centroids, rows, block, distances, lowest, labels):
+    """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
+
+    The answer: least distances (inf) and labels (-1 where every centroid is at infinity).
+    """
+    _turn(points, first, count, block)
+    if points.shape[1] == 2:
+        _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
+        return
+    for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
+        for c in range(0, rows, 4):
+            tile(centroids, c, rows - 1, block, r, distances)
+        least_of_columns(distances, rows, r, lowest, labels)
+
+
+@njit(cache=True, nogil=True)
+def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
+    """Do the same for two features: four centroids at a time, without a table of distances."""
     for r in range(count):
-        block[0, r], block[1, r] = points[first + r, 0], points[first + r, 1]
-    for c in range(rows):
+        lowest[r], labels[r] = np.inf, -1
+    whole = rows - rows % 4
+    for c in range(0, whole, 4):
+        u0, u1, u2, u3 = centroids[c, 0], centroids[c + 1, 0], centroids[c + 2, 0], centroids[c + 3, 0]
+        v0, v1, v2, v3 = centroids[c, 1], centroids[c + 1, 1], centroids[c + 2, 1], centroids[c + 3, 1]
+        for r in range(count):
+            x, y, low, near = block[0, r], block[1, r], lowest[r], labels[r]
+            distance = (x - u0) * (x - u0) + (y - v0) * (y - v0)
+            nearer = distance < low
+            low, near = distance if nearer else low, c if nearer else near
+            distance = (x - u1) * (x - u1) + (y - v1) * (y - v1)
+            nearer = distance < low
+            low, near = distance if nearer else low, c + 1 if nearer else near
+            distance = (x - u2) * (x - u2) + (y - v2) * (y - v2)
+            nearer = distance < low
+            low, near = distance if nearer else low, c + 2 if nearer else near
+            distance = (x - u3) * (x - u3) + (y - v3) * (y - v3)
+            nearer = distance < low
+            lowest[r], labels[r] = distance if nearer else low, c + 3 if nearer else near
+    for c in range(whole, rows):
         u, v = centroids[c, 0], centroids[c, 1]
         for r in range(count):
-            distance = (block[0, r] - u) * (block[0, r] - u)
-            distance += (block[1, r] - v) * (block[1, r] - v)
+            distance = (block[0, r] - u) * (block[0, r] - u) + (block[1, r] - v) * (block[1, r] - v)
             nearer = distance < lowest[r]
             lowest[r] = distance if nearer else lowest[r]
             labels[r] = c if nearer else labels[r]
+
+
+@njit(cache=True, nogil=True)
+def _add(points, mass, first, count, rows, sums, counts, block, labels):
+    """Add each point of the block that `_nearest` has just looked at to the sum and the count of its centroid.
+
+    mass: float64[m], or empty if every point weighs 1.
+    """
+    if points.shape[1] == 2 and rows <= _FEW:
+        _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels)
+        return
+    for r in range(count):
+        c = labels[r]
+        if c >= 0:
+            weight = mass[first + r] if mass.shape[0] > 0 else 1.0
+            counts[c] += weight
+            add_row(sums, c, points, first + r, weight)
+
+
+@njit(cache=True, nogil=True)
+def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
+    """Do the same for two features and few centroids: eight sums side by side, see `lanes.sum_where`."""
+    padded = count + -count % 8
+    for r in range(count, padded):
+        labels[r] = -1
+    if mass.shape[0] > 0:
+        for r in range(count):
+            weight = mass[first + r]
+            block[0, r], block[1, r], block[2, r] = weight * block[0, r], weight * block[1, r], weight
+    for c in range(rows):
+        x, y, number = sum_where(labels, c, block, padded)
+        counts[c] += number
+        sums[c, 0] += x
+        sums[c, 1] += y

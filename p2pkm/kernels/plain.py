@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_FEW, _LANES = 8, 128  # labels whose sums go side by side in the plane; points of a block there
 _BLOCK = 64  # points that coordinate descent looks at together
 
 
@@ -73,8 +74,30 @@ def _nearest(distances):
     return np.where(lowest < np.inf, labels, -1), lowest
 
 
+def _plain(points, weights):
+    """Return points and weights, float64[m, d] and float64[m]; no weights stand for 1 each."""
+    return np.asarray(points, np.float64), weights if len(weights) == len(points) else np.ones(len(points))
+
+
 def _sums(points, weights, labels, rows):
-    """Return the weighted sums and counts of the points by label, added in the order of the points."""
+    """Return the weighted sums and counts of the points by label (-1: of none), added in the order of the points.
+
+    Of two features and few labels: eight sums side by side in each block of points, see `lanes.sum_where`.
+    """
+    if points.shape[1] == 2 and rows <= _FEW:
+        values = np.column_stack((weights[:, None] * points, weights))
+        total = np.zeros((rows, 3))
+        for first in range(0, len(points), _LANES):
+            block, hit = values[first : first + _LANES], labels[first : first + _LANES, None] == np.arange(rows)
+            lanes = np.zeros((-(-len(block) // 8), 8, rows, 3))
+            lanes.reshape(-1, rows, 3)[: len(block)] = np.where(hit[:, :, None], block[:, None], 0.0)
+            side = np.cumsum(lanes, axis=0)[-1]
+            for half in (4, 2, 1):
+                side = side[:half] + side[half:]
+            total += side[0]
+        return total[:, :2], total[:, 2]
+    real = labels >= 0
+    points, weights, labels = points[real], weights[real], labels[real]
     columns = [np.bincount(labels, weights=weights * x, minlength=rows) for x in (*points.T, 1.0)]
     sums = np.stack(columns, axis=1).astype(np.float64)  # bincount of nothing is whole numbers
     return sums[:, :-1], sums[:, -1]
@@ -160,9 +183,9 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
 
     Parameters
     ----------
-    points : float64[m, d]
+    points : float64[m, d] or float32[m, d]
     weights, odds : float64[m]
-        What a point weighs, and what it weighs in the draw of the seeds.
+        What a point weighs, and what it weighs in the draw of the seeds; empty: 1 each. So for all kernels.
     offsets : int64[n + 1]
         Points ``offsets[i]:offsets[i + 1]`` belong to device i.
     k, trials, starts, limit : int
@@ -181,7 +204,8 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
         Weight of the points nearest to each centroid.
     costs : float64[n]
     """
-    n = len(offsets) - 1
+    n, (points, weights) = len(offsets) - 1, _plain(points, weights)
+    odds = _plain(points, odds)[1]
     centroids, counts, costs = np.empty((n, k, points.shape[1])), np.empty((n, k)), np.empty(n)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
@@ -212,6 +236,7 @@ def refine(points, weights, offsets, start, rows, limit, tols, fill):
         Weight of the points nearest to each centroid.
     costs : float64[n]
     """
+    points, weights = _plain(points, weights)
     centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
     for i, r in enumerate(rows):
         own = slice(offsets[i], offsets[i + 1])
@@ -256,7 +281,7 @@ def cdkm(points, weights, start, limit):
     cost : float
         Of every point to the mean of its cluster.
     """
-    centroids, k = start.copy(), len(start)
+    centroids, k, (points, weights) = start.copy(), len(start), _plain(points, weights)
     labels, _ = _nearest(_squared(points, centroids))
     moved = True
     for sweep in range(limit + 1):
@@ -339,6 +364,7 @@ def fuzzy(points, weights, offsets, start, rows, limit, tol):
     supports : float64[n, k]
         Weighted sum of the memberships in the returned centroids.
     """
+    points, weights = _plain(points, weights)
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
     for i, r in enumerate(rows):
         own = slice(offsets[i], offsets[i + 1])
@@ -369,8 +395,7 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
     k = len(centroids)
     for _ in range(passes):
         labels, _ = _nearest(_squared(points, centroids))  # E1
-        real = labels >= 0
-        sums, counts = _sums(points[real], weights[real], labels[real], k)
+        sums, counts = _sums(points, weights, labels, k)
         for table, strength in zip(tables, alpha, strict=True):
             _match(centroids, table, strength, star, printed, sums, counts)
         divisor = np.maximum(counts, 1.0) if printed else counts
@@ -382,7 +407,7 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
 
 
 def gtvmin(
-    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, alpha, theta, passes, star, printed
+    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes, star, printed
 ):
     """Update the centroids of every awake device by `passes` times E1, E2, E3 and M.
 
@@ -396,7 +421,9 @@ def gtvmin(
     indptr : int64[n + 1]
         Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbours in ascending id.
     tables, rows, slots : float64[s, r, w], int64[s], int64[e]
-        What was last heard over each link (slot -1: nothing yet).
+        What was last heard over each link (slot -1: nothing yet); the first n tables are those of the devices.
+    mirror : int64[e]
+        The same link at its other end, -1 where that is not in the batch.
     alpha : float64[e]
         Strength of each link.
     theta : float
@@ -409,7 +436,7 @@ def gtvmin(
     -------
     float64[n, k, d]
     """
-    result, d = centroids.copy(), centroids.shape[2]
+    result, d, (points, weights) = centroids.copy(), centroids.shape[2], _plain(points, weights)
     for i in np.flatnonzero(awake):
         own = slice(offsets[i], offsets[i + 1])
         links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
@@ -452,7 +479,7 @@ def gtv(centroids, ids, indptr, indices, slots):
 
 def losses(points: Any, weights: Any, offsets: Any, centroids: Any) -> Any:
     """Return (6) of every device on its own points, float64[n], and the label of each point, int64[m]."""
-    n = len(offsets) - 1
+    n, (points, weights) = len(offsets) - 1, _plain(points, weights)
     costs, labels = np.zeros(n), np.empty(len(points), np.int64)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
@@ -471,7 +498,7 @@ def price(points, weights, offsets, classes, n_classes, sets):
     tables : int64[q, n_classes, k]
         How many points of a class each centroid of set q attracts, over this batch.
     """
-    n, q, k = len(offsets) - 1, len(sets), sets.shape[1]
+    n, q, k, (points, weights) = len(offsets) - 1, len(sets), sets.shape[1], _plain(points, weights)
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])

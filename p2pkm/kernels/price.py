@@ -3,21 +3,23 @@
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.nearest import LANES, _nearest, _room
+from p2pkm.kernels.nearest import _nearest, _room
 
 
 @njit(cache=True, nogil=True)
 def losses(points, weights, offsets, centroids):
     """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.plain.losses`."""
     n = offsets.shape[0] - 1
-    costs, labels, room = np.zeros(n), np.empty(points.shape[0], np.int64), _room(points.shape[1])
+    rows, costs, labels = centroids.shape[1], np.zeros(n), np.empty(points.shape[0], np.int64)
+    block, distances, lowest, nearest = _room(rows, points.shape[1])
+    lanes = nearest.shape[0]
     for i in range(n):
-        for first in range(offsets[i], offsets[i + 1], LANES):
-            count = min(LANES, offsets[i + 1] - first)
-            _nearest(points, first, count, centroids[i], centroids.shape[1], room)
+        for first in range(offsets[i], offsets[i + 1], lanes):
+            count = min(lanes, offsets[i + 1] - first)
+            _nearest(points, first, count, centroids[i], rows, block, distances, lowest, nearest)
             for r in range(count):
-                labels[first + r] = room[2][r]
-                costs[i] += weights[first + r] * room[1][r]
+                labels[first + r] = nearest[r]
+                costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
     return costs, labels
 
 
@@ -26,14 +28,15 @@ def price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points; see `p2pkm.kernels.plain.price`."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
-    room = _room(points.shape[1])
+    block, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
+    lanes = nearest.shape[0]
     for i in range(n):
         for s in range(q):
-            for first in range(offsets[i], offsets[i + 1], LANES):
-                count = min(LANES, offsets[i + 1] - first)
-                _nearest(points, first, count, sets[s], sets.shape[1], room)
+            for first in range(offsets[i], offsets[i + 1], lanes):
+                count = min(lanes, offsets[i + 1] - first)
+                _nearest(points, first, count, sets[s], sets.shape[1], block, distances, lowest, nearest)
                 for r in range(count):
-                    costs[i, s] += weights[first + r] * room[1][r]
-                    if n_classes > 0 and room[2][r] >= 0:
-                        tables[s, classes[first + r], room[2][r]] += 1
+                    costs[i, s] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
+                    if n_classes > 0 and nearest[r] >= 0:
+                        tables[s, classes[first + r], nearest[r]] += 1
     return costs, tables

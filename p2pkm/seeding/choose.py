@@ -58,6 +58,5 @@ class Choose:
 
 def price(devices: Devices, candidates: Floats) -> Floats:
     """Return what each candidate, float64[n, q, k, d], costs on each device's own points, float64[n, q]."""
-    own = devices.points, devices.point_weights, devices.offsets
-    columns = [devices.kernels.losses(*own, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
+    columns = [devices.kernels.losses(*devices.own, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
     return np.stack(columns, axis=1)

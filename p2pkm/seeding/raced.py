@@ -113,7 +113,7 @@ def _squared_distances(
     devices: Devices, points: Floats, weights: Floats, offsets: Integers, centroids: Floats
 ) -> Floats:
     """Return the weighted squared distance of each point to its device's nearest seed, its weight without any seed."""
-    _, labels = devices.kernels.losses(points, weights, offsets, centroids)
+    _, labels = devices.kernels.losses(points, np.ascontiguousarray(weights), offsets, centroids)
     owner = np.repeat(np.arange(len(devices)), np.diff(offsets))
     seeded = labels >= 0
     squared = np.where(seeded, 0.0, 1.0)

@@ -65,9 +65,9 @@ class Review:
 def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:
     """Return over which own edges came centroids that serve the own points, bool[e]."""
     n, k, d = centroids.shape
-    own, _ = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
+    own, _ = devices.kernels.losses(*devices.own, centroids)
     result = np.zeros(len(devices.indices), np.bool_)
-    nobody = np.zeros(0, np.int64)
+    nobody, (stored, weights, _) = np.zeros(0, np.int64), devices.own
     for i in range(n):
         first, last = devices.indptr[i], devices.indptr[i + 1]
         edges = first + np.flatnonzero(inbox.fresh[first:last])
@@ -77,8 +77,7 @@ def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:
         sets[np.arange(k) >= inbox.rows[inbox.slots[edges], None]] = np.inf
         points = slice(devices.offsets[i], devices.offsets[i + 1])
         costs, _ = devices.kernels.price(
-            devices.points[points], devices.point_weights[points], np.array([0, points.stop - points.start]), nobody, 0,
-            sets,
+            stored[points], weights[points], np.array([0, points.stop - points.start]), nobody, 0, sets,
         )  # fmt: skip
         result[edges] = (costs[0] <= _LENIENT * own[i]) | (costs[0] == costs[0].min())
     return result

@@ -22,7 +22,7 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
     """
     n, k, d = centroids.shape
     points, weights = devices.points, devices.point_weights
-    _, labels = devices.kernels.losses(points, weights, devices.offsets, centroids)
+    _, labels = devices.kernels.losses(*devices.own, centroids)
     taken = labels >= 0
     cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
     mass = np.empty((n * k, d + 1))

@@ -40,8 +40,8 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
         proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
     moved = devices.kernels.gtvmin(
-        devices.points, devices.point_weights, devices.offsets, proposed, tried, devices.indptr,
-        inbox.tables, inbox.rows, inbox.slots, alpha, 1.0, _PASSES, True, False,
+        *devices.own, proposed, tried, devices.indptr,
+        inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha, 1.0, _PASSES, True, False,
     )  # fmt: skip
     before, after = (own_objective(devices, one, inbox, alpha) for one in (centroids, moved))
     better = tried & (after < (1.0 - _LEAST) * before)
@@ -50,7 +50,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
 
 def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
     """Return (8) of every device, given what it last heard, float64[n]; +inf where there is no centroid for a point."""
-    total, _ = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
+    total, _ = devices.kernels.losses(*devices.own, centroids)
     edges = heard(inbox, devices.active)
     links = alpha[edges] * variation(devices, centroids, inbox, edges)
     return total + np.bincount(devices.sources[edges], links, len(devices))

@@ -1,0 +1,273 @@
+"""Eight numbers at a time: the few steps of the kernels that the compiler does not turn into vector operations itself.
+
+Each function here is written once, in LLVM's own vectors of eight doubles, so that every processor does the same
+operations in the same order, whatever the width of its registers. Reading and writing is not checked against the size
+of an array: the callers keep to it. Points may be float32; all that is computed is float64.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+WIDTH = 8
+_REAL, _WHOLE, _INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_REALS, _WHOLES = ir.VectorType(_REAL, WIDTH), ir.VectorType(_WHOLE, WIDTH)
+_ROWS = 4  # of a tile
+
+
+def _whole(number):
+    return ir.Constant(_WHOLE, number)
+
+
+def _same(kind, value):
+    return ir.Constant(kind, [value] * WIDTH)
+
+
+def _choose(builder, one, other, lanes):
+    """Return those lanes of two vectors, end to end."""
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes)))
+
+
+def _spread(builder, value):
+    """Return a vector of one value."""
+    empty = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
+    return _choose(builder, builder.insert_element(empty, value, ir.Constant(_INDEX, 0)), empty, [0] * WIDTH)
+
+
+class _Array:
+    """A C-ordered array of the calling kernel, seen as one long row of numbers."""
+
+    def __init__(self, context, builder, signature, args, number):
+        kind = signature.args[number]
+        array = context.make_array(kind)(context, builder, args[number])
+        self._builder, self._data = builder, array.data
+        self._single = kind.dtype == types.float32
+        self.last = builder.extract_value(array.shape, kind.ndim - 1)
+
+    def at(self, row, column):
+        """Return the place of an entry."""
+        return self._builder.add(self._builder.mul(row, self.last), column)
+
+    def _vector(self, place):
+        pointer = self._builder.gep(self._data, [place])
+        kind = ir.VectorType(pointer.type.pointee, WIDTH)
+        return self._builder.bitcast(pointer, kind.as_pointer())
+
+    def load(self, place):
+        """Return eight numbers from a place on."""
+        loaded = self._builder.load(self._vector(place))
+        loaded.align = 4 if self._single else 8
+        return self._builder.fpext(loaded, _REALS) if self._single else loaded
+
+    def store(self, values, place):
+        """Write eight numbers from a place on."""
+        self._builder.store(values, self._vector(place)).align = 8
+
+    def get(self, place):
+        """Return one number."""
+        loaded = self._builder.load(self._builder.gep(self._data, [place]))
+        return self._builder.fpext(loaded, _REAL) if self._single else loaded
+
+    def put(self, value, place):
+        """Write one number."""
+        self._builder.store(value, self._builder.gep(self._data, [place]))
+
+
+def _loop(builder, count, step, start, body):
+    """Write ``for i in range(0, count, step): carried = body(i, carried)``, at least one turn; return the last."""
+    before, head = builder.block, builder.append_basic_block("lanes")
+    after = builder.append_basic_block("lanes.end")
+    builder.branch(head)
+    builder.position_at_end(head)
+    place, carried = builder.phi(_WHOLE), [builder.phi(one.type) for one in start]
+    new = body(place, carried)
+    following = builder.add(place, _whole(step))
+    for phi, first, next_one in zip((place, *carried), (_whole(0), *start), (following, *new), strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(next_one, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, count), head, after)
+    builder.position_at_end(after)
+    return new
+
+
+def _nearer(builder, distances, number, least):
+    """Return the lesser of two vectors of distances and whose they are; the earlier one if they are equal."""
+    low, near = least
+    better = builder.fcmp_ordered("<", distances, low)
+    return [builder.select(better, distances, low), builder.select(better, number, near)]
+
+
+_NOTHING = (_same(_REALS, float("inf")), _same(_WHOLES, -1))
+
+
+@intrinsic
+def turn_pairs(context, points, first, block, count):
+    """``block[f, r] = points[first + r, f]`` for r < count and two features; count is a multiple of 8."""
+
+    def generate(context, builder, signature, args):
+        source, target = (_Array(context, builder, signature, args, number) for number in (0, 2))
+
+        def body(r, _):
+            place = source.at(builder.add(args[1], r), _whole(0))
+            low, high = source.load(place), source.load(builder.add(place, _whole(WIDTH)))
+            for f in range(2):
+                target.store(_choose(builder, low, high, range(f, 2 * WIDTH, 2)), target.at(_whole(f), r))
+            return []
+
+        _loop(builder, args[3], WIDTH, [], body)
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64, block, types.int64), generate
+
+
+@intrinsic
+def turn_square(context, points, row, f, block, r):
+    """``block[f + i, r + j] = points[row + j, f + i]`` for i, j < 8."""
+
+    def generate(context, builder, signature, args):
+        source, target = (_Array(context, builder, signature, args, number) for number in (0, 3))
+        lines = [source.load(source.at(builder.add(args[1], _whole(j)), args[2])) for j in range(WIDTH)]
+        for half in (1, 2, 4):  # after each step the blocks of twice the size are turned
+            low = [i + (WIDTH if i & half else 0) - (half if i & half else 0) for i in range(WIDTH)]
+            high = [lane + half for lane in low]
+            pairs = [(j, j + half) for j in range(WIDTH) if not j & half]
+            for one, other in pairs:
+                both = lines[one], lines[other]
+                lines[one], lines[other] = (_choose(builder, *both, lanes) for lanes in (low, high))
+        for i in range(WIDTH):
+            target.store(lines[i], target.at(builder.add(args[2], _whole(i)), args[4]))
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64, types.int64, block, types.int64), generate
+
+
+@intrinsic
+def tile(context, rows, first, last, columns, r, distances):
+    """``distances[first + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for i < 4, j < 8.
+
+    The sums are in feature order. Where there is no row ``first + i`` up to `last`, the last one takes its place.
+    """
+
+    def generate(context, builder, signature, args):
+        a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
+        numbers = [builder.add(args[1], _whole(i)) for i in range(_ROWS)]
+        real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
+        starts = [a.at(n, _whole(0)) for n in real]
+
+        def body(f, sums):
+            column = b.load(b.at(f, args[4]))
+            new = []
+            for start, total in zip(starts, sums, strict=True):
+                apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
+                new.append(builder.fadd(total, builder.fmul(apart, apart)))
+            return new
+
+        for n, total in zip(numbers, _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _ROWS, body), strict=True):
+            out.store(total, out.at(n, args[4]))
+        return context.get_dummy_value()
+
+    return types.void(rows, types.int64, types.int64, columns, types.int64, distances), generate
+
+
+@intrinsic
+def least_of_columns(context, distances, rows, r, lowest, nearest):
+    """Write the least of ``distances[:rows, r + j]`` and the first row that has it (inf, -1: none) for j < 8."""
+
+    def generate(context, builder, signature, args):
+        table, low, near = (_Array(context, builder, signature, args, number) for number in (0, 3, 4))
+
+        def body(i, least):
+            return _nearer(builder, table.load(table.at(i, args[2])), _spread(builder, i), least)
+
+        found = _loop(builder, args[1], 1, _NOTHING, body)
+        for target, values in zip((low, near), found, strict=True):
+            target.store(values, args[2])
+        return context.get_dummy_value()
+
+    return types.void(distances, types.int64, types.int64, lowest, nearest), generate
+
+
+@intrinsic
+def least_of_row(context, distances, row, count):
+    """Return the first place below `count`, a multiple of 8, of the least of a row of distances; -1: all are inf."""
+
+    def generate(context, builder, signature, args):
+        table = _Array(context, builder, signature, args, 0)
+        start = table.at(args[1], _whole(0))
+
+        def body(i, least):
+            lanes = builder.add(_spread(builder, i), ir.Constant(_WHOLES, list(range(WIDTH))))
+            return _nearer(builder, table.load(builder.add(start, i)), lanes, least)
+
+        low, near = _loop(builder, args[2], WIDTH, _NOTHING, body)
+        width = WIDTH
+        while width > 1:  # of equal distances the lower place, which may be in either half
+            width //= 2
+            halves = [[_choose(builder, v, v, range(j * width, (j + 1) * width)) for j in (0, 1)] for v in (low, near)]
+            (l0, l1), (n0, n1) = halves
+            equal = builder.and_(builder.fcmp_ordered("==", l1, l0), builder.icmp_unsigned("<", n1, n0))
+            second = builder.or_(builder.fcmp_ordered("<", l1, l0), equal)
+            low, near = builder.select(second, l1, l0), builder.select(second, n1, n0)
+        return builder.extract_element(near, ir.Constant(_INDEX, 0))
+
+    return types.int64(distances, types.int64, types.int64), generate
+
+
+@intrinsic
+def sum_where(context, labels, label, block, count):
+    """Return the sums of three rows of a block over the r < count, a multiple of 8, with ``labels[r] == label``.
+
+    Eight sums side by side, one for each lane; in the end lanes 4 to 7 are added to 0 to 3, and so on.
+    """
+
+    def generate(context, builder, signature, args):
+        names, values = (_Array(context, builder, signature, args, number) for number in (0, 2))
+        wanted, zero = _spread(builder, args[1]), _same(_REALS, 0.0)
+
+        def body(r, sums):
+            hit = builder.icmp_signed("==", names.load(r), wanted)
+            rows = [values.load(values.at(_whole(j), r)) for j in range(3)]
+            return [builder.fadd(s, builder.select(hit, x, zero)) for s, x in zip(sums, rows, strict=True)]
+
+        totals = []
+        for lanes in _loop(builder, args[3], WIDTH, [zero] * 3, body):
+            total, width = lanes, WIDTH
+            while width > 1:
+                width //= 2
+                halves = [_choose(builder, total, total, range(j * width, (j + 1) * width)) for j in (0, 1)]
+                total = builder.fadd(*halves)
+            totals.append(builder.extract_element(total, ir.Constant(_INDEX, 0)))
+        return context.make_tuple(builder, signature.return_type, totals)
+
+    return types.UniTuple(types.float64, 3)(labels, types.int64, block, types.int64), generate
+
+
+@intrinsic
+def add_row(context, sums, c, rows, r, factor):
+    """``sums[c, f] += factor * rows[r, f]`` for every f."""
+
+    def generate(context, builder, signature, args):
+        target, source = (_Array(context, builder, signature, args, number) for number in (0, 2))
+        to, start, factor = target.at(args[1], _whole(0)), source.at(args[3], _whole(0)), args[4]
+        whole = builder.and_(target.last, _whole(-WIDTH))
+        rest = builder.sub(target.last, whole)
+
+        def many(f, _):
+            place = builder.add(to, f)
+            term = builder.fmul(_spread(builder, factor), source.load(builder.add(start, f)))
+            target.store(builder.fadd(target.load(place), term), place)
+            return []
+
+        def one(f, _):
+            f = builder.add(f, whole)
+            place = builder.add(to, f)
+            term = builder.fmul(factor, source.get(builder.add(start, f)))
+            target.put(builder.fadd(target.get(place), term), place)
+            return []
+
+        for count, step, body in ((whole, WIDTH, many), (rest, 1, one)):
+            with builder.if_then(builder.icmp_signed(">", count, _whole(0))):
+                _loop(builder, count, step, [], body)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.int64, rows, types.int64, types.float64), generate
