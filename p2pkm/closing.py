@@ -134,6 +134,8 @@ def _name_groups(network: Network, topology: Topology, state: Any) -> Integers |
     """Return the group of each device, int64[n]: what links connect that kept more than half of their strength."""
     if not hasattr(state, "edge_weight"):
         return None
+    if state.edge_weight is None:
+        return topology.components
     weights = network.share(state.edge_weight, np.diff(network.placement.edge_bounds))
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:

@@ -34,8 +34,8 @@ class Kernels(Protocol):
     def fuzzy(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
         """Run fuzzy c-means on every device from given centroids."""
 
-    def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> Floats:
-        """Update the centroids of every awake device."""
+    def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
+        """Update the centroids of every awake device, and measure the moves."""
 
     def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
         """Return the variation of every link."""

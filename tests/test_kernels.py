@@ -96,7 +96,8 @@ def gtvmin_case(seed):
     if seed % 2:  # everybody moves at once, and most have said what they hold
         awake[:], (tables, rows) = True, pack(centroids)
         tables = tables + (rng.random(n) < 0.2)[:, None, None]
-    return (*draw_points(rng, n, d), centroids, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
+    previous = np.where(centroids < np.inf, rng.normal(size=centroids.shape), np.inf)
+    return (*draw_points(rng, n, d), centroids, previous, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
             *options)  # fmt: skip
 
 
@@ -185,14 +186,16 @@ def test_a_batch_is_as_many_batches_of_one(form):
             one = form.kmeans(*its, tols[i : i + 1], keys[i : i + 1], purpose, first)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
-        points, weights, offsets, centroids, awake, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
-        whole = form.gtvmin(points, weights, offsets, centroids, awake, indptr, tables, rows, slots, *rest)
+        points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
+        given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest
+        whole, _ = form.gtvmin(*given)
         _, alpha, *options = rest
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             links, part = slice(indptr[i], indptr[i + 1]), np.array([0, offsets[i + 1] - offsets[i]])
-            one = form.gtvmin(
-                points[own], weights[own], part, centroids[i : i + 1], awake[i : i + 1], indptr[i : i + 2] - indptr[i],
-                tables, rows, slots[links], np.full(links.stop - links.start, -1), alpha[links], *options,
+            mine = (one[i : i + 1] for one in (centroids, previous, awake))
+            one, _ = form.gtvmin(
+                points[own], weights[own], part, *mine, indptr[i : i + 2] - indptr[i], tables, rows, slots[links],
+                np.full(links.stop - links.start, -1), alpha[links], *options,
             )  # fmt: skip
             assert_array_equal(whole[i], one[0] if awake[i] else centroids[i])
 

@@ -86,7 +86,7 @@ class FKMeansCB:
         """Cluster the noised points."""
         k = self.local_k or max(self.k, 7)
         scale = 1.0 / (self.epsilon or math.inf)
-        noised = replace(clients, points=_add_noise(clients, scale)) if scale > 0.0 else clients
+        noised = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
         local, _, _ = noised.kmeans(k, CLIENT, starts=self.client_n_init)
         return Report(*pack(local), local)
 

@@ -37,10 +37,10 @@ class GTVMinState(NamedTuple):
         Swaps tried in a row without success.
     edge_alpha : float64[e]
         Strength of each own link.
-    edge_limit : float64[e]
-        Variation d0 from which on it gives way; +inf: never.
-    edge_weight : float64[e]
-        Share of the strength that was left at the own last turn.
+    edge_limit : float64[e] or None
+        Variation d0 from which on it gives way; +inf: never. None: no link ever does.
+    edge_weight : float64[e] or None
+        Share of the strength that was left at the own last turn; None: all of it, everywhere.
     """
 
     centroids: Floats
@@ -51,8 +51,8 @@ class GTVMinState(NamedTuple):
     calm: Integers
     quiet: Integers
     edge_alpha: Floats
-    edge_limit: Floats
-    edge_weight: Floats
+    edge_limit: Floats | None
+    edge_weight: Floats | None
 
 
 @dataclass(frozen=True, init=False)
@@ -161,9 +161,10 @@ class GTVMin:
         """Start from the centroids of the last stage."""
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int64)
-        limit = getattr(start, "edge_limit", np.full(len(devices.indices), np.inf))
+        limit = getattr(start, "edge_limit", None)
+        weight = None if limit is None and devices.active.all() else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
-                           limit, devices.active.astype(np.float64))  # fmt: skip
+                           limit, weight)  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> Mail:
         """Say the own centroids."""
@@ -173,9 +174,9 @@ class GTVMin:
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
         weight = _weigh(state, inbox, devices)
-        alpha, quiet = state.edge_alpha * weight, state.quiet
-        centroids = devices.kernels.gtvmin(
-            *devices.own, state.centroids, devices.awake, devices.indptr,
+        alpha, quiet = state.edge_alpha if weight is None else state.edge_alpha * weight, state.quiet
+        centroids, moves = devices.kernels.gtvmin(
+            *devices.own, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha,
             self.relaxation, self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
@@ -183,10 +184,11 @@ class GTVMin:
             trying = devices.awake & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying)
-        moved = _largest_move(centroids, state.centroids)
+            moves[swapped, 0] = _largest_move(centroids[swapped], state.centroids[swapped])
+        moved = moves[:, 0]
         calm = np.where(devices.awake, np.where(moved <= self.tol * devices.scale, state.calm + 1, 0), state.calm)
         settled = (calm >= (2 if self.schedule == "async" else 1)) & (quiet >= (_TRIES if self.swaps else 0))
-        echo = (self.schedule == "jacobi") & (_largest_move(centroids, state.previous) <= _ECHO * moved)
+        echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, state.edge_alpha,
                            state.edge_limit, weight)  # fmt: skip
 
@@ -221,7 +223,7 @@ class GTVMin:
 
     def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
         """Return what each own link adds to the objective, float64[e], given its variation (4)."""
-        return self.link_alpha(devices) * curb(state.edge_limit, gtv)
+        return self.link_alpha(devices) * (gtv if state.edge_limit is None else curb(state.edge_limit, gtv))
 
     def at(self, coupling: float) -> "GTVMin":
         """Return the same method at another coupling."""
@@ -231,11 +233,11 @@ class GTVMin:
         return other
 
 
-def _weigh(state: GTVMinState, inbox: Inbox, devices: Devices) -> Floats:
+def _weigh(state: GTVMinState, inbox: Inbox, devices: Devices) -> Floats | None:
     """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices."""
-    limited = state.edge_limit < np.inf
-    if not limited.any():
+    if state.edge_limit is None or state.edge_weight is None:
         return state.edge_weight
+    limited = state.edge_limit < np.inf
     weight, edges = state.edge_weight.copy(), heard(inbox, limited & devices.awake[devices.sources])
     weight[edges] = weigh(state.edge_limit[edges], variation(devices, state.centroids, inbox, edges))
     return weight

@@ -44,7 +44,22 @@ def compile_ahead() -> None:
     tables.flags.writeable = False
     heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)
     compiled.gtvmin(
-        points, weights, offsets, centroids, awake, indptr, tables, heard, one, one, weights, 1.0, 1, True, False
+        points,
+        weights,
+        offsets,
+        centroids,
+        centroids,
+        awake,
+        indptr,
+        tables,
+        heard,
+        one,
+        one,
+        weights,
+        1.0,
+        1,
+        True,
+        False,
     )
     compiled.gtv(centroids, np.array([0, 1]), indptr, one, one)
     compiled.losses(points, weights, offsets, centroids)

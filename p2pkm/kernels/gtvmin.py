@@ -124,7 +124,7 @@ def _move(centroids, sums, counts, theta, printed):
 @njit(cache=True, nogil=True)
 def _sweep(
     points, mass, offsets, awake, indptr, tables, rows, slots, mirror, alpha,
-    theta, passes, star, printed, shared, nearest, first, last, result,
+    theta, passes, star, printed, shared, nearest, first, last, before, result, moves,
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
@@ -191,21 +191,29 @@ def _sweep(
                         else:
                             _pull(tables, slot, rows[slot], there, p, back, p, alpha[e], star, printed, sums, counts)
                 _move(result[i], sums, counts, theta, printed)
+        for i in range(begin, end):
+            if awake[i]:
+                for number in range(2):
+                    for c in range(k):
+                        if result[i, c, 0] < np.inf:
+                            for f in range(d):
+                                moves[i, number] = max(moves[i, number], abs(result[i, c, f] - before[number][i, c, f]))
         begin = end
 
 
 def gtvmin(
-    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes, star, printed
-):
+    points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes,
+    star, printed,
+):  # fmt: skip
     """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
-    result, k = centroids.copy(), centroids.shape[1]
+    result, moves, k = centroids.copy(), np.zeros((len(centroids), 2)), centroids.shape[1]
     together = passes == 1 and k < _SHARED and awake.all() and tables.shape[1:] == centroids.shape[1:]
     shared = (rows[: len(centroids)] == k) & _equal(tables, centroids) if together else np.zeros(0, np.bool_)
     nearest = np.empty((len(slots) if together else 0, k), np.int16)
     given = points, weights, offsets, awake, indptr, tables, rows, slots, mirror, alpha
     rule = theta, passes, star, printed, shared, nearest
-    divide(lambda first, last: _sweep(*given, *rule, first, last, result), offsets)
-    return result
+    divide(lambda first, last: _sweep(*given, *rule, first, last, (centroids, previous), result, moves), offsets)
+    return result, moves
 
 
 @njit(cache=True, nogil=True)

@@ -407,8 +407,9 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
 
 
 def gtvmin(
-    points, weights, offsets, centroids, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes, star, printed
-):
+    points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes,
+    star, printed,
+):  # fmt: skip
     """Update the centroids of every awake device by `passes` times E1, E2, E3 and M.
 
     Parameters
@@ -417,6 +418,8 @@ def gtvmin(
         As in `kmeans`.
     centroids : float64[n, k, d]
         Absent rows are +inf: they match nothing and stay absent.
+    previous : float64[n, k, d]
+        Other centroids, with the same rows absent, from which the moves are measured, too.
     awake : bool[n]
     indptr : int64[n + 1]
         Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbours in ascending id.
@@ -434,15 +437,20 @@ def gtvmin(
 
     Returns
     -------
-    float64[n, k, d]
+    centroids : float64[n, k, d]
+    moves : float64[n, 2]
+        Largest move of any coordinate of an awake device from `centroids` and from `previous`.
     """
     result, d, (points, weights) = centroids.copy(), centroids.shape[2], _plain(points, weights)
+    moves = np.zeros((len(centroids), 2))
     for i in np.flatnonzero(awake):
         own = slice(offsets[i], offsets[i + 1])
         links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
         heard = [tables[slots[e], : rows[slots[e]], :d] for e in links]
         result[i] = _gtvmin(points[own], weights[own], result[i], heard, alpha[links], theta, passes, star, printed)
-    return result
+        real = result[i, :, 0] < np.inf
+        moves[i] = [np.abs(result[i, real] - old[i, real]).max(initial=0.0) for old in (centroids, previous)]
+    return result, moves
 
 
 def _one_sided(distances):

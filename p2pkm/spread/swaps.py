@@ -39,8 +39,8 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
     for i in map(int, np.flatnonzero(trying)):
         proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
-    moved = devices.kernels.gtvmin(
-        *devices.own, proposed, tried, devices.indptr,
+    moved, _ = devices.kernels.gtvmin(
+        *devices.own, proposed, proposed, tried, devices.indptr,
         inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha, 1.0, _PASSES, True, False,
     )  # fmt: skip
     before, after = (own_objective(devices, one, inbox, alpha) for one in (centroids, moved))
