@@ -7,6 +7,7 @@ import numpy as np
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
+from p2pkm.network.division import spans
 from p2pkm.prices import spread
 from p2pkm.result import Census
 from p2pkm.scores import ari, nmi, purity, tabulate
@@ -28,14 +29,13 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
         Of this rank's devices.
     """
     sizes, clients = network.share(devices.sizes), devices.clients
-    ends = np.concatenate(([0], np.cumsum(sizes)))[network.placement.bounds]
+    first = np.concatenate(([0], np.cumsum(sizes)))  # point of every device
     _, labels = devices.kernels.losses(*devices.own, centroids)
     owner = np.repeat(np.arange(len(devices)), devices.sizes)
-    counts = np.diff(ends)
     names: tuple[Any, Any, Any] = (None, None, None)
-    if ends[-1] <= _LABELLED:
+    if first[-1] <= _LABELLED:
         parts = labels, devices.ids[owner], shards.rows
-        names = network.share(parts[0], counts), network.share(parts[1], counts), network.share(parts[2], counts)
+        names = network.share(parts[0], sizes), network.share(parts[1], sizes), network.share(parts[2], sizes)
     classes = scores = None
     known = np.full(len(owner), -1)
     if n_classes and shards.labels is not None:
@@ -44,9 +44,9 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
         own = tabulate(devices.offsets, known, np.zeros_like(known), (n_classes, 1))[:, :, 0]
         each = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
         classes, scores = network.share(own)[:clients], network.share(each)[:clients]
-    chosen = spread(int(ends[-1]), min(_SAMPLE, int(ends[-1])), devices.shared_key, 2)
-    rank = network.placement.rank
-    own_sample = chosen[(chosen >= ends[rank]) & (chosen < ends[rank + 1])] - ends[rank]
-    counts = np.diff(np.searchsorted(chosen, ends))
+    chosen = spread(int(first[-1]), min(_SAMPLE, int(first[-1])), devices.shared_key, 2)
+    runs = np.searchsorted(chosen, first)
+    counts, ids = np.diff(runs), devices.ids
+    own_sample = chosen[spans(runs[ids], counts[ids])] + np.repeat(devices.offsets[:-1] - first[ids], counts[ids])
     drawn = [network.share(part[own_sample], counts) for part in (devices.stored, devices.ids[owner], known)]
     return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])

@@ -136,7 +136,7 @@ def _name_groups(network: Network, topology: Topology, state: Any) -> Integers |
         return None
     if state.edge_weight is None:
         return topology.components
-    weights = network.share(state.edge_weight, np.diff(network.placement.edge_bounds))
+    weights = network.share(state.edge_weight, network.placement.edge_counts)
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:
         return topology.components
@@ -213,13 +213,12 @@ def _freeze(chain: Chain) -> dict[str, Any]:
 def _both_ways(topology: Topology, gtv: Floats) -> Floats:
     """Return what stands at the lower end of every link at its upper end too, float64[e]."""
     upper = topology.sources > topology.indices
-    mirrored = np.lexsort((topology.sources, topology.indices))  # edge (j, i) at the place of edge (i, j)
-    return np.where(upper, gtv[mirrored], gtv)
+    return np.where(upper, gtv[topology.mirror], gtv)
 
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    messages, rows, volume = network.share(network.ledger.edges, np.diff(network.placement.edge_bounds)).T
+    messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
     if topology.n > _DETAILED:

@@ -55,6 +55,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
+    click.option("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
+                 "one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
     click.option("--force", is_flag=True, help="Replace what is in --out."),
@@ -138,7 +140,7 @@ def run_command(**options: Any) -> int:
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
 @_without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
-          "require_converged")  # fmt: skip
+          "placement", "require_converged")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 

@@ -28,6 +28,8 @@ class Experiment:
         Whether to score the shape of the clusters.
     centers : str or None
         File of known centers to measure the distance to.
+    placement : str
+        How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -58,6 +60,7 @@ class Experiment:
     plot: bool = True
     central: bool = True
     allow_disconnected: bool = False
+    placement: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
 
     def __post_init__(self) -> None:

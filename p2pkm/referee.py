@@ -88,7 +88,7 @@ class Referee:
     def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self.objective_known = hasattr(algorithm, "penalties")
         rows = self.network.collect(self._measure_devices(state.centroids))
-        edges = self.network.collect(self._measure_links(state, algorithm), np.diff(self.network.placement.edge_bounds))
+        edges = self.network.collect(self._measure_links(state, algorithm), self.network.placement.edge_counts)
         settled = self.network.collect(state.settled)
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         messages, volume = self.network.total(np.array(self.network.ledger.totals))

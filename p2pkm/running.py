@@ -67,6 +67,9 @@ def check_out(experiment: Experiment, manner: Manner) -> Path | None:
 
 def settle(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
+    from p2pkm.network.division import check_placement
+
+    check_placement(experiment.placement, world.size)
     prepared = prepare(experiment, world.size if launched() else None)
     from p2pkm.simulation import check
 
@@ -116,7 +119,8 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     try:
         with _asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
-            more = {"pooled": pooled, "names": names, "sink": sink, "begin": begin, "wishes": wishes}
+            more = {"pooled": pooled, "names": names, "sink": sink, "begin": begin, "wishes": wishes,
+                    "announce": progress.announce}  # fmt: skip
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
             folder.finish(result, plot=resolved.plot)
@@ -152,17 +156,22 @@ def _job(world: World, prepared: Prepared, start: Any) -> Any:
     """Tell every rank what to run and deal the points; return rank 0's own job."""
     import numpy as np
 
-    from p2pkm.network.placement import divide
+    from p2pkm.network.division import choose
 
+    topology, shards = prepared.topology, prepared.shards
+    division = choose(topology, shards.sizes, world.size, prepared.experiment.placement)
     text = json.dumps(prepared.experiment.to_mapping()).encode()
-    order = world.broadcast({"experiment": np.frombuffer(text, np.uint8), **prepared.topology.to_arrays()})
-    bounds = divide(prepared.topology.n, world.size)
-    parts = []
-    for rank in range(world.size):
-        own = np.arange(bounds[rank], bounds[rank + 1])
-        part = {**vars(prepared.shards.take(own)), "start": None if start is None else start[own]}
-        parts.append({name: value for name, value in part.items() if value is not None})
-    return _assemble(order, world.deal(parts))
+    what = {"experiment": np.frombuffer(text, np.uint8), **topology.to_arrays(), **division.to_arrays()}
+    order = world.broadcast(what)
+    return _assemble(order, world.deal(_split(shards, start, division)))
+
+
+def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
+    """Yield what each rank gets, one at a time: of devices here and there it is a copy."""
+    for rank in range(division.size):
+        own = division.of(rank)
+        part = {**vars(shards.take(own)), "start": None if start is None else start[own]}
+        yield {name: value for name, value in part.items() if value is not None}
 
 
 def _receive(world: World, order: dict[str, Any]) -> Any:
@@ -174,6 +183,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
     """Build the job from what was broadcast and dealt."""
     from p2pkm.data.shards import Shards
     from p2pkm.experiment import build
+    from p2pkm.network.division import Division
     from p2pkm.simulation import Job
     from p2pkm.topology import Topology
 
@@ -183,7 +193,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every, start=start,
+        every=experiment.every, start=start, division=Division.from_arrays(order),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from p2pkm.hosting import count_classes, host, shared_key, sizes_of
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.loop import Field, run, run_stage
 from p2pkm.network import Network, World, connect
+from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
 from p2pkm.prices import Pooled, Prices, cluster_centrally
 from p2pkm.recipe import Setting, check_seeding, needs_hub, scaling_stage, stages
@@ -60,6 +61,10 @@ class Job:
         Called on every rank before the first exchange.
     interrupted : callable
         Whether this rank was asked to stop; the run ends with the round.
+    division : Division or None
+        Which rank hosts which devices; None: contiguous blocks.
+    announce : callable
+        Gets on every rank, before the first exchange, what the summary says of the division.
     """
 
     algorithm: Any
@@ -78,11 +83,14 @@ class Job:
     sink: Callable[[Record], None] = lambda record: None
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
+    division: Division | None = None
+    announce: Callable[[dict[str, Any]], None] = lambda figures: None
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards, *, rounds: int | None = None,
     seed: int = 0, start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
+    placement: str = "auto",
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -108,6 +116,9 @@ def simulate(  # noqa: PLR0913 - the public signature
         Whether to compare with central k-means and with every device alone.
     allow_disconnected : bool
         Whether the graph may fall into several components.
+    placement : {"auto", "blocks", "metis"}
+        How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
+        as cuts fewer links; the result is the same.
 
     Raises
     ------
@@ -127,11 +138,14 @@ def simulate(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
-    placement = place(topology, world.rank, world.size)
+    check_placement(placement, world.size)
+    found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
+    division = Division.from_arrays(world.broadcast(found))
+    ids = division.of(world.rank)
     pooled = Pooled(shards.points, shards.weights) if central and world.rank == 0 else None
     job = Job(
-        algorithm, topology, shards.take(placement.ids), pooled, central, rounds=rounds, seed=seed, every=every,
-        start=None if given is None else given[placement.ids],
+        algorithm, topology, shards.take(ids), pooled, central, rounds=rounds, seed=seed, every=every,
+        start=None if given is None else given[ids], division=division,
     )  # fmt: skip
     return perform(job, world)
 
@@ -189,12 +203,14 @@ def _check_start(start: Any, n: int, k: int, d: int) -> Floats:
 def perform(job: Job, world: World) -> Result:
     """Run a job on this world; every rank calls it alike."""
     began = time.perf_counter()
-    network = world.network(place(job.topology, world.rank, world.size))
+    network = world.network(place(job.topology, world.rank, world.size, job.division))
     sizes = sizes_of(job.own, network)
+    figures = _measure(network, sizes, world.size)
     kernels = _pick_kernels(world, job, int(sizes.sum()))
     devices = host(job.topology, job.own, network, job.seed, kernels)
     referee = Referee(network, job.every, job.sink)
     job.begin()
+    job.announce(figures)
     if job.scale != "none":
         devices, job = _scale(job, devices, sizes, referee)
     referee.meet(devices, _price(job, world, devices, network))
@@ -202,8 +218,8 @@ def perform(job: Job, world: World) -> Result:
     played = stages(job.algorithm, setting, job.rounds, seeded=job.start is not None)
     ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
     network.close()
-    facts = {**describe(job.algorithm, devices), **job.names, "devices": job.topology.clients, "ranks": world.size,
-             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
+    facts = {**describe(job.algorithm, devices), **job.names, **figures, "devices": job.topology.clients,
+             "ranks": world.size, "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
              "wall_seconds": time.perf_counter() - began}  # fmt: skip
     wishes = job.wishes
     if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
@@ -211,6 +227,17 @@ def perform(job: Job, world: World) -> Result:
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
     result = close(world, Played(devices, job.own, referee, ending.state, job.topology), facts, wishes)
     return replace(result, scaling=job.scaling)
+
+
+def _measure(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
+    """Return what the summary says of the division of the devices over more than one rank."""
+    if ranks == 1:
+        return {}
+    division, peers = network.placement.division, network.placement.peers
+    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
+    crossing, ghosts = network.total(here)
+    return {"placement": division.name, "cut": int(crossing) // 2, "ghosts": int(ghosts),
+            "balance": imbalance(division.rows(sizes)), "balance_devices": imbalance(division.rows(None))}  # fmt: skip
 
 
 def _pick_kernels(world: World, job: Job, points: int) -> Kernels:

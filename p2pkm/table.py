@@ -126,6 +126,15 @@ class Progress:
             self._live.start()
         self._live.update(line)
 
+    def announce(self, figures: dict[str, Any]) -> None:
+        """Show how the devices are dealt to the ranks, if there are several."""
+        if figures and not self._quiet:
+            print(
+                f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; the "
+                f"largest rank has {figures['balance']:.3f} x the mean in points, {figures['balance_devices']:.3f} x "
+                "in devices", file=sys.stderr, flush=True,
+            )  # fmt: skip
+
     def close(self) -> None:
         """Remove the live line."""
         if self._live is not None:

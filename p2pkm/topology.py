@@ -69,8 +69,9 @@ class Topology:
             topologies.check(graph)
         except topologies.GraphError as error:
             raise TopologyError(str(error)) from None
-        indptr, indices = (np.ascontiguousarray(part, np.int64) for part in (graph.indptr, graph.indices))
-        weights = np.ones(len(indices)) if graph.weights is None else np.ascontiguousarray(graph.weights, np.float64)
+        # arrays that are read-only are copied: kernels are compiled for one kind
+        indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
+        weights = np.ones(len(indices)) if graph.weights is None else np.require(graph.weights, np.float64, ("C", "W"))
         return cls._complete(indptr, indices, weights)
 
     @classmethod
@@ -127,6 +128,11 @@ class Topology:
         """Return the device that each directed edge leads from, int64[e]."""
         return np.repeat(np.arange(self.n), self.degrees)
 
+    @property
+    def mirror(self) -> Integers:
+        """Return the opposite edge of every directed edge, int64[e]."""
+        return sort_stably(self.indices)
+
     @cached_property
     def components(self) -> Integers:
         """Return the component of each device, int64[n], numbered by their lowest device."""
@@ -158,6 +164,17 @@ def _walk(name: str, *arrays: Integers) -> Integers:
     for view in views:
         view.flags.writeable = False  # one kind of arrays, one compilation
     return getattr(kernels, name)(*views)
+
+
+def sort_stably(numbers: Integers) -> Integers:
+    """Return the order that sorts whole numbers of at least 0, equal ones as they stand.
+
+    It goes by 16 bits at a time, for which NumPy has a radix sort: a third of the time that its sort of 64 bits takes.
+    """
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    for shift in range(16, int(numbers.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((numbers >> shift).astype(np.uint16)[order], kind="stable")]
+    return order
 
 
 def find_first(group: Integers, figure: Integers) -> Integers:

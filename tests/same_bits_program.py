@@ -18,6 +18,7 @@ import topologies
 from p2pkm.mail import Mail
 from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
+from p2pkm.network.division import Division
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.placement import place
 from p2pkm.recipe import needs_hub
@@ -132,8 +133,7 @@ def draw_mask(rng, topology, share):
 
 def part_of(mail, placement):
     """Return what one rank says; ragged tables are only as long as its longest."""
-    own = slice(placement.ids[0], placement.ids[-1] + 1) if len(placement.ids) else slice(0, 0)
-    values, rows = mail.values[own].copy(), mail.rows[own]
+    values, rows = mail.values[placement.ids], mail.rows[placement.ids]
     if mail.ragged:
         values = values[:, : max(1, rows.max(initial=0))].copy()
     return mail._replace(values=values, rows=rows, edges=None if mail.edges is None else mail.edges[placement.edges])
@@ -160,7 +160,9 @@ def exchanges():
         n = int(rng.integers(1, 24))
         links = np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.1, 0.3, 0.9]), 1))
         topology = p2pkm.Topology.from_links(n, np.column_stack((links, np.ones(len(links)))))
-        placement = place(topology, world.rank, world.size)
+        owner = rng.integers(0, world.size, n)
+        anywhere = Division.by_owner("anywhere", owner, world.size)
+        placement = place(topology, world.rank, world.size, anywhere if seed % 2 else None)
         network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
         same, freed = [], []
         for kind in ("plain", "selective", "ragged", "mixed", "masked"):
@@ -183,7 +185,7 @@ def exchanges():
         held = list(getattr(network, "_requests", []))
         network.close()
         freed += [not request for request in held]
-        ledger = network.share(network.ledger.edges, np.diff(placement.edge_bounds))
+        ledger = network.share(network.ledger.edges, placement.edge_counts)
         same.append(np.array_equal(ledger, local.ledger.edges))
         same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
         wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))

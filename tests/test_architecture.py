@@ -21,9 +21,10 @@ ALLOWED = {
     "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py"),
     "click": ("p2pkm/cli.py", "p2pkm/commands.py"),
     "rich": ("p2pkm/table.py",),
+    "pymetis": ("p2pkm/network/division.py",),
     "pickle": (),
 }
-LAZY = ("mpi4py", "matplotlib", "networkx", "sklearn", "scipy", "rich", "threadpoolctl")
+LAZY = ("mpi4py", "pymetis", "matplotlib", "networkx", "sklearn", "scipy", "rich", "threadpoolctl")
 FORBIDDEN_NAMES = ("utils", "helpers", "common", "manager", "handler", "base")
 
 

@@ -14,6 +14,8 @@ from p2pkm.result import SUMMARY_KEYS
 from p2pkm.table import Progress
 from tests.invoke import FILES, SMALL, Ending, here, needs_mpirun, ranks, solve, there
 
+PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
+
 
 @pytest.fixture(autouse=True)
 def _stand_in_a_folder(tmp_path, monkeypatch):
@@ -191,7 +193,9 @@ def test_ranks(tmp_path):
     summary = there(*ranks(3), "-m", "p2pkm", *words, "--out", "three", cwd=tmp_path).summary
     assert summary["devices"] == summary["ranks"] == 3
     alone = here(*words, "--devices", 3, "--out", "none").summary
-    assert {name for name in alone if alone[name] != summary[name]} <= {"ranks", "out", "wall_seconds"}
+    assert {name for name in alone if alone[name] != summary[name]} <= {"ranks", "out", "wall_seconds", *PLACED}
+    assert alone["placement"] is None and summary["placement"] == "blocks" and summary["cut"] == 3
+    assert summary["ghosts"] == 6 and summary["balance_devices"] == 1.0
     manifest = json.loads((tmp_path / "three" / "manifest.json").read_text())
     assert manifest["ranks"] == 3 and manifest["mpi"]
 

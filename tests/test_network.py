@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from p2pkm.mail import Mail, pack, silence
+from p2pkm.network.division import Division, divide
 from p2pkm.network.local import LocalNetwork
-from p2pkm.network.placement import divide, place
+from p2pkm.network.placement import place
 from p2pkm.topology import Topology
 
 
@@ -21,7 +22,16 @@ def draw(n, share, seed):
     return build(n, np.argwhere(np.triu(np.random.default_rng(seed).random((n, n)) < share, 1)))
 
 
+def deal(topology, size, seed):
+    """Return the placements of all ranks: contiguous blocks, or each device anywhere."""
+    division = None
+    if seed is not None:
+        division = Division.by_owner("anywhere", np.random.default_rng(seed).integers(0, size, topology.n), size)
+    return [place(topology, rank, size, division) for rank in range(size)]
+
+
 graphs = st.builds(draw, st.integers(1, 15), st.floats(0, 1), st.integers(0, 2**32 - 1))
+seeds = st.none() | st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize(
@@ -32,26 +42,28 @@ def test_devices_lie_in_contiguous_blocks_the_longer_ones_first(n, size, bounds)
     assert_array_equal(divide(n, size), bounds)
 
 
-@given(graphs, st.integers(1, 7))
-def test_every_device_and_every_edge_has_one_rank(topology, size):
-    parts = [place(topology, rank, size) for rank in range(size)]
-    assert_array_equal(np.concatenate([part.ids for part in parts]), np.arange(topology.n))
-    assert_array_equal(np.concatenate([part.edges for part in parts]), np.arange(len(topology.indices)))
-    assert_array_equal(np.concatenate([part.indices for part in parts]), topology.indices)
+@given(graphs, st.integers(1, 7), seeds)
+def test_every_device_and_every_edge_has_one_rank(topology, size, seed):
+    parts, numbers = deal(topology, size, seed), np.arange(len(topology.indices))
+    assert_array_equal(np.sort(np.concatenate([part.ids for part in parts])), np.arange(topology.n))
+    assert_array_equal(np.sort(np.concatenate([numbers[part.edges] for part in parts])), numbers)
     for rank, part in enumerate(parts):
         assert part.rank == rank
-        assert_array_equal(part.ids, np.arange(part.bounds[rank], part.bounds[rank + 1]))
-        assert_array_equal(part.edges, np.arange(part.edge_bounds[rank], part.edge_bounds[rank + 1]))
+        assert_array_equal(part.ids, np.flatnonzero(part.division.owner == rank))
+        assert_array_equal(numbers[part.edges], np.flatnonzero(np.isin(topology.sources, part.ids)))
+        assert_array_equal(part.indices, topology.indices[part.edges])
+        assert_array_equal(part.edge_counts, topology.degrees)
         assert_array_equal(np.diff(part.indptr), topology.degrees[part.ids])
         known = np.concatenate((part.ids, part.ghosts))
         assert part.slots == len(known)
         assert_array_equal(known[part.senders], part.indices)
-        assert_array_equal(part.ghosts, np.setdiff1d(part.indices, part.ids))
+        ghosts = np.setdiff1d(part.indices, part.ids)
+        assert_array_equal(part.ghosts, ghosts[np.lexsort((ghosts, part.division.owner[ghosts]))])
 
 
-@given(graphs, st.integers(1, 7))
-def test_what_a_rank_sends_is_what_its_peer_expects(topology, size):
-    parts = [place(topology, rank, size) for rank in range(size)]
+@given(graphs, st.integers(1, 7), seeds)
+def test_what_a_rank_sends_is_what_its_peer_expects(topology, size, seed):
+    parts = deal(topology, size, seed)
     for a in parts:
         assert a.rank not in [peer.rank for peer in a.peers]
         covered = np.concatenate([np.arange(peer.first, peer.last) for peer in a.peers] or [[]])
@@ -66,10 +78,9 @@ def test_what_a_rank_sends_is_what_its_peer_expects(topology, size):
             assert_array_equal(sent, heard)  # the same edges in the same order
 
 
-@given(graphs, st.integers(1, 7))
-def test_the_mirror_of_an_edge_is_the_way_back(topology, size):
-    for rank in range(size):
-        part = place(topology, rank, size)
+@given(graphs, st.integers(1, 7), seeds)
+def test_the_mirror_of_an_edge_is_the_way_back(topology, size, seed):
+    for part in deal(topology, size, seed):
         own = topology.sources[part.edges]
         inside = np.isin(part.indices, part.ids)
         assert_array_equal(part.mirror >= 0, inside)

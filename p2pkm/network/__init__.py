@@ -1,5 +1,6 @@
 """The message layer: who hosts whom, how mail is delivered, and what it costs."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Protocol
 
@@ -31,14 +32,14 @@ class Network(Protocol):
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
 
-    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows on
-    # each rank, int64[size], None: one row per device.
+    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows of
+    # every device of the system, int64[total], the same on every rank; None: one row per device.
 
     def collect(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on rank 0, else None; uncounted."""
+        """Return the rows of all devices, in their order, on rank 0, else None; uncounted."""
 
     def share(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on every rank; uncounted."""
+        """Return the rows of all devices, in their order, on every rank; uncounted."""
 
     def total(self, counts: Integers) -> Integers:
         """Return the sums of whole numbers over ranks, on every rank."""
@@ -56,8 +57,8 @@ class World(Protocol):
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
         """Return the arrays of rank 0 on every rank."""
 
-    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals."""
+    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 deals, one rank after the other; None on all other ranks."""
 
     def gather(self, part: Any) -> list[Any] | None:
         """Return what every rank gives, uint8[...] each, on rank 0, else None."""

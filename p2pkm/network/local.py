@@ -1,5 +1,6 @@
 """The network in one process: every device is in the batch, so what is said is heard by reading the same array."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from p2pkm.devices import Floats, Integers, Mask
@@ -42,11 +43,11 @@ class LocalNetwork:
         return values
 
     def collect(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on rank 0, uncounted."""
+        """Return the rows of all devices, in their order, on rank 0, uncounted."""
         return values
 
     def share(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on every rank, uncounted."""
+        """Return the rows of all devices, in their order, on every rank, uncounted."""
         return values
 
     def total(self, counts: Integers) -> Integers:
@@ -66,9 +67,9 @@ class LocalWorld:
         """Return the arrays of rank 0 on every rank."""
         return arrays or {}
 
-    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
+    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
         """Return this rank's part of what rank 0 deals."""
-        return (parts or [{}])[0]
+        return {} if parts is None else next(parts)
 
     def gather(self, part: Any) -> list[Any] | None:
         """Return what every rank gives, uint8[...] each, on rank 0."""

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -84,18 +85,18 @@ class MPINetwork:
         return result
 
     def collect(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on rank 0, uncounted."""
-        values, counts, kind, result = self._rows(values, counts)
-        self._comm.Gatherv([values, len(values), kind], [result, counts, kind])
+        """Return the rows of all devices, in their order, on rank 0, uncounted."""
+        values, rows, kind, result = self._rows(values, counts)
+        self._comm.Gatherv([values, len(values), kind], [result, rows, kind])
         kind.Free()
-        return result if self._comm.rank == 0 else None
+        return self.placement.division.arrange(result, counts) if self._comm.rank == 0 else None
 
     def share(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all ranks, in their order, on every rank, uncounted."""
-        values, counts, kind, result = self._rows(values, counts)
-        self._comm.Allgatherv([values, len(values), kind], [result, counts, kind])
+        """Return the rows of all devices, in their order, on every rank, uncounted."""
+        values, rows, kind, result = self._rows(values, counts)
+        self._comm.Allgatherv([values, len(values), kind], [result, rows, kind])
         kind.Free()
-        return result
+        return self.placement.division.arrange(result, counts)
 
     def total(self, counts: Integers) -> Integers:
         """Return the sums of whole numbers over ranks, on every rank."""
@@ -106,10 +107,10 @@ class MPINetwork:
     def _rows(self, values: Any, counts: Integers | None) -> tuple[Any, Any, Any, Any]:
         """Return contiguous rows, how many each rank has, their MPI type, and room for all of them."""
         values = np.ascontiguousarray(values)
-        counts = np.diff(self.placement.bounds) if counts is None else counts
+        rows = self.placement.division.rows(counts)
         size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
         kind = self._mpi.BYTE.Create_contiguous(size).Commit()
-        return values, counts, kind, np.empty((counts.sum(), *values.shape[1:]), values.dtype)
+        return values, rows, kind, np.empty((rows.sum(), *values.shape[1:]), values.dtype)
 
     def _largest(self, r: int) -> int:
         """Return the largest table of this exchange on any rank, rounded up so that plans are rarely made anew."""
@@ -190,15 +191,16 @@ class MPIWorld:
         self._comm.Bcast(blob)
         return _thaw(blob)
 
-    def deal(self, parts: list[dict[str, Any]] | None) -> dict[str, Any]:
+    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
         """Return this rank's part of what rank 0 deals."""
-        if parts is not None:
-            for rank, part in enumerate(parts[1:], 1):
-                blob = _freeze(part)
-                self._comm.Send(np.array([len(blob)]), rank)
-                self._comm.Send(blob, rank)
-            return parts[0]
-        return _thaw(self._receive(0))
+        if parts is None:
+            return _thaw(self._receive(0))
+        own = next(parts)
+        for rank, part in enumerate(parts, 1):
+            blob = _freeze(part)
+            self._comm.Send(np.array([len(blob)]), rank)
+            self._comm.Send(blob, rank)
+        return own
 
     def gather(self, part: Any) -> list[Any] | None:
         """Return what every rank gives, uint8[...] each, on rank 0, else None."""
