@@ -25,8 +25,10 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
     click.option("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
                  "[default: none]"),
-    click.option("--partition", metavar="SPEC", help="Who gets which points: iid, dirichlet:alpha=0.3,by=class, "
-                 "beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
+    click.option("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
+                 "[default: float64]"),
+    click.option("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
+                 "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
     click.option("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "

@@ -24,6 +24,8 @@ class Experiment:
         None: what the graph or the launcher, the data, and the method say.
     alpha, coupling, theta, passes, tol, schedule, recipe
         Parameters of the method; None: its default.
+    dtype : {"float64", "float32"}
+        How the points are stored; what is computed from them is float64.
     silhouette : bool
         Whether to score the shape of the clusters.
     centers : str or None
@@ -40,6 +42,7 @@ class Experiment:
     label_column: str | None = None
     device_column: str | None = None
     scale: Literal["none", "standard", "minmax"] = "none"
+    dtype: Literal["float64", "float32"] = "float64"
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"
@@ -128,8 +131,10 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     """
     import topologies
     from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.sharded import Sharded
     from p2pkm.data.shards import Shards
     from p2pkm.data.sources import SOURCES, load, parse_source
+    from p2pkm.data.stored import open_stored
     from p2pkm.recipe import needs_hub
     from p2pkm.topology import Topology
 
@@ -138,19 +143,20 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
-    table = load(
-        source, seed=experiment.seed, label_column=experiment.label_column, device_column=experiment.device_column
-    )
-    usual = "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
-    partition = complete(partition or Spec(usual, {}), PARTITIONS, experiment.seed)
+    columns = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
+    table: Any = stored or load(source, seed=experiment.seed, **columns)
+    partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
     graph = complete(graph, topologies.FAMILIES, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else _build_topology(graph, n, ranks or 16)
     clusters = experiment.clusters or table.classes or 8
-    if partition.name == "mufc":
+    if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
-    owner = PARTITIONS[partition.name](table, topology.clients, **partition.options)
-    shards = Shards.deal(table.points, owner, devices=topology.clients, labels=table.labels)
+    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else Shards.deal(
+        table.points, PARTITIONS[partition.name](table, topology.clients, **partition.options),
+        devices=topology.clients, labels=table.labels, dtype=experiment.dtype,
+    )  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters=clusters, rounds=draft.default_rounds if experiment.rounds is None else experiment.rounds,
@@ -205,10 +211,19 @@ def _read_centers(path: str, d: int) -> Any:
     return points
 
 
+def _usual(table: Any, devices: int | None) -> str:
+    """Return the partition to take if none is given; so many devices are asked for."""
+    if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted
+        return "column" if devices in (None, table.device) else "blocks"
+    return "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
+
+
 def _count_in_column(partition: Spec, table: Any) -> int | None:
     """Return how many devices the file's own column names, None if the devices do not come from a column."""
     if partition.name != "column" or table.device is None:
         return None
+    if isinstance(table.device, int):
+        return table.device
     from p2pkm.data.partition import column
 
     return int(column(table.device).max()) + 1
@@ -241,6 +256,7 @@ def _pooled_labels(points: Any, k: int, seed: int) -> Any:
     if k > len(points):
         raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
     kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
+    points = np.require(points, np.float64, ["C", "W"])
     centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
     return kernels.losses(points, weights, offsets, centroids[None])[1]
 

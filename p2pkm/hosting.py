@@ -23,7 +23,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
     weight, scale = _measure(shards, network)
     return Devices(
         ids=placement.ids,
-        stored=shards.points,
+        stored=np.require(shards.points, requirements=["C", "W"]),
         offsets=shards.offsets,
         point_weights=shards.weights,
         indptr=placement.indptr,

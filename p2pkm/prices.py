@@ -4,9 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from p2pkm.data.order import offsets_of
+from p2pkm.data.shards import Shards
 from p2pkm.devices import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.network import Network
+from p2pkm.network.division import spans
 
 _EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
 _IN_THE_END, _UNCOMPARED = 2e10, 1e9  # distances in the last record, without baseline; more: a sample of the devices
@@ -16,7 +19,7 @@ _STARTS_CENTRAL, _STARTS_ALONE = 20, 5
 
 
 class Pooled(NamedTuple):
-    """All points, where rank 0 has them: float64[m, d] and weights float64[m], in ascending (device, row)."""
+    """Points of all devices, or a sample of them: float64[m, d], weights float64[m], in ascending (device, row)."""
 
     points: Floats
     weights: Floats
@@ -126,22 +129,41 @@ def _add_rows(values: Floats) -> Floats:
     return total
 
 
-def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> tuple[Floats, str | None]:
-    """Run k-means on the pooled points, best of 20 starts; on a sample, with a note that says so, if they are many.
+def pool(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
+    """Collect the points of all ranks, of very many a sample, with a note that says so; on rank 0, else None."""
+    sizes = network.share(own.sizes)
+    m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
+    chosen = np.arange(m) if m <= most else spread(m, most, key, 0)
+    note = None if m <= most else f"central k-means ran on a sample of {most} of {m} points"
+    mine, counts = locate(chosen, sizes, network.placement.ids)
+    points = network.collect(own.points[mine].astype(np.float64), counts)
+    weights = network.collect(own.weights[mine], counts)
+    return None if points is None else Pooled(points, weights), note
 
-    Returns
-    -------
-    centroids : float64[k, d]
-    note : str or None
-    """
-    points, weights, note = *pooled, None
-    most = max(_POOLED // devices.d, 1)
-    if len(points) > most:
-        chosen = spread(len(points), most, devices.shared_key, 0)
-        points, weights = points[chosen], weights[chosen]
-        note = f"central k-means ran on a sample of {most} of {len(pooled.points)} points"
+
+def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> Floats:
+    """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
     search = Search(k, CENTRAL, starts=_STARTS_CENTRAL)
-    return cluster(devices.kernels, devices.shared_key, points, weights, search)[0], note
+    return cluster(devices.kernels, devices.shared_key, *pooled, search)[0]
+
+
+def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, Integers]:
+    """Return which of the own points are among those chosen, and how many points of every device are, int64[n].
+
+    Parameters
+    ----------
+    chosen : int64
+        Numbers of points of the whole system, device after device, ascending.
+    sizes : int64[n]
+        Of all devices.
+    ids : int64
+        The own devices, whose points stand end to end.
+    """
+    first = offsets_of(sizes)
+    runs = np.searchsorted(chosen, first)
+    counts = np.diff(runs)
+    shift = offsets_of(sizes[ids])[:-1] - first[ids]
+    return chosen[spans(runs[ids], counts[ids])] + np.repeat(shift, counts[ids]), counts
 
 
 def spread(n: int, most: int, key: int, step: int) -> Integers:

@@ -6,11 +6,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from p2pkm.errors import NetworkError
+from p2pkm.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiment import Experiment, Prepared, prepare
 from p2pkm.folder import RunFolder, check_target, name_folder
 from p2pkm.launcher import launched
@@ -71,6 +72,8 @@ def settle(experiment: Experiment, world: World) -> Prepared:
 
     check_placement(experiment.placement, world.size)
     prepared = prepare(experiment, world.size if launched() else None)
+    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
     from p2pkm.simulation import check
 
     resolved = prepared.experiment
@@ -98,14 +101,15 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     start: float64[n, k, d] or None, centroids that replace the seeding stages.
     """
     from p2pkm.closing import Wishes
-    from p2pkm.prices import Pooled
     from p2pkm.table import Progress
 
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
     folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts)
+    if not (manner.quiet or hasattr(prepared.shards, "points")):
+        said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
+        print(f"p2pkm: {said}", file=sys.stderr, flush=True)
     job = _job(world, prepared, start)
-    pooled = Pooled(prepared.shards.points, prepared.shards.weights) if resolved.central else None
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
@@ -119,8 +123,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     try:
         with _asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
-            more = {"pooled": pooled, "names": names, "sink": sink, "begin": begin, "wishes": wishes,
-                    "announce": progress.announce}  # fmt: skip
+            more = {"names": names, "sink": sink, "begin": begin, "wishes": wishes, "announce": progress.announce}
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
             folder.finish(result, plot=resolved.plot)
@@ -145,11 +148,8 @@ def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]],
             order = world.broadcast(None)
             if "exit" in order:
                 return int(order["exit"])
-            errand = next((errands[name] for name in errands if name in order), None)
-            if errand is None:
-                _perform(_receive(world, order), world, interrupted=interrupted)
-            else:
-                errand(world, order)
+            errand = next((errands[name] for name in errands if name in order), partial(_join, interrupted=interrupted))
+            errand(world, order)
 
 
 def _job(world: World, prepared: Prepared, start: Any) -> Any:
@@ -158,25 +158,54 @@ def _job(world: World, prepared: Prepared, start: Any) -> Any:
 
     from p2pkm.network.division import choose
 
-    topology, shards = prepared.topology, prepared.shards
-    division = choose(topology, shards.sizes, world.size, prepared.experiment.placement)
-    text = json.dumps(prepared.experiment.to_mapping()).encode()
-    what = {"experiment": np.frombuffer(text, np.uint8), **topology.to_arrays(), **division.to_arrays()}
-    order = world.broadcast(what)
-    return _assemble(order, world.deal(_split(shards, start, division)))
+    shards, topology = prepared.shards, prepared.topology
+    stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
+    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
+    division = choose(topology, sizes, world.size, wish)
+    texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
+    told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
+    order = world.broadcast({**told, **topology.to_arrays(), **division.to_arrays()})
+    return _assemble(order, _complete(world, order, world.deal(_split(None if stored else shards, start, division))))
 
 
 def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
     """Yield what each rank gets, one at a time: of devices here and there it is a copy."""
     for rank in range(division.size):
         own = division.of(rank)
-        part = {**vars(shards.take(own)), "start": None if start is None else start[own]}
-        yield {name: value for name, value in part.items() if value is not None}
+        part = {} if shards is None else shards.take(own).to_arrays()
+        yield part if start is None else part | {"start": start[own]}
 
 
-def _receive(world: World, order: dict[str, Any]) -> Any:
-    """Return the job of a rank that follows."""
-    return _assemble(order, world.deal(None))
+def _join(world: World, order: dict[str, Any], interrupted: Callable[[], bool]) -> None:
+    """Run what rank 0 runs."""
+    try:
+        job = _assemble(order, _complete(world, order, world.deal(None)))
+    except DataError:
+        return  # rank 0 says so
+    _perform(job, world, interrupted=interrupted)
+
+
+def _complete(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Add the points that this rank reads by itself to its part; if one rank cannot, all raise what it says."""
+    if "stored" not in order:
+        return part
+    import numpy as np
+
+    from p2pkm.data.sharded import Sharded
+    from p2pkm.network.division import divide
+
+    sharded, own, fault = Sharded.from_mapping(json.loads(order["stored"].tobytes())), {}, ""
+    first, last = divide(sharded.n, world.size)[world.rank :][:2]
+    try:
+        own = sharded.part(int(first), int(last)).to_arrays()
+    except (DataError, OSError, MemoryError) as error:
+        fault = str(error) if isinstance(error, DataError) else f"the points cannot be read: {error or 'no memory'}"
+    faults = world.gather(np.frombuffer(fault.encode(), np.uint8))
+    found = next((one for one in faults or [] if len(one)), np.empty(0, np.uint8))
+    verdict = world.broadcast({"fault": found})["fault"].tobytes().decode()
+    if verdict:
+        raise DataError(verdict)
+    return own | part
 
 
 def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
@@ -189,7 +218,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
 
     experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
     start = part.pop("start", None)
-    shards = Shards(**({"labels": None} | part))
+    shards = Shards.from_arrays(part)
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,

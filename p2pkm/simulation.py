@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.closing import Played, Wishes, close, describe
+from p2pkm.data.checks import bounded
+from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers, Kernels
 from p2pkm.errors import DataError, ExperimentError, TopologyError
@@ -17,7 +19,7 @@ from p2pkm.loop import Field, run, run_stage
 from p2pkm.network import Network, World, connect
 from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
-from p2pkm.prices import Pooled, Prices, cluster_centrally
+from p2pkm.prices import Prices, cluster_centrally, pool
 from p2pkm.recipe import Setting, check_seeding, needs_hub, scaling_stage, stages
 from p2pkm.referee import Record, Referee
 from p2pkm.result import Result
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from topologies import LightGraph
-
-_LARGEST = 1e100  # of a coordinate
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,8 @@ class Job:
     topology : Topology
     own : Shards
         The points of this rank's devices.
-    pooled : Pooled or None
-        All points, on rank 0, if there is to be a central baseline.
     central : bool
-        Whether there is to be one, on every rank.
+        Whether there is to be a central baseline.
     scale : {"none", "standard", "minmax"}
         How to scale the points first.
     scaling : tuple of (float64[n, d], float64[n, d]) or None
@@ -70,7 +68,6 @@ class Job:
     algorithm: Any
     topology: Topology
     own: Shards
-    pooled: Pooled | None = None
     central: bool = True
     scale: str = "none"
     scaling: tuple[Floats, Floats] | None = None
@@ -142,9 +139,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
     division = Division.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
-    pooled = Pooled(shards.points, shards.weights) if central and world.rank == 0 else None
     job = Job(
-        algorithm, topology, shards.take(ids), pooled, central, rounds=rounds, seed=seed, every=every,
+        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
         start=None if given is None else given[ids], division=division,
     )  # fmt: skip
     return perform(job, world)
@@ -165,7 +161,7 @@ def _lay_out(algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", s
 
 
 def check(
-    algorithm: Any, topology: Topology, shards: Shards, *, rounds: int, every: int, allow_disconnected: bool
+    algorithm: Any, topology: Topology, shards: Shards | Sharded, *, rounds: int, every: int, allow_disconnected: bool
 ) -> None:
     """Refuse what cannot work, before any work starts; see `simulate` for the errors."""
     for name, value, least in (("rounds", rounds, 0), ("every", every, 1)):
@@ -179,9 +175,8 @@ def check(
         )
     if algorithm.k > shards.m:
         raise DataError(f"{algorithm.k} clusters of {shards.m} points; expected at most as many clusters as points")
-    largest = float(np.abs(shards.points).max(initial=0.0))
-    if largest > _LARGEST:
-        raise DataError(f"the points reach {largest:g}, whose squares overflow; expected at most {_LARGEST:g}: rescale")
+    if isinstance(shards, Shards):  # what stays on disk is checked by the rank that reads it
+        bounded(shards.points, "the points")
     count = int(topology.components.max()) + 1
     if count > 1 and not allow_disconnected:
         raise TopologyError(
@@ -259,26 +254,21 @@ def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tup
     state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state
     shift, span = state.scaling
     span = np.where(span > 0, span, 1.0)
-    own = replace(job.own, points=(job.own.points - shift[job.own.devices]) / span[job.own.devices])
+    scaled = (job.own.points - shift[job.own.devices]) / span[job.own.devices]
+    own = replace(job.own, points=scaled.astype(job.own.points.dtype, copy=False))
     shifts, spans = referee.network.share(shift), referee.network.share(span)
-    pooled = job.pooled
-    if pooled is not None:
-        device = np.repeat(np.arange(len(sizes)), sizes)
-        pooled = Pooled((pooled.points - shifts[device]) / spans[device], pooled.weights)
     hosted = host(job.topology, own, referee.network, job.seed, devices.kernels)
-    return hosted, replace(job, own=own, pooled=pooled, scaling=(shifts, spans))
+    return hosted, replace(job, own=own, scaling=(shifts, spans))
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:
     """Compute the central baseline on rank 0 and let every rank know it."""
-    central, notes = None, []
+    central = note = None
     if job.central:
-        arrays = None
-        if world.rank == 0 and job.pooled is not None:
-            centroids, note = cluster_centrally(devices, job.algorithm.k, job.pooled)
-            arrays, notes = {"central": centroids}, [note] if note else []
-        central = world.broadcast(arrays)["central"]
-    classes = job.own.labels if job.own.labels is not None else np.zeros(0, np.int64)
+        pooled, note = pool(job.own, devices.shared_key, network)
+        found = None if pooled is None else {"central": cluster_centrally(devices, job.algorithm.k, pooled)}
+        central = world.broadcast(found)["central"]
+    classes = np.zeros(0, np.int64) if job.own.labels is None else job.own.labels.astype(np.int64)
     prices = Prices(devices, classes, count_classes(job.own, network), network, central)
-    prices.notes.extend(notes)
+    prices.notes.extend([note] if note else [])
     return prices

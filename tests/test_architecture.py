@@ -18,7 +18,7 @@ ALLOWED = {
     "pandas": ("p2pkm/result.py",),
     "threadpoolctl": ("p2pkm/algorithms/kfed.py",),
     "sklearn": ("p2pkm/data/sources.py", "p2pkm/scores.py"),
-    "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py"),
+    "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py", "p2pkm/data/order.py"),
     "click": ("p2pkm/cli.py", "p2pkm/commands.py"),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),

@@ -80,7 +80,7 @@ def test_the_centroids_are_those_of_the_baseline():
     weights = np.random.default_rng(1).integers(1, 4, 55).astype(float)
     played = serve(Central(6), data, weights=weights)
     pooled = Pooled(played.devices.points, played.devices.point_weights)
-    assert_array_equal(played.model, cluster_centrally(played.devices, 6, pooled)[0])
+    assert_array_equal(played.model, cluster_centrally(played.devices, 6, pooled))
 
 
 def test_two_clients_by_hand():

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pkm.data import files
+from p2pkm.data import files, order
 from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import read_table
 from p2pkm.data.partition import column
 from p2pkm.data.shards import Shards
 from p2pkm.data.sources import SOURCES, Table, balls, blobs, digits, grid16, iris, load, parse_source, slike, wine
+from p2pkm.data.table import encode
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.spec import Spec, parameters
 
@@ -33,9 +34,8 @@ def test_deal_keeps_the_order_of_rows():
     np.testing.assert_array_equal(shards.devices, [0, 0, 2, 2, 2])
     assert (shards.n, shards.m, shards.d) == (4, 5, 2)
     assert [a.dtype for a in (shards.points, shards.weights)] == [np.float64] * 2
-    assert {a.dtype for a in (shards.offsets, shards.labels, shards.rows, shards.devices, shards.sizes)} == {
-        np.dtype(np.int64)
-    }
+    assert {a.dtype for a in (shards.offsets, shards.rows, shards.devices, shards.sizes)} == {np.dtype(np.int64)}
+    assert shards.labels.dtype == np.int16
     assert shards.points.flags.c_contiguous
 
 
@@ -74,6 +74,72 @@ def test_take_of_neighbouring_devices_is_a_view():
     for ids, message in (([4], "device 4 is not one of 0 to 3"), ([-1], "device -1"), ([0.5], "dtype float64")):
         with pytest.raises(DataError, match=message):
             shards.take(ids)
+
+
+def test_points_in_device_order_are_not_copied_and_weights_of_one_take_no_room():
+    points = np.arange(12.0).reshape(6, 2)
+    shards = Shards.deal(points, [0, 0, 2, 2, 2, 4], devices=6)
+    assert np.shares_memory(shards.points, points)
+    np.testing.assert_array_equal(shards.rows, np.arange(6))
+    for one in (shards, shards.take([2, 3, 4]), shards.take([4, 0]), shards.with_hub(), Shards.from_list([points])):
+        assert one.weights.strides == (0,) and not one.weights.flags.writeable
+        np.testing.assert_array_equal(one.weights, np.ones(one.m))
+    np.testing.assert_array_equal(shards.take([4, 2]).rows, [5, 2, 3, 4])
+    np.testing.assert_array_equal(shards.part(2, 5).rows, [2, 3, 4, 5])
+    assert np.shares_memory(shards.part(2, 5).points, points)
+    assert Shards.deal(points, np.zeros(6, int), weights=np.ones(6)).weights.strides == (8,)
+
+
+@pytest.mark.parametrize("device", [[0, 0, 1, 2], [2, 0, 1, 0]])
+@pytest.mark.parametrize("given", [{}, {"labels": list("abac"), "weights": [1, 2, 3, 4]}])
+def test_shards_travel_as_arrays(device, given):
+    shards = Shards.deal(np.arange(8.0).reshape(4, 2), device, devices=4, dtype="float32", **given)
+    again = Shards.from_arrays({name: np.asarray(part) for name, part in shards.to_arrays().items()})
+    assert ("weights" in shards.to_arrays()) == bool(given)
+    assert again.points.dtype == np.float32
+    for name in ("points", "offsets", "weights", "labels", "rows"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(shards, name))
+
+
+def test_points_are_stored_in_the_precision_that_is_asked_for():
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    for shards in (
+        Shards.deal(points, [1, 0, 1, 0, 1, 0], dtype=np.float32),
+        Shards.from_list([points[1::2], points[::2]], dtype="float32"),
+    ):
+        assert shards.points.dtype == np.float32 and shards.points.flags.c_contiguous
+        np.testing.assert_array_equal(shards.points, np.concatenate((points[1::2], points[::2])).astype(np.float32))
+    with pytest.raises(ExperimentError, match=r"dtype is 'float16'.*float32, float64"):
+        Shards.deal(points, [0] * 6, dtype="float16")
+    points[3, 1] = -1e39
+    with pytest.raises(
+        DataError, match=r"X is -1e\+39 at row 3, column 1 .*which float32 cannot hold.*at most 3.4e\+38"
+    ):
+        Shards.deal(points, [0] * 6, dtype="float32")
+
+
+@pytest.mark.parametrize("values", [[3, 1, 1, 0], [0, 2, 9, 2], [-1, 5, 5], [10**9, 7], [True, False], [2.0, 0.5]])
+def test_labels_are_numbered_in_sorted_order(values):
+    numbers = encode(np.array(values), len(values), "labels")
+    np.testing.assert_array_equal(numbers, np.unique(values, return_inverse=True)[1])
+    assert numbers.dtype == np.int16
+
+
+@settings(max_examples=30, deadline=None)
+@given(device=st.lists(st.integers(0, 9), max_size=50))
+def test_counting_and_sorting_give_the_same_order(device):
+    owner = np.array(device, np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        sorted_, offsets = order.sort_by(owner, 10)
+        patch.setattr(order, "_SORTED", 0)
+        counted, others = order.sort_by(owner, 10)
+    np.testing.assert_array_equal(sorted_, np.argsort(owner, kind="stable"))
+    np.testing.assert_array_equal(counted, sorted_)
+    np.testing.assert_array_equal(others, offsets)
+    np.testing.assert_array_equal(np.diff(offsets), np.bincount(owner, minlength=10))
+    assert [order.narrow(c) for c in (0, 2**15, 2**15 + 1, 2**31, 2**31 + 1)] == [
+        np.int16, np.int16, np.int32, np.int32, np.int64
+    ]  # fmt: skip
 
 
 def test_deal_does_not_write_into_what_it_is_given_and_takes_any_numbers():

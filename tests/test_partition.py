@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p2pkm.data import partition as p
+from p2pkm.data import skew
+from p2pkm.data.draw import generator
 from p2pkm.data.observed import _observe, _redraw
 from p2pkm.data.sources import grid16
 from p2pkm.data.table import Table
@@ -23,7 +25,7 @@ def table(m: int, classes: int, seed: int = 0) -> Table:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from(["iid", "dirichlet", "beta", "by-label", "quantity", "mufc"]),
+    name=st.sampled_from(["iid", "blocks", "dirichlet", "beta", "by-label", "quantity", "mufc"]),
     m=st.integers(1, 60),
     n=st.integers(1, 12),
     classes=st.integers(1, 6),
@@ -69,6 +71,12 @@ def test_iid_sizes_differ_by_at_most_one():
     sizes = np.bincount(p.iid(103, 10, seed=4))
     assert sorted(sizes) == [10] * 7 + [11] * 3
     assert (p.iid(103, 10) != np.arange(103) % 10).any()
+
+
+def test_blocks_are_contiguous_and_the_longer_ones_first():
+    np.testing.assert_array_equal(p.blocks(7, 3), [0, 0, 0, 1, 1, 2, 2])
+    np.testing.assert_array_equal(p.blocks(2, 4), [0, 1])
+    np.testing.assert_array_equal(p.PARTITIONS["blocks"](table(7, 2), 3), p.blocks(7, 3))
 
 
 @pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-8])
@@ -118,6 +126,26 @@ def test_dirichlet_by_device_has_the_moments_while_the_pools_last():
     variance = (1 / 3) * (2 / 3) / (3 * 0.7 + 1)
     assert np.abs(np.mean(shares, axis=0) - 1 / 3).max() < 0.07
     assert np.abs(np.var(shares, axis=0).mean() - variance) < 0.2 * variance
+
+
+@settings(max_examples=30, deadline=None)
+@given(m=st.integers(1, 80), n=st.integers(1, 30), classes=st.integers(1, 6), seed=seeds)
+def test_dirichlet_by_device_is_the_plain_loop(m, n, classes, seed):
+    y = np.random.default_rng(seed).integers(0, classes, m)
+    rng = generator(seed, "dirichlet by device")
+    pools = [list(rng.permutation(np.flatnonzero(y == c))) for c in np.unique(y)]
+    plain = np.empty(m, np.int64)
+    for i in range(n):
+        boost, tail = skew._gammas(rng, 0.4, len(pools))
+        missing = m // n + (i < m % n)
+        while missing:
+            usable = [c for c, pool in enumerate(pools) if pool]
+            drawn = rng.multinomial(missing, skew._normalise(boost[usable], tail[usable], 0.4))
+            for c, count in zip(usable, drawn, strict=True):
+                taken = [pools[c].pop() for _ in range(min(count, len(pools[c])))]
+                plain[taken] = i
+                missing -= len(taken)
+    np.testing.assert_array_equal(p.dirichlet(y, n, alpha=0.4, by="device", seed=seed), plain)
 
 
 def test_dirichlet_takes_names_and_reads_the_options():
@@ -300,6 +328,19 @@ def test_fill_takes_from_the_largest_for_the_lowest():
     }
 
 
+def fill_one_by_one(device, n, minimum, seed):
+    dealt, rng = device.copy(), generator(seed, "fill")
+    own = [list(np.flatnonzero(device == i)) for i in range(n)]
+    while minimum and (taker := min((i for i in range(n) if len(own[i]) < minimum), default=None)) is not None:
+        giver = max(range(n), key=lambda i: (len(own[i]), -i))
+        drawn = int(rng.integers(len(own[giver])))
+        row, own[giver][drawn] = own[giver][drawn], own[giver][-1]
+        own[giver].pop()
+        own[taker].append(row)
+        dealt[row] = taker
+    return dealt
+
+
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=9), minimum=st.integers(0, 3), seed=seeds)
 def test_fill_is_the_plain_loop(sizes, minimum, seed):
@@ -311,6 +352,7 @@ def test_fill_is_the_plain_loop(sizes, minimum, seed):
         plain[np.argmax(plain)] -= 1
         plain[np.argmax(plain < minimum)] += 1
     after = p.fill(before, len(sizes), minimum, seed)
+    np.testing.assert_array_equal(after, fill_one_by_one(before, len(sizes), minimum, seed))
     np.testing.assert_array_equal(np.bincount(after, minlength=len(sizes)), plain)
     assert (after != before).sum() == np.maximum(minimum - np.array(sizes), 0).sum()
 

@@ -84,7 +84,7 @@ def listed(names: Sequence[str]) -> str:
     return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
 
 
-def table_of(where: str, points: NDArray[np.float64], label: Any, device: Any) -> Table:
+def table_of(where: str, points: NDArray[Any], label: Any, device: Any) -> Table:
     """Build the table of a file from its points and its raw columns of labels and devices."""
     labels = None if label is None else encode(label, len(points), f"{where}: the labels")
     if device is None:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.data.checks import one_of, whole
 from p2pkm.data.draw import apart, generator
+from p2pkm.data.order import narrow
 from p2pkm.data.table import Table
 from p2pkm.errors import ExperimentError
 
@@ -85,7 +86,12 @@ def communities(
     truth = (np.arange(n) >= (n + 1) // 2).astype(np.int64)
     centers = np.stack((first, other))[truth]
     device = np.repeat(np.arange(n), m)
-    component = np.concatenate([rng.choice(k, m, p=weights) for weights in rng.dirichlet([_EVENNESS] * k, n)])
+    ends = np.cumsum(rng.dirichlet([_EVENNESS] * k, n), axis=1)
+    ends /= ends[:, -1:]
+    drawn = rng.random((n, m))
+    component = np.zeros(n * m, np.int64)
+    for end in ends.T:
+        component += (drawn >= end[:, None]).ravel()
     X = centers[device, component] + rng.standard_normal((n * m, 2))  # noqa: N806 - the name of all points
     tests = centers[:, np.arange(_TESTS) % k] + rng.standard_normal((n, _TESTS, 2))
     labels = component + (0 if second == "same" else k) * truth[device]
@@ -96,7 +102,8 @@ def communities(
 def tabulate(**options: Any) -> Table:
     """Return the same for the command line; a device looks for the clusters of its own mixture."""
     made = communities(**options)
-    return Table(made.points, made.labels, made.centers.shape[1], device=made.device, groups=made.truth)
+    labels = made.labels.astype(narrow(int(made.labels.max()) + 1))
+    return Table(made.points, labels, made.centers.shape[1], device=made.device, groups=made.truth)
 
 
 def _cost(points: Floats, centroids: Floats) -> Floats:

@@ -113,7 +113,7 @@ def _split(path: Path, array: Any, label: Column, device: Column) -> Table:
     """Part one 2-D array into points, labels and devices by column index."""
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path} is an archive of several arrays; expected one array, or give it the suffix .npz")
-    numbers = matrix(array, str(path))
+    numbers = matrix(array, str(path), dtype="float32" if array.dtype == np.float32 else "float64")
     roles = assign(str(path), [str(j) for j in range(numbers.shape[1])], label, device)
     columns = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
     return table_of(str(path), numbers[:, roles.points], *columns)

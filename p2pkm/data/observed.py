@@ -1,6 +1,6 @@
 """The partition `beta`: clients stand somewhere and observe near points more often."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from p2pkm.data.owners import fill
 from p2pkm.errors import DataError
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Floats = NDArray[Any]
 Box = tuple[ArrayLike, ArrayLike]
 
 REDRAWS = 1000

@@ -1,12 +1,11 @@
 """Devices as the data name them, and the fewest points that each shall have."""
 
-import heapq
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.data.checks import whole
 from p2pkm.data.draw import generator
+from p2pkm.data.order import offsets_of, sort_by
 from p2pkm.data.table import encode
 from p2pkm.errors import DataError
 
@@ -51,6 +50,8 @@ def _natural(names: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _check_gaps(given: NDArray[np.generic], found: int) -> None:
+    if given.size and given.min() == 0 and given.max() == found - 1 and given.dtype.kind != "f":
+        return
     ids = np.unique(given)
     wrong = np.flatnonzero(ids != np.arange(found))
     if not wrong.size:
@@ -83,7 +84,7 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
     DataError
         If there are fewer than n x minimum points.
     """
-    dealt, n = np.array(device, dtype=np.int64), whole(n, 1, "n")
+    dealt, n = np.asarray(device, dtype=np.int64), whole(n, 1, "n")
     if whole(minimum, 0, "minimum") == 0:
         return dealt
     if len(dealt) < n * minimum:
@@ -91,16 +92,31 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
             f"{len(dealt)} points cannot give {n} devices a minimum of {minimum} each; expected at least {n * minimum} "
             f"points: take a minimum of at most {len(dealt) // n}, or fewer devices"
         )
-    rng, sizes = generator(seed, "fill"), np.bincount(dealt, minlength=n)
-    rows = np.argsort(dealt, kind="stable")
-    starts = np.cumsum(sizes) - sizes
-    donors = [(-int(size), i) for i, size in enumerate(sizes) if size > minimum]
-    heapq.heapify(donors)
-    for taker in np.flatnonzero(sizes < minimum):
-        for _ in range(minimum - int(sizes[taker])):
-            size, giver = -donors[0][0], donors[0][1]
-            drawn, last = starts[giver] + int(rng.integers(size)), starts[giver] + size - 1
-            dealt[rows[drawn]] = taker
-            rows[drawn] = rows[last]
-            heapq.heapreplace(donors, (1 - size, giver))
+    dealt, sizes = dealt.copy(), np.bincount(dealt, minlength=n)
+    missing = np.maximum(minimum - sizes, 0)
+    takers = np.repeat(np.arange(n), missing)
+    givers, left = _choose_givers(sizes, int(missing.sum()))
+    starts = offsets_of(sizes)[givers]
+    drawn, last = starts + generator(seed, "fill").integers(left), starts + left - 1
+    rows, _ = sort_by(dealt, n)
+    for at, end, taker in zip(drawn.tolist(), last.tolist(), takers.tolist(), strict=True):
+        dealt[rows[at]] = taker
+        rows[at] = rows[end]
     return dealt
+
+
+def _choose_givers(sizes: Ints, count: int) -> tuple[Ints, Ints]:
+    """Let the largest device (the lowest of several) give a point, `count` times: who gives, and how many it then has.
+
+    A device of s points stands in that line s times, with s, s - 1, ... points; only those count that come before a
+    level which leaves enough.
+    """
+    low, high = 0, int(sizes.max())
+    while low < high:
+        level = (low + high + 1) // 2
+        low, high = (level, high) if np.maximum(sizes - level, 0).sum() >= count else (low, level - 1)
+    above = np.maximum(sizes - low, 0)
+    giver = np.repeat(np.arange(len(sizes)), above)
+    left = sizes[giver] - (np.arange(len(giver)) - np.repeat(np.cumsum(above) - above, above))
+    line = np.lexsort((giver, -left))[:count]
+    return giver[line], left[line]

@@ -12,17 +12,21 @@ from numpy.typing import NDArray
 from p2pkm.data import observed
 from p2pkm.data.observed import beta
 from p2pkm.data.owners import column, fill
-from p2pkm.data.skew import by_label, dirichlet, iid, mufc, quantity
-from p2pkm.data.table import Table
+from p2pkm.data.skew import blocks, by_label, dirichlet, iid, mufc, quantity
+from p2pkm.data.table import Labels, Table
 from p2pkm.errors import DataError
 
-__all__ = ["PARTITIONS", "beta", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
+__all__ = ["PARTITIONS", "beta", "blocks", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
 
 Ints = NDArray[np.int64]
 
 
 def _iid(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     return iid(len(table.points), n, minimum=minimum, seed=seed)
+
+
+def _blocks(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    return blocks(len(table.points), n, minimum=minimum, seed=seed)
 
 
 def _dirichlet(
@@ -74,7 +78,7 @@ def _column(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     return column(table.device, n, minimum=minimum, seed=seed)
 
 
-def _need_labels(table: Table, name: str) -> Ints:
+def _need_labels(table: Table, name: str) -> Labels:
     if table.labels is None:
         raise DataError(
             f"partition {name} needs the label of each point, but the data have none; take --partition iid, or "
@@ -85,6 +89,7 @@ def _need_labels(table: Table, name: str) -> Ints:
 
 PARTITIONS: dict[str, Callable[..., Ints]] = {
     "iid": _iid,
+    "blocks": _blocks,
     "dirichlet": _dirichlet,
     "beta": _beta,
     "by-label": _by_label,

@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from p2pkm.data.checks import matrix
-from p2pkm.data.table import encode
+from p2pkm.data.checks import matrix, precision
+from p2pkm.data.order import blocks, offsets_of, sort_by
+from p2pkm.data.table import Labels, encode
 from p2pkm.errors import DataError
 
 
@@ -19,23 +20,25 @@ class Shards:
 
     Attributes
     ----------
-    points : float64[m, d]
-        Device i has the rows ``offsets[i]`` to ``offsets[i + 1]``; C order.
+    points : float64[m, d] or float32[m, d]
+        Device i has the rows ``offsets[i]`` to ``offsets[i + 1]``; C order. What is computed from them is float64.
     offsets : int64[n + 1]
         Where each device's points begin, and m.
     weights : float64[m]
-        Positive weight of each point, 1 if none was given.
-    labels : int64[m] or None
-        True class of each point, 0 to c - 1 in the sorted order of what was given.
-    rows : int64[m]
-        Row of each point in the user's array, ascending inside a device.
+        Positive weight of each point; if none was given, a read-only view of a single 1.
+    labels : int16[m], int32[m], int64[m] or None
+        True class of each point, 0 to c - 1 in the sorted order of what was given, in the smallest type that holds
+        them.
+    order : int32[m], int64[m] or int
+        Row of each point in the user's array, ascending inside a device; or that of the first point, if the others
+        follow it. `rows` is the same as int64[m].
     """
 
-    points: NDArray[np.float64]
+    points: NDArray[np.floating[Any]]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float64]
-    labels: NDArray[np.int64] | None
-    rows: NDArray[np.int64]
+    labels: Labels | None
+    order: NDArray[np.integer[Any]] | int
 
     @classmethod
     def deal(
@@ -46,8 +49,11 @@ class Shards:
         devices: int | None = None,
         labels: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        dtype: DTypeLike = "float64",
     ) -> Self:
         """Deal points to devices; the rows of a device keep their order.
+
+        Points that lie device by device already, in C order and the right type, are not copied.
 
         Parameters
         ----------
@@ -61,20 +67,25 @@ class Shards:
             True class of each point, of any kind.
         weights : array_like of float, shape (m,), optional
             Weight of each point, above 0.
+        dtype : {"float64", "float32"}
+            How to store the points; float32 halves the memory.
 
         Raises
         ------
         DataError
             If an array has the wrong shape or kind; the message names the first wrong entry.
         """
-        points = matrix(X)
+        points = matrix(X, dtype=precision(dtype))
         owner = _owners(device, len(points))
         n = _count(devices, int(owner.max()) + 1)
-        rows = np.argsort(owner, kind="stable")
-        offsets = _offsets(np.bincount(owner, minlength=n))
-        mass = _weights(weights, len(points))[rows]
-        classes = None if labels is None else encode(labels, len(points), "labels")[rows]
-        return cls(points[rows], offsets, mass, classes, rows.astype(np.int64))
+        mass = _weights(weights, len(points))
+        classes = None if labels is None else encode(labels, len(points), "labels")
+        if (owner[1:] >= owner[:-1]).all():
+            return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0)
+        rows, offsets = sort_by(owner, n)
+        del device, owner, X  # of many points each of them counts
+        mass = mass if weights is None else mass[rows]
+        return cls(_gather(points, rows), offsets, mass, None if classes is None else classes[rows], rows)
 
     @classmethod
     def from_list(
@@ -82,6 +93,7 @@ class Shards:
         arrays: Sequence[ArrayLike],
         labels: Sequence[ArrayLike] | ArrayLike | None = None,
         weights: Sequence[ArrayLike] | ArrayLike | None = None,
+        dtype: DTypeLike = "float64",
     ) -> Self:
         """Take one array of points per device; empty ones are devices without points.
 
@@ -91,27 +103,30 @@ class Shards:
             The points of device 0, 1, ....
         labels, weights : sequence of array_like of shape (m_i,), or array_like of shape (m,), optional
             As in `deal`, device by device or end to end.
+        dtype : {"float64", "float32"}
+            As in `deal`.
 
         Raises
         ------
         DataError
             If there is no point at all, or an array is not like the others; the message names the device.
         """
-        blocks = [matrix(block, f"the array of device {i}", empty=True) for i, block in enumerate(arrays)]
-        filled = [i for i, block in enumerate(blocks) if len(block)]
+        kind = precision(dtype)
+        own = [matrix(part, f"the array of device {i}", empty=True, dtype=kind) for i, part in enumerate(arrays)]
+        filled = [i for i, part in enumerate(own) if len(part)]
         if not filled:
-            raise DataError(f"the list of {len(blocks)} arrays has no point; expected at least one array with points")
+            raise DataError(f"the list of {len(own)} arrays has no point; expected at least one array with points")
         for i, j in pairwise(filled):
-            if blocks[i].shape[1] != blocks[j].shape[1]:
+            if own[i].shape[1] != own[j].shape[1]:
                 raise DataError(
-                    f"device {i} has {blocks[i].shape[1]} features, device {j} has {blocks[j].shape[1]}; "
+                    f"device {i} has {own[i].shape[1]} features, device {j} has {own[j].shape[1]}; "
                     "expected the same features everywhere"
                 )
-        sizes = np.array([len(block) for block in blocks], dtype=np.int64)
-        points = np.concatenate([blocks[i] for i in filled])
+        sizes = np.array([len(part) for part in own], dtype=np.int64)
+        points = np.concatenate([own[i] for i in filled])
         classes = None if labels is None else encode(_end_to_end(labels, sizes, "labels"), len(points), "labels")
         mass = _weights(None if weights is None else _end_to_end(weights, sizes, "weights"), len(points))
-        return cls(points, _offsets(sizes), mass, classes, np.arange(len(points), dtype=np.int64))
+        return cls(points, offsets_of(sizes), mass, classes, 0)
 
     @property
     def n(self) -> int:
@@ -138,9 +153,34 @@ class Shards:
         """Return the device of each point, int64[m]."""
         return np.repeat(np.arange(self.n, dtype=np.int64), self.sizes)
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row of each point in the user's array, ascending inside a device, int64[m]."""
+        if isinstance(self.order, int):
+            return np.arange(self.order, self.order + self.m)
+        return self.order.astype(np.int64, copy=False)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return what `from_arrays` needs on another rank; weights that are all 1 stay here."""
+        parts = {"points": self.points, "offsets": self.offsets, "order": np.asarray(self.order)}
+        parts |= {} if self.labels is None else {"labels": self.labels}
+        return parts if self.weights.strides == (0,) else parts | {"weights": self.weights}
+
+    @classmethod
+    def from_arrays(cls, parts: dict[str, Any]) -> Self:
+        """Return what `to_arrays` was called on."""
+        order = parts["order"]
+        mass = parts.get("weights", unweighted(len(parts["points"])))
+        row = order if order.ndim else int(order)
+        return cls(parts["points"], parts["offsets"], mass, parts.get("labels"), row)
+
     def with_hub(self) -> Self:
         """Return the same points with one more device, the last, that has none: the server of a star."""
         return replace(self, offsets=np.append(self.offsets, self.offsets[-1]))
+
+    def part(self, first: int, last: int) -> Self:
+        """Return the devices `first` to `last` - 1; nothing is copied."""
+        return self.take(np.arange(first, last))
 
     def take(self, ids: ArrayLike) -> Self:
         """Return the devices `ids`, in that order, numbered anew from 0; neighbouring ids are not copied.
@@ -158,20 +198,26 @@ class Shards:
         if wrong.size:
             raise DataError(f"device {wrong[0]} is not one of 0 to {self.n - 1}")
         sizes = self.sizes[chosen]
-        offsets = _offsets(sizes)
+        offsets = offsets_of(sizes)
         where: slice | NDArray[np.int64]
+        order: NDArray[np.integer[Any]] | int
         if chosen.size and (np.diff(chosen) == 1).all():
             where = slice(int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1]))
+            order = self.order + where.start if isinstance(self.order, int) else self.order[where]
         else:
             where = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+            order = where + self.order if isinstance(self.order, int) else self.order[where]
         labels = None if self.labels is None else self.labels[where]
-        return type(self)(self.points[where], offsets, self.weights[where], labels, self.rows[where])
+        mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[where]
+        return type(self)(self.points[where], offsets, mass, labels, order)
 
 
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
+def _gather(points: NDArray[np.floating[Any]], rows: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
+    """Return rows of points in a new array, a block at a time: whole arrays would be checked and copied once more."""
+    gathered = np.empty((len(rows), points.shape[1]), points.dtype)
+    for block in blocks(len(rows)):
+        np.take(points, rows[block], axis=0, out=gathered[block], mode="clip")
+    return gathered
 
 
 def _owners(device: ArrayLike, m: int) -> NDArray[np.int64]:
@@ -186,7 +232,7 @@ def _owners(device: ArrayLike, m: int) -> NDArray[np.int64]:
     if owner.min() < 0:
         row = int(np.argmax(owner < 0))
         raise DataError(f"device is {owner[row]} at row {row} (counted from 0); expected whole numbers from 0")
-    return owner.astype(np.int64)
+    return owner.astype(np.int64, copy=False)
 
 
 def _count(devices: object, needed: int) -> int:
@@ -200,9 +246,14 @@ def _count(devices: object, needed: int) -> int:
     return int(devices)
 
 
+def unweighted(m: int) -> NDArray[np.float64]:
+    """Return weights that are all 1, in the memory of one: a read-only view."""
+    return np.broadcast_to(1.0, (m,))
+
+
 def _weights(weights: ArrayLike | None, m: int) -> NDArray[np.float64]:
     if weights is None:
-        return np.ones(m)
+        return unweighted(m)
     given = np.asarray(weights)
     if given.shape != (m,) or given.dtype.kind not in "biuf":
         raise DataError(

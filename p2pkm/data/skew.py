@@ -7,8 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.data.checks import one_of, positive, whole
 from p2pkm.data.draw import generator
+from p2pkm.data.order import narrow
 from p2pkm.data.owners import fill
-from p2pkm.data.table import encode
+from p2pkm.data.table import Labels, encode
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,7 +33,22 @@ def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
         Device of each point; so for all partitions.
     """
     m, n = whole(m, 0, "m"), whole(n, 1, "n")
-    return fill(generator(seed, "iid").permutation(np.arange(m, dtype=np.int64) % n), n, minimum, seed)
+    device = np.arange(m, dtype=narrow(max(m, n)))
+    device %= n
+    generator(seed, "iid").shuffle(device)
+    return fill(device, n, minimum, seed)
+
+
+def blocks(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    """Deal m points in their order: contiguous blocks whose sizes differ by at most one, the longer ones first.
+
+    Parameters
+    ----------
+    m, n, minimum, seed : int
+        As in `iid`; nothing is drawn unless devices must be filled up.
+    """
+    m, n = whole(m, 0, "m"), whole(n, 1, "n")
+    return fill(np.repeat(np.arange(n, dtype=np.int64), m // n + (np.arange(n) < m % n)), n, minimum, seed)
 
 
 def dirichlet(
@@ -80,18 +96,20 @@ def dirichlet(
 def _deal_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n: int, device: Ints) -> None:
     """Let each device take its share; a point of a used-up class is drawn again among the others."""
     left = np.array([len(pool) for pool in pools], dtype=np.int64)
+    taken_by = np.zeros((n, len(pools)), dtype=narrow(len(device) + 1))
     share, extra = divmod(len(device), n)
-    for i in range(n):
+    for i in range(n):  # a draw depends on what all devices before have left
         boost, tail = _gammas(rng, alpha, len(pools))
         missing = share + (i < extra)
         while missing:
             usable = np.flatnonzero(left)
             drawn = rng.multinomial(missing, _normalise(boost[usable], tail[usable], alpha))
             taken = np.minimum(drawn, left[usable])
-            for c, count in zip(usable, taken, strict=True):
-                device[pools[c][left[c] - count : left[c]]] = i
+            taken_by[i, usable] += taken.astype(taken_by.dtype)
             left[usable] -= taken
             missing -= int(taken.sum())
+    for c, pool in enumerate(pools):  # from its end
+        device[pool] = np.repeat(np.arange(n), taken_by[:, c])[::-1]
 
 
 def _gammas(rng: np.random.Generator, alpha: float, size: int) -> tuple[Floats, Floats]:
@@ -136,7 +154,8 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
     McMahan et al. (2017), arXiv:1602.05629, section 3.
     """
     classes, n, labels = _labels(y), whole(n, 1, "n"), whole(labels, 1, "labels")
-    owner = generator(seed, "by label").permutation(np.arange(n * labels, dtype=np.int64) // labels)
+    owner = np.repeat(np.arange(n, dtype=narrow(n)), labels)
+    generator(seed, "by label").shuffle(owner)
     device = np.empty(len(classes), dtype=np.int64)
     device[np.argsort(classes, kind="stable")] = owner[np.arange(len(classes)) * (n * labels) // max(len(classes), 1)]
     return fill(device, n, minimum, seed)
@@ -157,7 +176,9 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     m, n, alpha = whole(m, 0, "m"), whole(n, 1, "n"), positive(alpha, "alpha")
     rng = generator(seed, "quantity")
     sizes = _split(_normalise(*_gammas(rng, alpha, n), alpha), m)
-    return fill(rng.permutation(np.repeat(np.arange(n, dtype=np.int64), sizes)), n, minimum, seed)
+    device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
+    rng.shuffle(device)
+    return fill(device, n, minimum, seed)
 
 
 def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
@@ -195,11 +216,11 @@ def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int 
     return fill(device, n, minimum, seed)
 
 
-def _labels(y: ArrayLike) -> Ints:
+def _labels(y: ArrayLike) -> Labels:
     return encode(y, np.shape(y)[0] if np.ndim(y) else 0, "labels")
 
 
-def _rows_of(labels: Ints) -> list[Ints]:
+def _rows_of(labels: Labels) -> list[Ints]:
     """Return the rows of each class, in stored order."""
     order = np.argsort(labels, kind="stable").astype(np.int64)
     return np.split(order, np.cumsum(np.bincount(labels))[:-1]) if len(labels) else []

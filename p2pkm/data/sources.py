@@ -13,6 +13,7 @@ from p2pkm.data.checks import LARGEST, positive, whole
 from p2pkm.data.communities import tabulate as communities
 from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import SUFFIXES, read_table
+from p2pkm.data.order import narrow
 from p2pkm.data.table import Table
 from p2pkm.errors import ExperimentError
 from p2pkm.spec import Spec, parse
@@ -136,8 +137,11 @@ def digits(*, components: int | None = None) -> Data:
 
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
-    y = np.repeat(np.arange(len(means), dtype=np.int64), whole(points, 1, "points"))
-    return means[y] + positive(sd, "sd", zero=True, most=LARGEST) * rng.standard_normal((len(y), means.shape[1])), y
+    count, scale = whole(points, 1, "points"), positive(sd, "sd", zero=True, most=LARGEST)
+    drawn = rng.standard_normal((len(means), count, means.shape[1]))
+    drawn *= scale
+    drawn += means[:, None]
+    return drawn.reshape(-1, means.shape[1]), np.repeat(np.arange(len(means), dtype=np.int64), count)
 
 
 def _loaded(loader: Callable[..., Any]) -> Data:
@@ -151,7 +155,8 @@ def _table(generate: Callable[..., Data], box: tuple[Points, Points] | None = No
     @wraps(generate)
     def make(**options: Any) -> Table:
         points, y = generate(**options)
-        return Table(points, y, int(y.max()) + 1, box=box)
+        classes = int(y.max()) + 1
+        return Table(points, y.astype(narrow(classes)), classes, box=box)
 
     return make
 

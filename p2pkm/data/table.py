@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pkm.data.order import blocks, narrow
 from p2pkm.errors import DataError
+
+Labels = NDArray[np.integer[Any]]
 
 
 class Table(NamedTuple):
@@ -13,10 +16,10 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    points : float64[m, d]
+    points : float64[m, d] or float32[m, d]
         One point per row, in C order.
-    labels : int64[m] or None
-        True class of each point, 0 to classes - 1.
+    labels : int16[m], int32[m], int64[m] or None
+        True class of each point, 0 to classes - 1, in the smallest type that holds them.
     classes : int or None
         The data's own number of classes; of several mixtures, that of one.
     device : array[m] or None
@@ -29,8 +32,8 @@ class Table(NamedTuple):
         Known group of each device, for the score of the groups that a method finds.
     """
 
-    points: NDArray[np.float64]
-    labels: NDArray[np.int64] | None = None
+    points: NDArray[np.floating[Any]]
+    labels: Labels | None = None
     classes: int | None = None
     device: NDArray[Any] | None = None
     box: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -38,8 +41,8 @@ class Table(NamedTuple):
     groups: NDArray[np.int64] | None = None
 
 
-def encode(values: ArrayLike, m: int, what: str) -> NDArray[np.int64]:
-    """Return labels of any kind as numbers 0 to c - 1, in sorted order.
+def encode(values: ArrayLike, m: int, what: str) -> Labels:
+    """Return labels of any kind as numbers 0 to c - 1, in sorted order and the smallest type that holds them.
 
     Parameters
     ----------
@@ -58,12 +61,27 @@ def encode(values: ArrayLike, m: int, what: str) -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.shape != (m,):
         raise DataError(f"{what} have shape {array.shape}, expected ({m},): one for each point")
+    if array.dtype.kind in "iu" and m and array.min() >= 0 and array.max() < 2 * m:
+        return _renumber(array)
     missing = np.flatnonzero(array != array)
     if missing.size:
         raise DataError(
             f"{what} are {array[missing[0]]} at row {missing[0]} (counted from 0); expected a value for each"
         )
     try:
-        return np.unique(array, return_inverse=True)[1].astype(np.int64)
+        found, numbers = np.unique(array, return_inverse=True)
     except TypeError:
         raise DataError(f"{what} mix kinds that cannot be sorted (or None); expected all numbers or all text") from None
+    return numbers.astype(narrow(len(found)))
+
+
+def _renumber(values: NDArray[np.integer[Any]]) -> Labels:
+    """Return small whole numbers as 0 to c - 1, without a sort; without gaps they are returned as they are."""
+    seen = np.zeros(int(values.max()) + 1, np.bool_)
+    for block in blocks(len(values)):
+        seen[values[block]] = True
+    kind = narrow(count := int(seen.sum()))
+    if count == len(seen):
+        return values.astype(kind, copy=False)
+    numbers = (np.cumsum(seen) - 1).astype(kind)
+    return numbers[values]

@@ -1,0 +1,227 @@
+"""Files of points that stay on disk: what their headers say, and some of their rows at a time.
+
+A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or ascending numbers.
+"""
+
+import re
+import warnings
+from collections.abc import Callable
+from glob import glob
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.data.columns import Column, Roles, assign, listed
+from p2pkm.errors import DataError
+
+Rows = slice | NDArray[np.int64]
+
+
+class Header(NamedTuple):
+    """What is known of a file before its points are read.
+
+    Attributes
+    ----------
+    path : str
+    rows, features : int
+    labelled : bool
+    devices : int or None
+        Largest number in its column of devices + 1; None: it has no such column.
+    roles : Roles or None
+        Columns of a Parquet file.
+    """
+
+    path: str
+    rows: int
+    features: int
+    labelled: bool
+    devices: int | None = None
+    roles: Roles | None = None
+
+
+class Format(NamedTuple):
+    """How files of one suffix are read."""
+
+    measure: Callable[[str, Column, Column], Header]
+    points: Callable[[Header, Rows], NDArray[Any]]
+    labels: Callable[[Header, Rows], NDArray[Any]]
+    owned: Callable[[Header, int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def find(pattern: str) -> list[str]:
+    """Return the files that a pattern names, sorted as people count: part-2 before part-10; companions are left out.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    """
+    found = [path for path in glob(str(Path(pattern).expanduser())) if not path.endswith(_COMPANION)]
+    if not found:
+        raise DataError(f"no file is like {pattern} (looked in {Path.cwd()}); check the pattern, and quote it")
+    return sorted(found, key=lambda path: [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+                                           for part in re.split(r"(\d+)", path)])  # fmt: skip
+
+
+def _measure_npy(path: str, label: Column, device: Column) -> Header:
+    """Read the header of a .npy file; its labels stand beside it, in ``NAME.labels.npy``."""
+    if label is not None or device is not None:
+        raise DataError(f"{path}: points that stay on disk have no columns to name; write labels to NAME{_COMPANION}")
+    array = _map(path)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise DataError(f"{path} has shape {array.shape}, expected (points, features)")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{path} has dtype {array.dtype}; expected real numbers")
+    beside = _companion(path)
+    if labelled := beside.exists():
+        labels = _map(str(beside))
+        if labels.shape != array.shape[:1] or labels.dtype.kind not in "biu":
+            raise DataError(
+                f"{beside} has shape {labels.shape} and dtype {labels.dtype}; expected a whole number for each of the "
+                f"{array.shape[0]} rows of {path}"
+            )
+    return Header(path, array.shape[0], array.shape[1], labelled)
+
+
+def _points_npy(header: Header, rows: Rows) -> NDArray[Any]:
+    """Copy rows of a .npy file; nothing of it stays mapped."""
+    return np.array(_map(header.path)[rows])
+
+
+def _labels_npy(header: Header, rows: Rows) -> NDArray[Any]:
+    return np.array(_map(str(_companion(header.path)))[rows])
+
+
+def _owned_npy(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    raise DataError(f"{header.path} has no column of devices")
+
+
+def _companion(path: str) -> Path:
+    return Path(path.removesuffix(".npy") + _COMPANION)
+
+
+def _map(path: str) -> NDArray[Any]:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # a broken header raises nearly anything
+        raise DataError(f"{path} cannot be read as a NumPy array without pickles: {error}") from None
+
+
+def _measure_parquet(path: str, label: Column, device: Column) -> Header:
+    """Read the schema of a Parquet file and, where its row groups have no statistics, its column of devices."""
+    file = _parquet(path)
+    names = [str(name) for name in file.schema_arrow.names]
+    roles = assign(path, names, label, device)
+    kinds = file.schema_arrow.types
+    for j in roles.points:
+        if not _numeric(kinds[j]):
+            raise DataError(f"{path}, column {names[j]!r} has the type {kinds[j]}; expected numbers")
+    for at in (roles.label, roles.device):
+        if at is not None and not _whole(kinds[at]):
+            raise DataError(
+                f"{path}, column {names[at]!r} has the type {kinds[at]}; of points that stay on disk expected whole "
+                f"numbers: number them, or give one file; its columns are {listed(names)}"
+            )
+    devices = None
+    if roles.device is not None:
+        ranges = [_range(file, group, roles.device) for group in range(file.num_row_groups)]
+        if any(low < 0 for low, _ in ranges):
+            raise DataError(f"{path}, column {names[roles.device]!r} has a device below 0; expected 0 to n - 1")
+        devices = max((high for _, high in ranges), default=-1) + 1
+    return Header(path, file.metadata.num_rows, len(roles.points), roles.label is not None, devices, roles)
+
+
+def _points_parquet(header: Header, rows: Rows) -> NDArray[Any]:
+    return _rows_parquet(header, rows, _roles(header).points)
+
+
+def _labels_parquet(header: Header, rows: Rows) -> NDArray[Any]:
+    return _rows_parquet(header, rows, [_roles(header).label or 0])[:, 0]
+
+
+def _roles(header: Header) -> Roles:
+    return header.roles or Roles([], None, None)
+
+
+def _rows_parquet(header: Header, rows: Rows, columns: list[int]) -> NDArray[Any]:
+    """Read rows of some columns, one row group after the other, and only those groups that have any."""
+    file, first = _parquet(header.path), 0
+    wanted = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+    parts: list[NDArray[Any]] = []
+    for group in range(file.num_row_groups):
+        last = first + int(file.metadata.row_group(group).num_rows)
+        own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)] - first
+        if len(own):
+            parts.append(np.column_stack([column[own] for column in _columns(file, group, columns)]))
+        first = last
+    return np.concatenate(parts) if parts else np.empty((0, len(columns)))
+
+
+def _owned_parquet(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of devices `first` to `last` - 1 and whose they are; row groups of others stay unread."""
+    file = _parquet(header.path)
+    column, start = int(_roles(header).device or 0), 0
+    rows, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for group in range(file.num_row_groups):
+        low, high = _range(file, group, column)
+        if low < last and high >= first:
+            owner = _columns(file, group, [column])[0].astype(np.int64)
+            own = np.flatnonzero((owner >= first) & (owner < last))
+            rows.append(own + start)
+            owners.append(owner[own])
+        start += file.metadata.row_group(group).num_rows
+    return np.concatenate(rows), np.concatenate(owners)
+
+
+def _range(file: Any, group: int, column: int) -> tuple[int, int]:
+    """Return the lowest and the largest number in a column of a row group, from its statistics if it has any."""
+    known = file.metadata.row_group(group).column(column).statistics
+    if known is not None and known.has_min_max and known.null_count == 0:
+        return int(known.min), int(known.max)
+    values = _columns(file, group, [column])[0]
+    if values.dtype.kind == "f":
+        raise DataError(
+            f"the column {file.schema_arrow.names[column]!r} has no device in some row; expected one in each"
+        )
+    return (int(values.min()), int(values.max())) if len(values) else (0, -1)
+
+
+def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
+    names = [file.schema_arrow.names[column] for column in columns]
+    frame = file.read_row_group(group, columns=names)
+    return [np.asarray(frame.column(name).to_numpy()) for name in names]
+
+
+def _parquet(path: str) -> Any:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _whole(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind))
+
+
+def _numeric(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+_COMPANION = ".labels.npy"
+FORMATS = {
+    ".npy": Format(_measure_npy, _points_npy, _labels_npy, _owned_npy),
+    ".parquet": Format(_measure_parquet, _points_parquet, _labels_parquet, _owned_parquet),
+}
