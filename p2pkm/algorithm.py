@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, Protocol
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
-from p2pkm.mail import Inbox, Mail
+from p2pkm.mail import Letters, Mail
 
 
 class State(Protocol):
@@ -41,11 +41,11 @@ class Algorithm(Protocol):
     def init(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
-    def message(self, state: Any, devices: Devices) -> Mail:
-        """Return what the awake devices say."""
+    def message(self, state: Any, devices: Devices) -> Mail | Letters:
+        """Return what the awake devices say, in every turn of a stage of the same kind."""
 
-    def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
-        """Return the state after the awake devices have acted on what they heard."""
+    def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
+        """Return the state after the awake devices have acted on what they heard: an `Inbox`, or a `Delivery`."""
 
 
 class Report(NamedTuple):

@@ -223,7 +223,16 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     exchanges = network.ledger.exchanges
     if topology.n > _DETAILED:
         return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n)
-    said = network.share(np.stack([one.rows for one in exchanges], axis=1)).T
-    number, sender = np.nonzero(said >= 0)
-    stage, turn = (np.array([getattr(one, name) for one in exchanges])[number] for name in ("stage", "turn"))
-    return Traffic(*ends, messages, volume, rows, stage, turn, sender, said[number, sender], topology.n)
+    stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
+    number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
+    return Traffic(*ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n)
+
+
+def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> Integers:
+    """Return (exchange, sender, rows) of every table that somebody said, by exchange and by sender, int64[t, 3]."""
+    number = np.repeat(np.arange(len(said)), [len(who) for who, _ in said])
+    who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
+    ids = network.placement.ids
+    own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
+    found = network.share(own, network.share(np.bincount(who, minlength=len(ids))))
+    return found[np.lexsort((found[:, 1], found[:, 0]))]

@@ -36,7 +36,7 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
                  "whose points differ) or none.  [default: global]"),
     click.option("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
-                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1."),
+                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
     click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
     click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
     click.option("--schedule", metavar="NAME", help="coloured, jacobi or async.  [default: coloured]"),

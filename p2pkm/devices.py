@@ -17,6 +17,7 @@ Mask = NDArray[np.bool_]
 # What a random stream is for: the second word of its key, so that no two uses share a draw.
 KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
 CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH, SWAP = range(12, 20)
+REDUCE = 20
 
 
 class Kernels(Protocol):

@@ -197,7 +197,7 @@ def build(experiment: Experiment, k: int) -> Any:
     from p2pkm.recipe import check_seeding, needs_hub
 
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding)
+        check_seeding(algorithm.seeding, algorithm.k)
     return algorithm
 
 

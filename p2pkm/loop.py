@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
-from p2pkm.mail import Mail
+from p2pkm.mail import Letters, Mail
 from p2pkm.network import Network
 from p2pkm.recipe import Stage
 from p2pkm.referee import Referee
@@ -66,7 +66,7 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     schedule = make(algorithm.schedule, field.devices, field.colors)
     state = algorithm.init(field.devices, start)
     mail = algorithm.message(state, field.devices.of(schedule.opening))
-    inbox = network.exchange(mail)
+    inbox = _deliver(network, mail)
     stop = _verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True)
     t = turn = 0
     while True:
@@ -80,13 +80,17 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
             now = field.devices.at(t, turn, awake)
             state = algorithm.update(state, inbox, now)
             mail = algorithm.message(state, now)
-            inbox = network.exchange(mail)
+            inbox = _deliver(network, mail)
             turn, spoke = turn + 1, _speaks(mail) or (spoke and not schedule.answers)
         stop = _verdict(network, state, field.interrupted(), spoke=spoke)
 
 
-def _speaks(mail: Mail) -> bool:
-    return bool((mail.rows >= 0).any())
+def _deliver(network: Network, mail: Mail | Letters) -> Any:
+    return network.deliver(mail) if isinstance(mail, Letters) else network.exchange(mail)
+
+
+def _speaks(mail: Mail | Letters) -> bool:
+    return len(mail.who) > 0 if isinstance(mail, Letters) else bool((mail.rows >= 0).any())
 
 
 def _verdict(network: Network, state: Any, interrupted: bool, *, spoke: bool, opening: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""The only two things that pass between an algorithm and the network: what is said, and what was heard."""
+"""What passes between an algorithm and the network: what is said, and what was heard."""
 
 from typing import NamedTuple
 
@@ -54,6 +54,74 @@ class Inbox(NamedTuple):
     rows: Integers
     slots: Integers
     fresh: Mask
+
+
+class Tables(NamedTuple):
+    """Tables of rows in one array, which several of them may share.
+
+    Attributes
+    ----------
+    values : float64[m, w]
+    starts, rows : int64[t]
+        Table i is ``values[starts[i]:starts[i] + rows[i]]``.
+    """
+
+    values: Floats
+    starts: Integers
+    rows: Integers
+
+    def take(self, which: Integers) -> "Tables":
+        """Return some of the tables, int64[...]; the rows stay where they are."""
+        return Tables(self.values, self.starts[which], self.rows[which])
+
+    def flat(self) -> Floats:
+        """Return the rows of all tables one after another, float64[rows.sum(), w]."""
+        return self.values[spans(self.starts, self.rows)]
+
+
+class Letters(NamedTuple):
+    """What few devices of a batch say in one exchange, everybody else being silent; it costs by what is said.
+
+    Unlike `Mail` it is not remembered: it is heard in its own exchange only, and what `Mail` said before stays valid.
+
+    Attributes
+    ----------
+    who : int64[s]
+        Positions of those who speak, ascending.
+    tables : Tables
+        One for each of them.
+    edges : int64[f]
+        The own directed edges over which the tables go, ascending; each leads from one of `who`.
+    header : int
+        As in `Mail`.
+    """
+
+    who: Integers
+    tables: Tables
+    edges: Integers
+    header: int = 0
+
+
+class Delivery(NamedTuple):
+    """What a batch of devices has heard of `Letters`; never to be written to.
+
+    Attributes
+    ----------
+    edges : int64[f]
+        Own edges over which something came, ascending: by device, and then by neighbour.
+    tables : Tables
+        What came over each of them. Its values begin with those that the batch itself said, so that what points to
+        rows among these points to the same rows here.
+    """
+
+    edges: Integers
+    tables: Tables
+
+
+def spans(starts: Integers, lengths: Integers) -> Integers:
+    """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 def pack(centroids: Floats) -> tuple[Floats, Integers]:

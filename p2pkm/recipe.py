@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from p2pkm.algorithm import Algorithm
 from p2pkm.algorithms.star import Star
 from p2pkm.devices import Integers, trials
@@ -16,9 +18,9 @@ from p2pkm.seeding.moments import Moments
 from p2pkm.seeding.own import Own
 from p2pkm.seeding.raced import Race
 from p2pkm.seeding.review import Review
-from p2pkm.seeding.rooted import Rooted
+from p2pkm.seeding.rooted import LEAST, ROWS, Rooted
 from p2pkm.seeding.summaries import Summaries
-from p2pkm.spec import parse
+from p2pkm.spec import Spec, parse
 from p2pkm.spread.tree import grow, parents
 from p2pkm.topology import Topology
 
@@ -26,24 +28,31 @@ _CANDIDATES = 5
 _WARM, _WARMING = 1.0, 8  # coupling and sweeps of recipe groups before the limits of the links are fixed
 _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
+_DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
 class Stage(NamedTuple):
-    """A named algorithm and the largest number of rounds it may take; whole: over all links, also those cut before."""
+    """A named algorithm and the largest number of rounds it may take.
+
+    whole: over all links, also those cut before; note: what the user should know of it.
+    """
 
     name: str
     algorithm: Algorithm
     rounds: int
     whole: bool = False
+    note: str = ""
 
 
 class Setting(NamedTuple):
-    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k."""
+    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features."""
 
     topology: Topology
     sizes: Integers
     key: int
     k: int
+    d: int
 
 
 def own(at: Setting) -> tuple[Algorithm, ...]:
@@ -76,9 +85,16 @@ def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> t
     return (first, Choose(at.k)) if candidates > 1 else (first,)
 
 
-def rooted(at: Setting, *, candidates: int = 1) -> tuple[Algorithm, ...]:
-    """Cluster the summaries of all devices at the root of a tree; with several candidates the best one."""
-    return (Rooted(at.k, grow(at.topology), candidates),)
+def rooted(at: Setting, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+    """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    tree = grow(at.topology)
+    depth = int(tree.layer.max())
+    if depth > _DEEPEST:
+        raise ExperimentError(
+            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
+            "are possible. Take a graph with shortcuts, or --seeding own"
+        )
+    return (Rooted(at.k, tree, candidates, rows),)
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
@@ -89,7 +105,7 @@ SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
     "summaries": summaries,
     "rooted": rooted,
 }
-_FLOODING = ("raced", "rooted", "summaries")
+_FLOODING = ("raced", "summaries")
 
 
 def scaling_stage(scale: str, at: Setting) -> Stage:
@@ -154,20 +170,43 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
     ExperimentError
         If the seeding is not known.
     """
-    spec = parse("summaries" if recipe == "global" else seeding or "own", SEEDINGS, "seeding")
-    if spec.name in _FLOODING:
-        _check_flooding(at, f"seeding {spec.name}", "--seeding own, box or leader")
-    options = {"candidates": _CANDIDATES} if recipe == "global" else spec.options
-    algorithms = SEEDINGS[spec.name](at, **options)
+    if recipe == "global":
+        note = _why_tree(at)
+        spec = Spec("rooted" if note else "summaries", {"candidates": _CANDIDATES})
+    else:
+        note, spec = "", parse(seeding or "own", SEEDINGS, "seeding")
+        if spec.name in _FLOODING:
+            _check_flooding(at, f"seeding {spec.name}", "--seeding rooted, own, box or leader")
+    algorithms = SEEDINGS[spec.name](at, **spec.options)
     names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
     most = at.topology.hops + 2
-    return tuple(Stage(name, algorithm, most) for name, algorithm in zip(names, algorithms, strict=True))
+    return tuple(Stage(name, algorithm, most, note=note) for name, algorithm in zip(names, algorithms, strict=True))
 
 
-def check_seeding(seeding: str | None) -> None:
+def _why_tree(at: Setting) -> str:
+    """Return why recipe `global` takes a tree, nothing if it floods.
+
+    Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
+    four bytes with copies; in the turn with most news each says the pairs of a widest layer of the graph, held thrice.
+    """
+    n, topology = at.topology.n, at.topology
+    rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
+    if memory <= _MEMORY:
+        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * at.k * (at.d + 2)
+    if memory <= _MEMORY and rows <= _ROWS:
+        return ""
+    return (
+        f"recipe global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
+        f"flooding them would say {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
+        f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
+    )
+
+
+def check_seeding(seeding: str | None, k: int) -> None:
     """Refuse a seeding that is not known or has an option out of range, before anything else is done."""
     spec = parse(seeding or "own", SEEDINGS, "seeding")
-    for name in ("hops", "candidates"):
+    for name, least in (("hops", 1), ("candidates", 1), ("rows", LEAST * k)):
         value = spec.options.get(name)
-        if value is not None and value < 1:
-            raise ExperimentError(f"seeding {spec.name}:{name} is {value}; expected at least 1")
+        if value is not None and value < least:
+            why = f", {LEAST} for each of {k} clusters" if name == "rows" else ""
+            raise ExperimentError(f"seeding {spec.name}:{name} is {value}; expected at least {least}{why}")

@@ -123,7 +123,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     try:
         with _asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
-            more = {"names": names, "sink": sink, "begin": begin, "wishes": wishes, "announce": progress.announce}
+            more = {"names": names, "sink": sink, "begin": begin, "wishes": wishes, "tell": progress.tell}
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
             folder.finish(result, plot=resolved.plot)

@@ -55,14 +55,14 @@ class Job:
         What the summary says of graph, data and partition.
     sink : callable
         Gets every record on rank 0 as it is made.
+    tell : callable
+        Gets what the user should know of the stages, on every rank, before they run.
     begin : callable
         Called on every rank before the first exchange.
     interrupted : callable
         Whether this rank was asked to stop; the run ends with the round.
     division : Division or None
         Which rank hosts which devices; None: contiguous blocks.
-    announce : callable
-        Gets on every rank, before the first exchange, what the summary says of the division.
     """
 
     algorithm: Any
@@ -78,10 +78,10 @@ class Job:
     wishes: Wishes = field(default_factory=Wishes)
     names: dict[str, Any] = field(default_factory=dict)
     sink: Callable[[Record], None] = lambda record: None
+    tell: Callable[[str], None] = lambda note: None
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
     division: Division | None = None
-    announce: Callable[[dict[str, Any]], None] = lambda figures: None
 
 
 def simulate(  # noqa: PLR0913 - the public signature
@@ -168,7 +168,7 @@ def check(
         if value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding)
+        check_seeding(algorithm.seeding, algorithm.k)
     if topology.n != shards.n:
         raise TopologyError(
             f"the graph has {topology.n} nodes, but the points are dealt to {shards.n} devices; make them equal"
@@ -205,12 +205,20 @@ def perform(job: Job, world: World) -> Result:
     devices = host(job.topology, job.own, network, job.seed, kernels)
     referee = Referee(network, job.every, job.sink)
     job.begin()
-    job.announce(figures)
+    if world.size > 1:
+        job.tell(
+            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; the "
+            f"largest rank has {figures['balance']:.3f} x the mean in points, {figures['balance_devices']:.3f} x in devices"
+        )
     if job.scale != "none":
         devices, job = _scale(job, devices, sizes, referee)
-    referee.meet(devices, _price(job, world, devices, network))
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k)
+    prices = _price(job, world, devices, network)
+    referee.meet(devices, prices)
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
     played = stages(job.algorithm, setting, job.rounds, seeded=job.start is not None)
+    for note in [stage.note for stage in played if stage.note]:
+        prices.notes.append(note)
+        job.tell(note)
     ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
     network.close()
     facts = {**describe(job.algorithm, devices), **job.names, **figures, "devices": job.topology.clients,
@@ -248,7 +256,7 @@ def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
 
 def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k)
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
     referee.meet(devices, None)
     field = Field(devices, job.topology.colors, referee, job.interrupted)
     state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state

@@ -126,14 +126,10 @@ class Progress:
             self._live.start()
         self._live.update(line)
 
-    def announce(self, figures: dict[str, Any]) -> None:
-        """Show how the devices are dealt to the ranks, if there are several."""
-        if figures and not self._quiet:
-            print(
-                f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; the "
-                f"largest rank has {figures['balance']:.3f} x the mean in points, {figures['balance_devices']:.3f} x "
-                "in devices", file=sys.stderr, flush=True,
-            )  # fmt: skip
+    def tell(self, note: str) -> None:
+        """Say something before the run starts."""
+        if not self._quiet:
+            print(f"p2pkm: {note}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Remove the live line."""

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import p2pkm
 import topologies
-from p2pkm.mail import Mail
+from p2pkm.mail import Letters, Mail, Tables
 from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
 from p2pkm.network.division import Division
@@ -82,6 +82,8 @@ def configurations():
         ("groups swap", topologies.communities(16), communities(), {"recipe": "groups", "swaps": True}),
         ("ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}),
         ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
+        ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"seeding": "rooted:candidates=3,rows=60"}),
+        ("grid rooted", topologies.grid(49), deal(49, 6), {"seeding": "rooted:rows=60"}),
         ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
@@ -90,7 +92,7 @@ def configurations():
         yield name, graph, shards, p2pkm.GTVMin(3, **options), few
     apart = topologies.ring(16)
     apart.remove_edges_from([(0, 1), (7, 8), (11, 12), (13, 14)])
-    for seeding in SEEDINGS:
+    for seeding in (*SEEDINGS, "rooted:candidates=2,rows=60"):
         options = few | {"allow_disconnected": True}
         yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, seeding=seeding), options
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
@@ -152,6 +154,31 @@ def compare(here, whole, placement, widths):
     return bool(same)
 
 
+def draw_letters(rng, topology):
+    """Return the letters of all devices: a few tables, some of them of shared rows, over some edges."""
+    who = np.flatnonzero(rng.random(topology.n) < rng.choice([0.0, 0.2, 0.8]))
+    values = rng.normal(size=(12, int(rng.integers(1, 5))))
+    starts = rng.integers(0, 9, len(who))
+    edges = np.flatnonzero(np.isin(topology.sources, who) & (rng.random(len(topology.indices)) < 0.7))
+    return Letters(who, Tables(values, starts, rng.integers(0, 4, len(who))), edges)
+
+
+def letters_of(letters, placement):
+    """Return what one rank says."""
+    mine = np.isin(letters.who, placement.ids)
+    who = np.searchsorted(placement.ids, letters.who[mine])
+    edges = np.flatnonzero(np.isin(placement.edges, letters.edges))
+    return Letters(who, letters.tables.take(mine), edges, letters.header)
+
+
+def compare_letters(here, whole, placement):
+    """Return whether a rank heard what its devices hear in one process."""
+    mine = np.isin(whole.edges, placement.edges)
+    same = np.array_equal(placement.edges[here.edges], whole.edges[mine])
+    same &= np.array_equal(here.tables.rows, whole.tables.rows[mine])
+    return bool(same and np.array_equal(here.tables.flat(), whole.tables.take(mine).flat()))
+
+
 def exchanges():
     """Return one record per random graph and stage: whether every rank heard the same as in one process."""
     world = connect()
@@ -180,6 +207,10 @@ def exchanges():
                 widths[mail.rows >= 0] = mail.values.shape[2]
                 here, whole = network.exchange(part_of(mail, placement)), local.exchange(mail)
                 same.append(compare(here, whole, placement, widths))
+                letters = draw_letters(rng, topology)
+                here, whole = network.deliver(letters_of(letters, placement)), local.deliver(letters)
+                same.append(compare_letters(here, whole, placement))
+                same.append(np.array_equal(here.tables.values[: len(letters.tables.values)], letters.tables.values))
                 peeked = network.peek(mail.values[placement.ids])
                 same.append(np.array_equal(peeked, mail.values[np.concatenate((placement.ids, placement.ghosts))]))
         held = list(getattr(network, "_requests", []))

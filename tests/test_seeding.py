@@ -27,7 +27,7 @@ def blobs(*sizes, d=2, seed=0):
 
 def sow(name, table, k, seed=0, **options):
     """Return the last state of a seeding stage, after as many rounds as a run allows."""
-    setting = Setting(table.topology, table.devices.sizes, shared_key(seed), k)
+    setting = Setting(table.topology, table.devices.sizes, shared_key(seed), k, table.devices.d)
     return play(SEEDINGS[name](setting, **options)[0], table, np.zeros((len(table.devices), k, 1)),
                 table.topology.hops + 2)[1]  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.launcher import launched
-from p2pkm.mail import Inbox, Mail
+from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.placement import Placement
 
@@ -28,6 +28,9 @@ class Network(Protocol):
 
     def exchange(self, mail: Mail) -> Inbox:
         """Deliver what every device says to its neighbours."""
+
+    def deliver(self, letters: Letters) -> Delivery:
+        """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.devices import Integers, Mask
-from p2pkm.mail import Mail
+from p2pkm.mail import Delivery, Letters, Mail
 
 
 class Exchange(NamedTuple):
@@ -15,19 +15,30 @@ class Exchange(NamedTuple):
     ----------
     stage, turn : int
         Stage, and number of the exchange in it; 0 is the opening.
-    rows : int64[n]
+    rows : int64[n] or int64[s]
         -1 = silent.
     row_bytes : int
         Counted bytes of a row.
-    edges : bool[e] or None
+    edges : bool[e] or int64[f] or None
         The own directed edges that it went over, None: all.
+    who : int64[s] or None
+        Positions of those that `rows` is about, None: all.
     """
 
     stage: int
     turn: int
     rows: Integers
     row_bytes: int
-    edges: Mask | None
+    edges: Mask | Integers | None
+    who: Integers | None = None
+
+    @property
+    def said(self) -> tuple[Integers, Integers]:
+        """Return the positions of those who spoke, and how many rows each of them said."""
+        if self.who is not None:
+            return self.who, self.rows
+        who = np.flatnonzero(self.rows >= 0)
+        return who, self.rows[who]
 
 
 class Ledger:
@@ -43,6 +54,13 @@ class Ledger:
     def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
         self._noted.append((stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+
+    def enter(self, letters: Letters, said: Delivery, at: tuple[int, int]) -> None:
+        """Add up one exchange of letters; said: which table goes over which own edge; at: stage and turn."""
+        self._count()
+        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
+        self._edges[:, said.edges] += np.stack((np.ones_like(rows), rows, rows * row_bytes))
+        self._exchanges.append(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
 
     @property
     def exchanges(self) -> list[Exchange]:
@@ -65,12 +83,12 @@ class Ledger:
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
-        for exchange in map(Exchange._make, self._noted):
-            spoken = np.maximum(exchange.rows, 0)
-            said = np.stack((exchange.rows >= 0, spoken, spoken * exchange.row_bytes))
-            if exchange.edges is None:
+        for stage, turn, rows, row_bytes, edges in self._noted:
+            spoken = np.maximum(rows, 0)
+            said = np.stack((rows >= 0, spoken, spoken * row_bytes))
+            if edges is None:
                 self._senders += said
             else:
-                self._edges += np.repeat(said, self._degrees, axis=1) * exchange.edges
-            self._exchanges.append(exchange)
+                self._edges += np.repeat(said, self._degrees, axis=1) * edges
+            self._exchanges.append(Exchange(stage, turn, rows, row_bytes, edges))
         self._noted.clear()

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from p2pkm.devices import Floats, Integers, Mask
-from p2pkm.mail import Inbox, Mail
+from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Placement
+from p2pkm.network.post import Post
 
 
 class LocalNetwork:
@@ -18,7 +19,7 @@ class LocalNetwork:
         self.ledger = Ledger(placement.indptr)
         self._stage = -1
         self._active: Mask | None = None
-        self._memory = Memory(placement)
+        self._memory, self._post = Memory(placement), Post(placement)
 
     def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
@@ -37,6 +38,13 @@ class LocalNetwork:
         self._turn += 1
         self._memory.say(mail, mail.values.shape[1])
         return self._memory.hear(None if edges is None else edges[self.placement.mirror])
+
+    def deliver(self, letters: Letters) -> Delivery:
+        """Deliver what few devices say."""
+        said = self._post.sort(letters, self._active)
+        self.ledger.enter(letters, said, (self._stage, self._turn))
+        self._turn += 1
+        return self._post.hand_out(said, [])
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,15 @@ import numpy as np
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.errors import NetworkError
 from p2pkm.launcher import expected_size
-from p2pkm.mail import Inbox, Mail
+from p2pkm.mail import Delivery, Inbox, Letters, Mail
+from p2pkm.network.aborting import abort_on_error
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Peer, Placement
+from p2pkm.network.post import Post
 
 _POLL = 0.002  # seconds between two looks while another rank works
+_LETTERS = 2  # tag, beside those of tables and flags
 _PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
@@ -34,7 +36,7 @@ class MPINetwork:
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
         self._stage = -1
         self._active: Mask | None = None
-        self._memory = Memory(placement, spare=1)
+        self._memory, self._post = Memory(placement, spare=1), Post(placement)
 
     def open(self) -> None:
         """Begin a stage: nothing has been heard yet."""
@@ -72,6 +74,21 @@ class MPINetwork:
         self._mpi.Request.Waitall(self._requests)
         memory.heads[own:] = memory.tables[own:, -1, 0]
         return memory.hear(self._active if flags is None else self._hear_flags(flags))
+
+    def deliver(self, letters: Letters) -> Delivery:
+        """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
+        said = self._post.sort(letters, self._active)
+        self.ledger.enter(letters, said, (self._stage, self._turn))
+        self._turn += 1
+        peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
+        sent = [comm.Isend(one, peer.rank, _LETTERS) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
+        parcels, status = [], self._mpi.Status()
+        for peer in peers:
+            comm.Probe(peer.rank, _LETTERS, status)
+            parcels.append(np.empty(status.Get_count(kind)))
+            comm.Recv(parcels[-1], peer.rank, _LETTERS)
+        self._mpi.Request.Waitall(sent)
+        return self._post.hand_out(said, parcels)
 
     def peek(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
@@ -179,7 +196,7 @@ class MPIWorld:
         self._comm = self._mpi.COMM_WORLD
         self.rank, self.size = self._comm.rank, self._comm.size
         if self.size > 1:
-            _abort_on_error(self)
+            abort_on_error(self)
 
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
         """Return the arrays of rank 0 on every rank."""
@@ -261,19 +278,6 @@ def _start() -> Any:
             f"library ({library}) belong to different MPIs. Use the mpirun of that library (Slurm: srun --mpi=pmi2)"
         )
     return MPI
-
-
-def _abort_on_error(world: MPIWorld) -> None:
-    """Let an uncaught exception on one rank end all ranks: the others would wait for it for ever."""
-    shown = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one speaks
-        print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
-        shown(kind, error, trace)
-        world.abort(NetworkError.code)
-
-    sys.excepthook = hook
 
 
 def _freeze(arrays: dict[str, Any]) -> Any:

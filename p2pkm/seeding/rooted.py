@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
-from p2pkm.mail import Inbox, Mail, pack, silence
-from p2pkm.seeding.choose import price
-from p2pkm.seeding.summaries import cluster_pairs, summarize
-from p2pkm.spread.flood import Flood, begin, hear
-from p2pkm.spread.tree import Tree, ways
+from p2pkm.mail import Delivery, Letters, Tables
+from p2pkm.seeding.reduce import reduce, tell_pairs
+from p2pkm.seeding.summaries import cluster_collections
+from p2pkm.spread.tree import Front, Routes, Tree, climb, descend, join, route, source_of
 
 _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
 
 
 class RootedState(NamedTuple):
@@ -23,122 +23,176 @@ class RootedState(NamedTuple):
     centroids : float64[n, k, d]
         +inf until the candidates, or the chosen one, have come down.
     settled : bool[n]
-    flood : Flood
-        Pairs that have come up to each device, its own included.
-    candidates : float64[n, q, k, d]
-    losses : float64[n, q]
-        What the candidates cost on the own points and on those below.
-    choice : int64[n]
+    routes : Routes
+    own : Tables
+        What each device says of itself on the way up: pairs, then losses.
+    front : Front
+        What those say whose turn comes next.
+    told : tuple
+        On the way down the fronts so far, the last one first: (front, (front before, ...)).
+    candidates : Tables
+        The candidates of each device, q k rows in each.
     """
 
     centroids: Floats
     settled: Mask
-    flood: Flood
-    candidates: Floats
-    losses: Floats
-    choice: Integers
+    routes: Routes
+    own: Tables
+    front: Front
+    told: Any
+    candidates: Tables
 
 
 @dataclass(frozen=True)
 class Rooted:
     """Collect the pairs (centroid, count) of all devices at the root of a tree, and send clusterings down.
 
-    As `Summaries` with all hops, but each pair travels only the links between its device and the root, which alone
-    clusters. With several candidates the losses of all devices are summed on their way up, and the number of the
-    smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each component, is known
-    to all, like the colours. Each way takes as many turns as the tree has layers below its root; all are one round.
+    As `Summaries` with all hops, but the pairs travel only the links between their device and the root, which alone
+    clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them instead, by
+    weighted k-means. With several candidates the losses of all devices are summed on their way up, and the number of
+    the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each component, is
+    known to all, like the colours. Each way takes as many turns as the tree has layers below its root; all are one
+    round.
 
-    Message: pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice down.
+    Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
+    down.
 
     Attributes
     ----------
     k : int
     tree : Tree
     candidates : int
+    rows : int or None
+        At least 20 k; None: 40 k.
     """
 
     k: int
     tree: Tree
     candidates: int = 1
+    rows: int | None = None
 
     @property
-    def depth(self) -> int:
-        """Return how many turns a way takes."""
-        return max(1, int(self.tree.layer.max()))
+    def most(self) -> int:
+        """Return how many rows a message may have."""
+        return self.rows or ROWS * self.k
+
+    @property
+    def ways(self) -> int:
+        """Return how often the tree is walked."""
+        return 2 if self.candidates == 1 else 4
 
     @property
     def schedule(self) -> str:
         """Return the schedule: one round has all the turns."""
-        return f"jacobi*{self.depth * (2 if self.candidates == 1 else 4)}"
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * self.ways}"
 
     def init(self, devices: Devices, start: Any) -> RootedState:
-        """Summarise the own points."""
-        n, q = len(devices), self.candidates
-        candidates = np.full((n, q, self.k, devices.d), np.inf)
-        flood = begin(devices, *pack(summarize(devices, self.k)))
-        none = np.zeros(n, np.bool_)
-        return RootedState(candidates[:, 0].copy(), none, flood, candidates, np.zeros((n, q)), np.zeros(n, np.int64))
-
-    def message(self, state: RootedState, devices: Devices) -> Mail:
-        """Say to the parent or to the children what is due, if it is the layer's turn."""
-        way, step = divmod(devices.turn + 1 if devices.step else 0, self.depth)
-        if way == (2 if self.candidates == 1 else 4):
-            return silence(len(devices), 1, 1)
-        up = way in (_PAIRS, _LOSSES)
-        speaks = self.tree.layer[devices.ids] == (self.depth - step if up else step)
-        edges = ways(self.tree, devices, speaks)[0 if up else 1]
-        values, rows = self._say(state, devices, way, speaks)
-        heard = (devices.degrees == 0) & (devices.step == 0)  # who is alone says it to nobody, but is not done
-        heard[devices.sources[edges]] = True
-        pairs = way == _PAIRS
-        return Mail(values, np.where(heard, rows, -1), edges=edges, header=int(pairs), ragged=pairs)
-
-    def _say(self, state: RootedState, devices: Devices, way: int, speaks: Mask) -> tuple[Floats, Integers]:
+        """Summarise the own points; the deepest layer speaks first."""
         n = len(devices)
-        if way == _PAIRS:
-            return devices.kernels.bundle(state.flood.known & speaks[:, None], *state.flood[2:])
-        if way == _CANDIDATES:  # every candidate has k rows, those that are absent at +inf: they keep their place
-            values = state.candidates.reshape(n, self.candidates * self.k, devices.d)
-            return values, np.where(np.isfinite(values).any(axis=(1, 2)), values.shape[1], 0)
-        row = state.losses if way == _LOSSES else state.choice[:, None].astype(np.float64)
-        return row[:, None], np.ones(n, np.int64)
+        routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
+        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
+        nothing = np.full((n, self.k, devices.d), np.inf)
+        front = Front(deepest, pairs.take(deepest))
+        return RootedState(nothing, np.zeros(n, np.bool_), routes, pairs, front, None, pairs.take(deepest[:0]))
 
-    def update(self, state: RootedState, inbox: Inbox, devices: Devices) -> RootedState:
+    def message(self, state: RootedState, devices: Devices) -> Letters:
+        """Say to the parents or to the children what is due, layer by layer."""
+        way, step = divmod(devices.turn + 1 if devices.step else 0, state.routes.depth)
+        if way == self.ways:
+            nobody = np.zeros(0, np.int64)
+            return Letters(nobody, state.front.tables.take(nobody), nobody)
+        if way in (_CANDIDATES, _CHOICE):
+            return descend(state.routes, state.front, step, devices)
+        return climb(state.routes, state.front, header=int(way == _PAIRS))
+
+    def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
         """Take in what came up or down; at the end of a way, turn it round."""
-        way, step = divmod(devices.turn, self.depth)
-        state = self._hear(state, inbox, devices, way)
-        if step < self.depth - 1:
-            return state
-        roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)
-        if way == _PAIRS:
-            candidates = state.candidates.copy()
-            candidates[roots] = cluster_pairs(devices, state.flood, roots, (self.candidates, self.k))
-            return state._replace(candidates=candidates)
+        way, step = divmod(devices.turn, state.routes.depth)
+        last = step == state.routes.depth - 1
+        if way in (_CANDIDATES, _CHOICE):
+            front = Front(source_of(devices, inbox.edges), inbox.tables)
+            state = state._replace(front=front, told=(front, state.told))
+            return state if not last else self._arrive(state, way, devices)
+        layer = state.routes.layer(state.routes.depth - 1 - step)
+        front = Front(layer, state.own.take(layer))
         if way == _LOSSES:
-            choice = state.choice.copy()
-            choice[roots] = np.argmin(state.losses[roots], axis=1)
-            return state._replace(choice=choice)
-        if way == _CANDIDATES and self.candidates > 1:
-            return state._replace(losses=price(devices, state.candidates))
-        chosen = state.candidates[np.arange(len(devices)), state.choice]
+            front = _add(front, inbox, devices)
+            return self._turn(state, _choose(front)) if last else state._replace(front=front)
+        front = join(front, inbox, devices)
+        if last:
+            return self._turn(state, self._cluster(front, devices))
+        return state._replace(front=reduce(front, self.most, devices))
+
+    def _turn(self, state: RootedState, front: Front) -> RootedState:
+        """Begin a way down with what the roots say."""
+        return state._replace(front=front, told=(front, None))
+
+    def _arrive(self, state: RootedState, way: int, devices: Devices) -> RootedState:
+        """Price the candidates that have come to all devices, or take the chosen one."""
+        found = _gather(state.told, state.front.tables.values, len(devices))
+        state = state._replace(told=None)
+        if way == _CANDIDATES:
+            state = state._replace(candidates=found)
+            if self.candidates > 1:
+                return self._price(state, devices)
+            choice = np.zeros(len(devices), np.int64)
+        else:
+            choice = found.flat()[:, 0].astype(np.int64)
+        chosen = self._sets(state.candidates, choice)
         return state._replace(centroids=chosen, settled=np.ones(len(devices), np.bool_))
 
-    def _hear(self, state: RootedState, inbox: Inbox, devices: Devices, way: int) -> RootedState:
-        if way == _PAIRS:
-            return state._replace(flood=hear(state.flood, inbox, devices))
-        edges = np.flatnonzero(inbox.fresh)
-        who, slots = devices.sources[edges], inbox.slots[edges]
-        tables = inbox.tables[slots]
-        if way == _CANDIDATES:
-            candidates = state.candidates.copy()
-            real = (inbox.rows[slots] > 0)[:, None, None, None]
-            q, k, d = candidates.shape[1:]
-            candidates[who] = np.where(real, tables[:, : q * k, :d].reshape(-1, q, k, d), np.inf)
-            return state._replace(candidates=candidates)
-        if way == _LOSSES:
-            losses = state.losses.copy()
-            np.add.at(losses, who, tables[:, 0, : self.candidates])
-            return state._replace(losses=losses)
-        choice = state.choice.copy()
-        choice[who] = tables[:, 0, 0].astype(np.int64)
-        return state._replace(choice=choice)
+    def _cluster(self, roots: Front, devices: Devices) -> Front:
+        """Return the candidates that each root finds among what it has collected, in the order of origins."""
+        pairs, rows = roots.tables.flat(), roots.tables.rows
+        pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
+        collections = np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
+        found = cluster_collections(devices, collections, (self.candidates, self.k))
+        real = np.isfinite(found).any(axis=(1, 2, 3))
+        height = self.candidates * self.k  # absent rows are at +inf: they keep their place
+        flat = found.reshape(-1, devices.d)
+        return Front(roots.who, Tables(flat, np.arange(len(rows)) * height, np.where(real, height, 0)))
+
+    def _price(self, state: RootedState, devices: Devices) -> RootedState:
+        """Begin the way of the losses of all candidates on the own points."""
+        n, q = len(devices), self.candidates
+        own = devices.points, devices.point_weights, devices.offsets
+        losses = np.empty((n, q))
+        for number in range(q):
+            sets = self._sets(state.candidates, np.full(n, number))
+            losses[:, number] = devices.kernels.losses(*own, sets)[0]
+        said = Tables(losses, np.arange(n), np.ones(n, np.int64))
+        deepest = state.routes.layer(state.routes.depth)
+        return state._replace(own=said, front=Front(deepest, said.take(deepest)))
+
+    def _sets(self, candidates: Tables, choice: Integers) -> Floats:
+        """Return one candidate of each device, float64[n, k, d]."""
+        d = candidates.values.shape[1]
+        blocks = candidates.values.reshape(-1, self.k * d)  # every table has whole candidates, one after another
+        real = candidates.rows > 0
+        if real.all():
+            return blocks[candidates.starts // self.k + choice].reshape(-1, self.k, d)
+        sets = np.full((len(real), self.k, d), np.inf)
+        sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
+        return sets
+
+
+def _gather(told: Any, values: Floats, n: int) -> Tables:
+    """Return what each device was told, from all fronts; their tables lie in the values of the last one."""
+    starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    while told is not None:
+        front, told = told
+        starts[front.who], rows[front.who] = front.tables.starts, front.tables.rows
+    return Tables(values, starts, rows)
+
+
+def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
+    """Return the one row of each device plus those that it heard, by neighbour."""
+    total = own.tables.flat()
+    np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
+    return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))
+
+
+def _choose(roots: Front) -> Front:
+    """Return the number of the smallest sum at each root."""
+    choice = np.argmin(roots.tables.flat(), axis=1).astype(np.float64)
+    return Front(roots.who, Tables(choice[:, None], np.arange(len(choice)), np.ones(len(choice), np.int64)))

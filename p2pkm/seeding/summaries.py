@@ -1,5 +1,6 @@
 """Seeds from the flooded summaries of all devices (or of those within some hops)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,11 +85,15 @@ class Summaries:
 
 def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:
     """Return what the given devices find among the pairs that they hold, float64[members, q, k, d]; shape: (q, k)."""
-    candidates, k = shape
-    found = np.empty((len(members), candidates, k, devices.d))
     collections, which = group(flood, members)
+    return cluster_collections(devices, collections, shape)[which]
+
+
+def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: tuple[int, int]) -> Floats:
+    """Return q clusterings of each collection of pairs into k, float64[collections, q, k, d]; shape: (q, k)."""
+    candidates, k = shape
+    found = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
-    for q in range(candidates if len(members) else 0):
-        sets = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
-        found[:, q] = sets[which]
+    for q in range(candidates if len(collections) else 0):
+        found[:, q] = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
     return found
