@@ -15,7 +15,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
                  "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
                  "erdos-renyi:p=0.3, barabasi-albert:m=2, random-geometric, exponential:base=2, barbell, "
-                 "communities:bridges=1, caveman:size=4, karate, file:PATH (GraphML, edge list, ...).  "
+                 "communities:bridges=1, caveman:size=4, karate, file:PATH (GraphML, edge list, ...), gallery:NAME, "
+                 "hypercube, ladder, wheel, d-cliques:size=4, ... (a wrong name lists all).  "
                  "[default: ring; methods with a server run as a star]"),
     click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
     click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "

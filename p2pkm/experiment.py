@@ -230,11 +230,11 @@ def _count_in_column(partition: Spec, table: Any) -> int | None:
 
 
 def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
-    """Build the graph; karate and files bring their own number of devices."""
+    """Build the graph; real graphs, files and the gallery bring their own number of devices."""
     import topologies
     from p2pkm.topology import Topology
 
-    fixed = graph.name in ("karate", "file")
+    fixed = graph.name in topologies.FIXED
     try:
         built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
     except topologies.GraphError as error:

@@ -207,8 +207,8 @@ def perform(job: Job, world: World) -> Result:
     job.begin()
     if world.size > 1:
         job.tell(
-            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; the "
-            f"largest rank has {figures['balance']:.3f} x the mean in points, {figures['balance_devices']:.3f} x in devices"
+            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
+            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
         )
     if job.scale != "none":
         devices, job = _scale(job, devices, sizes, referee)

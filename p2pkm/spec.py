@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from p2pkm.errors import ExperimentError
 
+_VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
+
 
 class Spec(NamedTuple):
     """A name and the options that were given with it, already converted to their types."""
@@ -21,8 +23,8 @@ class Spec(NamedTuple):
         """Write the spec back in canonical form: `-` in the name, keys in the order given."""
         if not self.options:
             return self.name
-        if self.name == "file":
-            return f"file:{self.options['path']}"
+        if self.name in _VERBATIM:
+            return f"{self.name}:{self.options[_VERBATIM[self.name]]}"
         return f"{self.name}:" + ",".join(f"{key}={show(value)}" for key, value in self.options.items())
 
 
@@ -32,7 +34,8 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     Parameters
     ----------
     text : str
-        For example ``"small-world:degree=4,rewire=0.1"``; after ``file:`` the rest is a path, verbatim.
+        For example ``"small-world:degree=4,rewire=0.1"``; after ``file:`` and
+        ``gallery:`` the rest is taken verbatim.
     known : mapping of str to callable
         The registry that the name is looked up in.
     what : str
@@ -47,10 +50,11 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     name = name.replace("_", "-").lower()
     if name not in known:
         raise ExperimentError(f"unknown {what} {name!r}. {suggest(name, known)}")
-    if name == "file":
+    if name in _VERBATIM:
         if not rest:
-            raise ExperimentError(f"{what} 'file:' needs a path after the colon, as in file:mine.csv")
-        return Spec(name, {"path": rest})
+            example = {"file": "file:mine.csv", "gallery": "gallery:karate"}[name]
+            raise ExperimentError(f"{what} '{name}:' needs a {_VERBATIM[name]} after the colon, as in {example}")
+        return Spec(name, {_VERBATIM[name]: rest})
     if colon and not rest:
         raise ExperimentError(f"{what} {text!r} ends with ':'; write {name} alone or {name}:key=value")
     pairs = [item.partition("=") for item in rest.split(",")] if rest else []

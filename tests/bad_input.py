@@ -66,6 +66,7 @@ USAGE = """
 --graph erdos-renyi:p=nan                 | expected a finite number
 --graph karate:weighted=maybe             | expected true or false
 --graph file:                             | needs a path
+--graph gallery                           | needs a recipe
 --devices 0                               | at least 1
 --devices -3                              | devices is -3
 --devices four                            | not a valid integer
@@ -200,6 +201,8 @@ CONTENT = """
 --graph erdos-renyi:seed=-1               | seed is -1
 --graph karate                            | 34 devices, but 4
 --graph file:missing.graphml              | is not a file
+--graph gallery:nothing                   | the gallery has no 'nothing'
+--graph hypercube --devices 12            | take 8 or 16
 --graph file:full                         | suffix
 --graph file:graph.dot                    | suffix '.dot'
 --graph file:directed.graphml             | is directed

@@ -48,6 +48,12 @@ def test_without_chance_both_forms_are_the_same_graph(name, n):
     assert light.name == name and light.weights is None
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 64])
+def test_both_forms_of_the_hypercube_are_the_same_graph(n):
+    light = topologies.build("hypercube", n, light=True)
+    assert arrays(light) == arrays(LightGraph.from_networkx(topologies.build("hypercube", n)))
+
+
 @pytest.mark.parametrize(("name", "rows"), [("grid", 1), ("grid", 2), ("torus", 1), ("torus", 2), ("torus", 4)])
 def test_sides_of_one_and_two(name, rows):
     light = topologies.build(name, 12, rows=rows, light=True)
@@ -178,12 +184,13 @@ def test_regular_graphs_are_regular(n, degree):
 def test_large_graphs_are_light_and_small_ones_are_not(monkeypatch):
     monkeypatch.setattr(topologies, "LARGE", 50)
     assert set(topologies.LIGHT) <= set(topologies.FAMILIES)
-    for name in topologies.LIGHT:
+    for name in topologies.LIGHT.keys() - {"hypercube"}:
         assert type(topologies.build(name, 50)) is nx.Graph
         assert type(topologies.build(name, 52)) is LightGraph
         assert type(topologies.build(name, 52, light=False)) is nx.Graph
         assert topologies.FAMILIES[name].__kwdefaults__ == topologies.LIGHT[name].__kwdefaults__
     assert type(topologies.build("tree", 52)) is nx.Graph
+    assert type(topologies.build("hypercube", 64)) is LightGraph
 
 
 def test_families_without_a_light_form_are_converted():

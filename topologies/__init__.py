@@ -8,8 +8,9 @@
 17
 
 A family is a function of the number of devices with keyword options; `FAMILIES` maps its name in a spec to it. Its
-functions return a networkx.Graph. For more than `LARGE` devices of the families in `LIGHT`, `build` returns a
-`LightGraph` instead, three arrays without an object for every device and link.
+functions return a networkx.Graph. Those in `TIME_VARYING` return a `TimeVaryingGraph`, whose links change from round to
+round; `gallery` holds recipes, each a family with all its options under one name. For more than `LARGE` devices of the
+families in `LIGHT`, `build` returns a `LightGraph` instead, three arrays without an object for every device and link.
 
 >>> topologies.build("torus", 1_000_000).number_of_edges()
 2000000
@@ -18,11 +19,13 @@ Importing this package imports neither networkx nor numpy.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from topologies import large
+from topologies.clustered import powerlaw_cluster, stochastic_block_model
 from topologies.deterministic import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
-from topologies.fixed import file, karate
+from topologies.drawn import edge_markov, peer_sampler, random_matchings, random_waypoint
+from topologies.fixed import davis, file, florentine, karate, les_miserables
 from topologies.graph import Graph, GraphError, check, sort_nodes
 from topologies.light import LightGraph
 from topologies.randomized import (
@@ -34,8 +37,14 @@ from topologies.randomized import (
     small_world,
 )
 from topologies.readers import read
+from topologies.recipes import Recipe, gallery, read_recipe, recipes
+from topologies.scheduled import hyper_hypercube, inner_outer_exponential, one_peer_exponential, simple_base
+from topologies.structured import bipartite, circular_ladder, d_cliques, hypercube, ladder, lollipop, margulis, wheel
+from topologies.varying import TimeVaryingGraph
 
-FAMILIES: dict[str, Callable[..., Graph]] = {
+AnyGraph: TypeAlias = "Graph | LightGraph | TimeVaryingGraph"
+
+FAMILIES: dict[str, Callable[..., AnyGraph]] = {
     "ring": ring,
     "path": path,
     "star": star,
@@ -44,23 +53,51 @@ FAMILIES: dict[str, Callable[..., Graph]] = {
     "grid": grid,
     "torus": torus,
     "exponential": exponential,
+    "hypercube": hypercube,
+    "ladder": ladder,
+    "circular-ladder": circular_ladder,
+    "wheel": wheel,
+    "bipartite": bipartite,
+    "lollipop": lollipop,
+    "margulis": margulis,
+    "d-cliques": d_cliques,
     "small-world": small_world,
     "random-regular": random_regular,
     "erdos-renyi": erdos_renyi,
     "random-geometric": random_geometric,
     "barabasi-albert": barabasi_albert,
+    "powerlaw-cluster": powerlaw_cluster,
+    "stochastic-block-model": stochastic_block_model,
     "communities": communities,
     "barbell": barbell,
     "caveman": caveman,
     "karate": karate,
+    "davis": davis,
+    "les-miserables": les_miserables,
+    "florentine": florentine,
     "file": file,
+    "gallery": gallery,
 }
+
+TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
+    "one-peer-exponential": one_peer_exponential,
+    "inner-outer-exponential": inner_outer_exponential,
+    "hyper-hypercube": hyper_hypercube,
+    "simple-base": simple_base,
+    "peer-sampler": peer_sampler,
+    "random-matchings": random_matchings,
+    "edge-markov": edge_markov,
+    "random-waypoint": random_waypoint,
+}
+
+FIXED = frozenset({"karate", "davis", "les-miserables", "florentine", "file", "gallery"})  # have their own size
 
 LIGHT: dict[str, Callable[..., LightGraph]] = {
     "ring": large.ring,
     "grid": large.grid,
     "torus": large.torus,
     "exponential": large.exponential,
+    "hypercube": large.hypercube,
     "small-world": large.small_world,
     "random-regular": large.random_regular,
     "random-geometric": large.random_geometric,
@@ -71,54 +108,82 @@ LARGE = 100_000  # devices; beyond, a graph of Python objects takes longer to bu
 
 __all__ = [
     "FAMILIES",
+    "FIXED",
     "LARGE",
     "LIGHT",
+    "TIME_VARYING",
     "GraphError",
     "LightGraph",
+    "Recipe",
+    "TimeVaryingGraph",
     "barabasi_albert",
     "barbell",
+    "bipartite",
     "build",
     "caveman",
     "check",
+    "circular_ladder",
     "communities",
     "complete",
+    "d_cliques",
+    "davis",
+    "edge_markov",
     "erdos_renyi",
     "exponential",
     "file",
+    "florentine",
+    "gallery",
     "grid",
+    "hyper_hypercube",
+    "hypercube",
+    "inner_outer_exponential",
     "karate",
+    "ladder",
+    "les_miserables",
+    "lollipop",
+    "margulis",
+    "one_peer_exponential",
     "path",
+    "peer_sampler",
+    "powerlaw_cluster",
     "random_geometric",
+    "random_matchings",
     "random_regular",
+    "random_waypoint",
     "read",
+    "read_recipe",
+    "recipes",
     "ring",
+    "simple_base",
     "small_world",
     "sort_nodes",
     "star",
+    "stochastic_block_model",
     "torus",
     "tree",
+    "wheel",
 ]
 
 
-def build(name: str, n: int | None = None, *, light: bool | None = None, **options: Any) -> Graph | LightGraph:
+def build(name: str, n: int | None = None, *, light: bool | None = None, **options: Any) -> AnyGraph:
     """Build a graph of a family by its name.
 
     Parameters
     ----------
     name : str
-        A key of `FAMILIES`; `-` and `_` are equal.
+        A key of `FAMILIES` or `TIME_VARYING`; `-` and `_` are equal.
     n : int, optional
-        The number of devices; `karate` and `file` do without.
+        The number of devices; those in `FIXED` do without.
     light : bool, optional
         Whether to return a LightGraph. None: for more than `LARGE` devices of a family in `LIGHT`. The families of
         chance draw it by generators of their own: the same distribution, but another draw for the same seed. Other
-        families are built by networkx and converted.
+        families are built by networkx and converted. Time-varying ones are light anyway.
     **options
         The options of the family.
 
     Returns
     -------
-    networkx.Graph or LightGraph
+    networkx.Graph, LightGraph or TimeVaryingGraph
 
     Raises
     ------
@@ -126,19 +191,21 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
         If the name or an option is unknown, or the family refuses a value.
     """
     key = name.replace("_", "-").lower()
-    if key not in FAMILIES:
-        raise GraphError(f"unknown graph {name!r}. {_nearest(key, FAMILIES)}")
-    known = FAMILIES[key].__kwdefaults__ or {}
-    required = {"path"} if key == "file" else set()
+    families = {**FAMILIES, **TIME_VARYING}
+    if key not in families:
+        raise GraphError(f"unknown graph {name!r}. {_nearest(key, families)}")
+    known = families[key].__kwdefaults__ or {}
+    required = {"file": {"path"}, "gallery": {"recipe"}}.get(key, set())
     for option in options.keys() - known.keys() - required:
         raise GraphError(f"unknown option {option!r} of graph {key!r}. {_nearest(option, known.keys() | required)}")
     if not required <= options.keys():
-        raise GraphError("graph 'file' needs path=, the file to read")
+        raise GraphError(f"graph {key!r} needs {min(required)}=, what to read")
     wanted = light if light is not None else isinstance(n, int) and n > LARGE and key in LIGHT
     if wanted and key in LIGHT:
         return LIGHT[key](n, **options)
-    graph = FAMILIES[key](n, **options)
-    return LightGraph.from_networkx(graph, key) if wanted else graph
+    graph = families[key](n, **options)
+    done = not wanted or isinstance(graph, (LightGraph, TimeVaryingGraph))
+    return graph if done else LightGraph.from_networkx(graph, key)
 
 
 def _nearest(given: str, known: Any) -> str:

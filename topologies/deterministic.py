@@ -16,7 +16,7 @@ def ring(n: int) -> Graph:
     Cost: n edges, diameter n // 2. One device has no link, two have one.
     """
     size = whole(n, "ring: n", 1)
-    return assemble(size, _cycle(range(size)))
+    return assemble(size, cycle(range(size)))
 
 
 def path(n: int) -> Graph:
@@ -98,7 +98,7 @@ def torus(n: int, *, rows: int | None = None) -> Graph:
     height, width = sides(n, rows, "torus")
     lines = [range(r * width, (r + 1) * width) for r in range(height)]
     lines += [range(c, n, width) for c in range(width)]
-    return assemble(n, (link for line in lines for link in _cycle(line)))
+    return assemble(n, (link for line in lines for link in cycle(line)))
 
 
 def exponential(n: int, *, base: int = 2) -> Graph:
@@ -157,7 +157,7 @@ def caveman(n: int, *, size: int = 4) -> Graph:
     total = whole(n, "caveman: n", 1)
     cave = whole(size, "caveman: size", 3)
     if total % cave:
-        legal = ", ".join(map(str, _divisors(total, least=3))) or "none"
+        legal = ", ".join(map(str, divisors(total, least=3))) or "none"
         raise GraphError(
             f"caveman: size is {cave}, which does not divide the number of devices, {total}; "
             f"sizes that do: {legal}. Or take another number of devices"
@@ -170,7 +170,7 @@ def caveman(n: int, *, size: int = 4) -> Graph:
     return assemble(total, links)
 
 
-def _cycle(nodes: range) -> list[tuple[int, int]]:
+def cycle(nodes: range) -> list[tuple[int, int]]:
     """Return the links of a ring, each once: none for one node, one for two."""
     links = list(pairwise(nodes))
     return [*links, (nodes[-1], nodes[0])] if len(nodes) > 2 else links
@@ -196,11 +196,12 @@ def sides(n: int, rows: int | None, family: str) -> tuple[int, int]:
         return height, size // height
     height = whole(rows, f"{family}: rows", 1)
     if size % height:
-        legal = ", ".join(map(str, _divisors(size, least=1)))
+        legal = ", ".join(map(str, divisors(size, least=1)))
         raise GraphError(f"{family}: rows is {height}, which does not divide {size} devices; rows that do: {legal}")
     return height, size // height
 
 
-def _divisors(n: int, *, least: int) -> list[int]:
+def divisors(n: int, *, least: int) -> list[int]:
+    """List the divisors of n that are at least `least`, ascending."""
     small = [divisor for divisor in range(1, isqrt(n) + 1) if n % divisor == 0]
     return sorted(divisor for divisor in {*small, *(n // part for part in small)} if divisor >= least)

@@ -19,6 +19,7 @@ from topologies.randomized import (
     small_world_options,
     unconnected,
 )
+from topologies.structured import dimensions
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -55,6 +56,16 @@ def torus(n: int, *, rows: int | None = None) -> LightGraph:
 def exponential(n: int, *, base: int = 2) -> LightGraph:
     """Link every device with those 1, base, base^2, ... further on, around a ring."""
     return _circulant(*strides(n, base), "exponential")
+
+
+def hypercube(n: int) -> LightGraph:
+    """Link devices whose numbers differ in one binary digit."""
+    import numpy as np
+
+    digits = 1 << np.arange(dimensions(n), dtype=np.int64)
+    neighbors = np.arange(n)[:, None] ^ digits
+    neighbors.sort(axis=1)
+    return LightGraph(np.arange(n + 1) * len(digits), neighbors.ravel(), name="hypercube")
 
 
 def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> LightGraph:

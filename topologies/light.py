@@ -61,7 +61,7 @@ class LightGraph:
 
     def to_networkx(self) -> Graph:
         """Return the same graph as a networkx.Graph; beyond 100,000 devices that takes seconds and gigabytes."""
-        source = _sources(self)
+        source = sources(self)
         once = source < self.indices
         links = list(zip(source[once].tolist(), self.indices[once].tolist(), strict=True))
         graph = assemble(len(self), links)
@@ -109,7 +109,7 @@ def check_light(graph: LightGraph) -> None:
         )
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         raise GraphError(f"indices reach from {indices.min()} to {indices.max()}; expected devices 0 to {n - 1}")
-    source = _sources(graph)
+    source = sources(graph)
     own = np.flatnonzero(source == indices)
     if len(own):
         raise GraphError(f"device {source[own[0]]} has a link to itself; remove it")
@@ -137,7 +137,7 @@ def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats |
         raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
 
 
-def _sources(graph: LightGraph) -> Integers:
+def sources(graph: LightGraph) -> Integers:
     """Return the device at which each neighbour stands, int64[2 * links]."""
     import numpy as np
 

@@ -34,7 +34,7 @@ def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) 
     import networkx
 
     size, links, chance = small_world_options(n, degree, rewire)
-    return _redraw(
+    return redraw(
         size, seed, lambda s: networkx.watts_strogatz_graph(size, links, chance, seed=s), "small-world", "degree"
     )
 
@@ -59,7 +59,7 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
 
     size, links = regular_options(n, degree)
     if 2 * links < size:
-        return _redraw(
+        return redraw(
             size, seed, lambda s: networkx.random_regular_graph(links, size, seed=s), "random-regular", "degree"
         )
     rest = size - 1 - links  # the draw takes minutes near the complete graph, and no time for what is missing there
@@ -67,7 +67,7 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
     def draw(s: int) -> Graph:
         return networkx.complement(networkx.random_regular_graph(rest, size, seed=s))
 
-    return _redraw(size, seed, draw, "random-regular", "degree")
+    return redraw(size, seed, draw, "random-regular", "degree")
 
 
 def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
@@ -108,7 +108,7 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
     import networkx
 
     size, links = albert_options(n, m)
-    return _redraw(size, seed, lambda s: networkx.barabasi_albert_graph(size, links, seed=s), "barabasi-albert", "m")
+    return redraw(size, seed, lambda s: networkx.barabasi_albert_graph(size, links, seed=s), "barabasi-albert", "m")
 
 
 def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> Graph:
@@ -131,7 +131,7 @@ def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> G
     import networkx
 
     size, reach = geometric_options(n, radius)
-    return _redraw(
+    return redraw(
         size, seed, lambda s: networkx.random_geometric_graph(size, reach, seed=s), "random-geometric", "radius"
     )
 
@@ -171,7 +171,7 @@ def _random(n: int, seed: int, p: float, family: str) -> Graph:
     """Draw every link with probability p until the graph is connected."""
     import networkx
 
-    return _redraw(n, seed, lambda s: networkx.fast_gnp_random_graph(n, p, seed=s), family, "p")
+    return redraw(n, seed, lambda s: networkx.fast_gnp_random_graph(n, p, seed=s), family, "p")
 
 
 def _chance(p: float, what: str) -> float:
@@ -183,7 +183,7 @@ def small_world_options(n: int, degree: int, rewire: float) -> tuple[int, int, f
     """Return the options of `small_world`, checked."""
     size = whole(n, "small-world: n", 1)
     links = whole(degree, "small-world: degree", 1)
-    _below(links, size, (size - 1) // 2 * 2, "small-world: degree")
+    below(links, size, (size - 1) // 2 * 2, "small-world: degree")
     if links % 2:
         raise GraphError(
             f"small-world: degree is {links}, but every device gets as many links to the left as to the right; "
@@ -192,18 +192,18 @@ def small_world_options(n: int, degree: int, rewire: float) -> tuple[int, int, f
     return size, links, fraction(rewire, "small-world: rewire")
 
 
-def regular_options(n: int, degree: int) -> tuple[int, int]:
+def regular_options(n: int, degree: int, family: str = "random-regular") -> tuple[int, int]:
     """Return the options of `random_regular`, checked."""
-    size = whole(n, "random-regular: n", 1)
-    links = whole(degree, "random-regular: degree", 1)
-    _below(links, size, size - 1, "random-regular: degree")
+    size = whole(n, f"{family}: n", 1)
+    links = whole(degree, f"{family}: degree", 1)
+    below(links, size, size - 1, f"{family}: degree")
     if size * links % 2:
         raise GraphError(
-            f"random-regular: degree is {links} for {size} devices, but devices times degree has to be even; "
+            f"{family}: degree is {links} for {size} devices, but devices times degree has to be even; "
             f"take an even degree ({_evens(size)}) or an even number of devices"
         )
     if links == 1 and size > 2:
-        raise GraphError(f"random-regular: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
+        raise GraphError(f"{family}: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
     return size, links
 
 
@@ -211,17 +211,17 @@ def albert_options(n: int, m: int) -> tuple[int, int]:
     """Return the options of `barabasi_albert`, checked."""
     size = whole(n, "barabasi-albert: n", 1)
     links = whole(m, "barabasi-albert: m", 1)
-    _below(links, size, size - 1, "barabasi-albert: m")
+    below(links, size, size - 1, "barabasi-albert: m")
     return size, links
 
 
-def geometric_options(n: int, radius: float | None) -> tuple[int, float]:
+def geometric_options(n: int, radius: float | None, family: str = "random-geometric") -> tuple[int, float]:
     """Return the number of devices and the radius of `random_geometric`."""
-    size = whole(n, "random-geometric: n", 1)
+    size = whole(n, f"{family}: n", 1)
     if radius is None:
         return size, math.sqrt(1.5 * math.log(size) / (math.pi * size))
     if not is_weight(radius):
-        raise GraphError(f"random-geometric: radius is {radius!r}; expected a finite number above 0")
+        raise GraphError(f"{family}: radius is {radius!r}; expected a finite number above 0")
     return size, float(radius)
 
 
@@ -243,7 +243,7 @@ def unconnected(n: int, family: str, option: str) -> GraphError:
     )
 
 
-def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
+def redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
     """Draw until the graph is connected; nodes and links come out in sorted order."""
     import networkx
 
@@ -254,7 +254,7 @@ def _redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option
     raise unconnected(n, family, option)
 
 
-def _below(value: int, n: int, largest: int, what: str) -> None:
+def below(value: int, n: int, largest: int, what: str) -> None:
     """Refuse a degree that is not below the number of devices, naming the largest legal one."""
     if value < n:
         return
