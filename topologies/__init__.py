@@ -21,7 +21,7 @@ Importing this package imports neither networkx nor numpy.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from topologies import large
+from topologies import large, measures
 from topologies.clustered import powerlaw_cluster, stochastic_block_model
 from topologies.deterministic import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
 from topologies.drawn import edge_markov, peer_sampler, random_matchings, random_waypoint
@@ -142,6 +142,7 @@ __all__ = [
     "les_miserables",
     "lollipop",
     "margulis",
+    "measures",
     "one_peer_exponential",
     "path",
     "peer_sampler",

@@ -3,7 +3,7 @@
 from p2pkm.plots.comparison import draw_comparison, plot_quality
 from p2pkm.plots.convergence import plot_convergence
 from p2pkm.plots.gallery import draw_all, overview
-from p2pkm.plots.graph import plot_graph
+from p2pkm.plots.graph import plot_graph, plot_topology
 from p2pkm.plots.partition import plot_partition, plot_partition_of
 from p2pkm.plots.path import plot_coupling_path
 from p2pkm.plots.points import plot_points
@@ -21,4 +21,5 @@ __all__ = [
     "plot_partition_of",
     "plot_points",
     "plot_quality",
+    "plot_topology",
 ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 BLUE, ORANGE, GREEN, RED, GREY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
 DPI = 120
+_DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
 BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
@@ -44,21 +45,23 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     return figure.add_axes(size)
 
 
-def save_figure(draw: "Callable[[], Axes]", folder: Path, name: str) -> list[Path]:
-    """Write the figure that is drawn as PNG and SVG; the same figure gives the same bytes.
+def save_figure(
+    draw: "Callable[[], Axes]", folder: Path, name: str, kinds: tuple[str, ...] = ("png", "svg")
+) -> list[Path]:
+    """Write the figure that is drawn as PNG and SVG, or also PDF; the same figure gives the same bytes.
 
     The folder is made if it does not exist; a file appears under its name only when it is complete.
     """
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    paths = [folder / f"{name}.{kind}" for kind in kinds]
     with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
         figure: Any = draw().figure
         for path in paths:
             draft = path.with_name(f"{path.name}.part")
             kind = path.suffix[1:]
-            figure.savefig(draft, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+            figure.savefig(draft, format=kind, dpi=DPI, metadata=_DATES.get(kind))
             draft.replace(path)
     return paths
 

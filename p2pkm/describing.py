@@ -1,0 +1,214 @@
+"""A graph before anything runs on it: its measures in words, what theory predicts, and its picture."""
+
+import inspect
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from p2pkm.errors import ExperimentError, TopologyError
+from p2pkm.spec import Spec, complete, parameters, parse, show
+
+if TYPE_CHECKING:
+    from p2pkm.topology import Topology
+    from topologies.measures import Measure
+
+_USUAL = 16  # devices
+_KINDS = ("png", "svg", "pdf")
+_MEANINGS = {
+    "devices": "",
+    "links": "",
+    "degree_min": "fewest links of a device",
+    "degree_mean": "mean links of a device",
+    "degree_max": "most links of a device",
+    "diameter": "most hops between two devices",
+    "mean_path": "mean hops between two devices",
+    "clustering": "share of pairs of neighbours that are linked, mean over devices",
+    "algebraic_connectivity": "second smallest eigenvalue of the Laplacian",
+    "effective_resistance": "mean over pairs of devices, with links as resistors of 1",
+    "edge_connectivity": "fewest links whose loss separates devices",
+    "vertex_connectivity": "fewest devices whose loss separates others",
+    "hub_load": "share of all messages that begin or end at the busiest device",
+    "spectral_gap": "1 - second largest |eigenvalue| of the Metropolis matrix; 1 averages in one round",
+    "effective_neighbors": "devices whose noise a device averages out (Vogels et al. 2022)",
+    "period": "rounds after which the links repeat",
+    "active_degree": "mean links of a device in use in a round",
+    "colors": "of the greedy colouring: turns of a round of the schedule coloured",
+    "contraction": "factor per round towards the end, schedule jacobi",
+    "rounds": "of jacobi until a thousandth of the distance is left",
+    "disagreement": "what is left of the longest-lived difference between devices",
+}  # fmt: skip
+
+
+class Question(NamedTuple):
+    """Which graph to describe, and at which strength to predict GTVMin on it.
+
+    Attributes
+    ----------
+    graph : str
+    devices : int or None
+        None: 16, or what the graph itself says.
+    seed : int
+    decay : float
+        Of the effective number of neighbours.
+    coupling, alpha : float or None
+        None: the default coupling of GTVMin.
+    points, clusters : int or None
+        In all; with alpha.
+    """
+
+    graph: str
+    devices: int | None = None
+    seed: int = 0
+    decay: float = 0.95
+    coupling: float | None = None
+    alpha: float | None = None
+    points: int | None = None
+    clusters: int | None = None
+
+
+def list_graphs() -> list[dict[str, Any]]:
+    """Return what is known of every family of graphs: name, summary, options with their defaults."""
+    from topologies import FAMILIES, TIME_VARYING
+
+    found = []
+    for name, family in {**FAMILIES, **TIME_VARYING}.items():
+        defaults = inspect.signature(family).parameters
+        options = {key: defaults[key].default for key in parameters(family) if key not in {"path", "seed"}}
+        summary = inspect.cleandoc(family.__doc__ or "").split("\n")[0]
+        found.append({"name": name, "summary": summary, "options": options})
+    return found
+
+
+def name_graphs() -> str:
+    """Return the same as text."""
+    rows = []
+    for one in list_graphs():
+        options = ",".join(f"{key}={'' if value is None else show(value)}" for key, value in one["options"].items())
+        colon = ":PATH" if one["name"] == "file" else f":{options}" if options else ""
+        rows.append((one["name"] + colon, one["summary"]))
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name:{width}}  {summary}" for name, summary in rows]
+    return "\n".join([
+        *lines,
+        "",
+        "One in full: p2pkm topology describe GRAPH --devices N; as a picture: topology draw",
+    ])
+
+
+def describe_graph(question: Question) -> dict[str, Any]:
+    """Measure a graph and predict GTVMin on it.
+
+    Returns
+    -------
+    dict
+        `graph`, `coupling` or `strength`, `measures` and `predicted`: by name `value`, `exact` and `how`.
+        Infinities are None.
+
+    Raises
+    ------
+    P2PKMError
+        If the graph or an option cannot be used.
+    """
+    from topologies import GraphError, measures
+
+    _check(question)
+    spec, graph, topology = _build(question.graph, question.devices, question.seed)
+    force = _choose_force(question, topology)
+    try:
+        found = measures.describe(graph, decay=question.decay, seed=question.seed)
+    except GraphError as error:
+        raise ExperimentError(str(error)) from None
+    found["colors"] = measures.Measure(int(topology.colors.max()) + 1)
+    predicted = measures.predict(graph, **force, seed=question.seed)._asdict()
+    return {
+        "graph": str(spec), **force,
+        "measures": {name: _plain(measure) for name, measure in found.items()},
+        "predicted": {name: _plain(measure) for name, measure in predicted.items()},
+    }  # fmt: skip
+
+
+def explain(found: dict[str, Any]) -> str:
+    """Return what `describe_graph` found as text; ~ marks estimates."""
+    force = next(f"{key} {show(found[key])}" for key in ("coupling", "strength") if key in found)
+    parts = {"": found["measures"], f"GTVMin, matched centroids, at {force}:": found["predicted"]}
+    width = max(map(len, _MEANINGS))
+    lines = [found["graph"]]
+    for title, figures in parts.items():
+        lines += ["", title] if title else []
+        for name, one in figures.items():
+            value = "-" if one["value"] is None else f"{'' if one['exact'] else '~'}{_write(one['value'])}"
+            how = f"({one['how']})" if one["how"] else ""
+            lines.append(f"  {name.replace('_', ' '):{width}}  {value:>10}  {_MEANINGS[name]} {how}".rstrip())
+    return "\n".join(lines)
+
+
+def draw_graph(graph: str, devices: int | None, seed: int, out: str | None) -> Path:
+    """Draw a graph into one file, by default NAME-DEVICES.png.
+
+    Raises
+    ------
+    P2PKMError
+        If the graph or an option cannot be used, or the file not be written.
+    """
+    from p2pkm.plots import plot_topology
+    from p2pkm.plots.canvas import save_figure
+
+    kind = "png" if out is None else Path(out).suffix[1:].lower()
+    if kind not in _KINDS:
+        raise ExperimentError(f"--out is {out!r}; expected a file that ends in .png, .svg or .pdf")
+    spec, _, topology = _build(graph, devices, seed)
+    path = Path(f"{spec.name}-{topology.n}.png" if out is None else out)
+    try:
+        return save_figure(lambda: plot_topology(topology, str(spec)), path.parent, path.stem, (kind,))[0]
+    except OSError as error:
+        raise ExperimentError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
+
+
+def _check(question: Question) -> None:
+    """Refuse options that contradict each other, before a graph is built."""
+    of_alpha = (question.points, question.clusters)
+    if question.alpha is not None and question.coupling is not None:
+        raise ExperimentError(f"alpha {question.alpha} and coupling {question.coupling} are both given; give one")
+    if (question.alpha is None) != (of_alpha == (None, None)) or (question.alpha is not None and None in of_alpha):
+        raise ExperimentError("--alpha, --points and --clusters belong together: give all or none of them")
+    for name, least in (("alpha", 0), ("coupling", 0), ("points", 1), ("clusters", 1), ("decay", 0)):
+        value = getattr(question, name)
+        if value is not None and not least <= value < math.inf:
+            raise ExperimentError(f"{name} is {value}; expected a number of at least {least}")
+
+
+def _choose_force(question: Question, topology: "Topology") -> dict[str, float]:
+    """Return how strong the links are, as `topologies.measures.predict` takes it."""
+    from p2pkm.algorithms.gtvmin import GTVMin
+
+    if question.alpha is not None and question.points is not None and question.clusters is not None:
+        return {"strength": question.alpha * topology.n * question.clusters / question.points}
+    coupling = GTVMin(1, coupling=question.coupling).effective_coupling(topology.n, topology.hops)
+    return {"coupling": float(coupling or 0.0)}
+
+
+def _build(text: str, n: int | None, seed: int) -> tuple[Spec, Any, "Topology"]:
+    """Return the spec in full, the graph, and as arrays; of a graph that changes all links that are ever active."""
+    import topologies
+    from p2pkm.topology import Topology
+    from topologies.measures import read
+
+    families = {**topologies.FAMILIES, **topologies.TIME_VARYING}
+    spec = complete(parse(text, families, "graph"), families, seed)
+    usual = None if spec.name in topologies.FIXED else _USUAL
+    try:
+        graph = topologies.build(spec.name, n or usual, **spec.options)
+        topology = Topology.from_graph(read(graph))
+    except topologies.GraphError as error:
+        raise TopologyError(f"graph {spec}: {error}") from None
+    return spec, graph, topology
+
+
+def _plain(measure: "Measure") -> dict[str, Any]:
+    """Return a measure as JSON holds it."""
+    finite = measure.value is not None and math.isfinite(measure.value)
+    return measure._asdict() | {"value": measure.value if finite else None}
+
+
+def _write(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -1,0 +1,120 @@
+"""What theory knows of a graph: measures, each with a word on whether it is exact.
+
+>>> import topologies
+>>> from topologies import measures
+>>> measures.diameter(topologies.ring(16))
+Measure(value=8, exact=True, how='')
+>>> round(measures.predict(topologies.ring(16), coupling=10).contraction.value, 4)
+0.9524
+
+Every measure takes a networkx.Graph or a LightGraph. Up to 1,000 devices all but the connectivities of dense graphs are
+exact; above they are estimated by sampling and Lanczos' recurrence, so that a million devices take seconds, and `how`
+says in which way and how well.
+"""
+
+from topologies.measures.cuts import edge_connectivity, vertex_connectivity
+from topologies.measures.distances import diameter, find_distances, mean_path
+from topologies.measures.local import clustering, degrees, hub_load
+from topologies.measures.mixing import (
+    DECAY,
+    algebraic_connectivity,
+    count_neighbors,
+    effective_neighbors,
+    effective_resistance,
+    find_connectivity,
+    find_gap,
+    find_resistance,
+    kirchhoff_index,
+    laplacian,
+    mixing_laplacian,
+    spectral_gap,
+)
+from topologies.measures.reading import EXACT, AnyGraph, Changing, Measure, read
+from topologies.measures.spectrum import find_spectrum
+from topologies.measures.theory import Fit, Prediction, fit, fitted, predict
+from topologies.measures.varying import (
+    active_degrees,
+    contraction_per_round,
+    effective_neighbors_over_time,
+    varies,
+)
+
+__all__ = [
+    "EXACT",
+    "Changing",
+    "Fit",
+    "Measure",
+    "Prediction",
+    "active_degrees",
+    "algebraic_connectivity",
+    "clustering",
+    "contraction_per_round",
+    "degrees",
+    "describe",
+    "diameter",
+    "edge_connectivity",
+    "effective_neighbors",
+    "effective_neighbors_over_time",
+    "effective_resistance",
+    "fit",
+    "fitted",
+    "hub_load",
+    "kirchhoff_index",
+    "mean_path",
+    "predict",
+    "read",
+    "spectral_gap",
+    "vertex_connectivity",
+]
+
+
+def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[str, Measure]:
+    """Return all measures of a graph by name.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, LightGraph or TimeVaryingGraph
+        Of one that changes, `spectral_gap` and `effective_neighbors` are those of its rounds; the other measures look
+        at all links that are ever active.
+    decay : float
+        Of `effective_neighbors`.
+    seed : int
+        Of all that is sampled.
+    """
+    links = read(graph)
+    low, mean, high = degrees(links)
+    far = find_distances(links, seed)
+    resistors = find_spectrum(*laplacian(links), seed)
+    found = {
+        "devices": Measure(len(links)),
+        "links": Measure(links.number_of_edges()),
+        "degree_min": low,
+        "degree_mean": mean,
+        "degree_max": high,
+        "diameter": far.diameter,
+        "mean_path": far.mean_path,
+        "clustering": clustering(links, seed=seed),
+        "algebraic_connectivity": find_connectivity(links, resistors),
+        "effective_resistance": find_resistance(links, resistors),
+        "edge_connectivity": edge_connectivity(links, seed=seed),
+        "vertex_connectivity": vertex_connectivity(links, seed=seed),
+        "hub_load": hub_load(links),
+    }
+    if varies(graph):
+        return found | _describe_rounds(graph, decay, seed)
+    mixing = find_spectrum(*mixing_laplacian(links), seed)
+    return found | {
+        "spectral_gap": find_gap(links, mixing),
+        "effective_neighbors": count_neighbors(links, mixing, decay),
+    }
+
+
+def _describe_rounds(graph: Changing, decay: float, seed: int) -> dict[str, Measure]:
+    """Return the measures of a graph that changes."""
+    factor = contraction_per_round(graph, seed=seed)
+    return {
+        "period": Measure(graph.period, how="" if graph.period else "it never repeats itself"),
+        "active_degree": active_degrees(graph),
+        "spectral_gap": factor._replace(value=1 - (factor.value or 0.0)),
+        "effective_neighbors": effective_neighbors_over_time(graph, decay=decay, seed=seed),
+    }
