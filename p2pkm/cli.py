@@ -81,10 +81,16 @@ def _follow() -> int:
         return error.code  # rank 0 says so
     if world.size == 1:
         return ExperimentError.code
-    return follow(world, {"study": _follow_study})
+    return follow(world, {"study": _follow_study, "probe": _follow_probe})
 
 
 def _follow_study(world: Any, order: dict[str, Any]) -> None:
     from p2pkm.study import follow_study
 
     follow_study(world, order)
+
+
+def _follow_probe(world: Any, order: dict[str, Any]) -> None:
+    from p2pkm.planning.speed import follow_probe
+
+    follow_probe(world, order)

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment, read_toml
+from p2pkm.graph_commands import topology
 
 _OPTIONS: list[Callable[..., Any]] = [
     click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
@@ -99,15 +100,6 @@ def _without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
-def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what names one graph."""
-    function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")(
-        function
-    )
-    function = click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
-    return click.argument("graph", metavar="GRAPH")(function)
-
-
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @_with_options
@@ -168,6 +160,29 @@ def compare_command(**options: Any) -> int:
     return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
+@command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
+                 "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
+@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged")
+@click.option("--ranks", type=click.IntRange(1), help="Ranks of the run.  [default: those that are running]")
+@click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
+              "[default: measured between two ranks here]")  # fmt: skip
+@click.option("--bandwidth", type=float, help="Bytes per second between ranks, such as 1e10.  [default: measured]")
+@click.option("--measure", is_flag=True, help="Run a few rounds on 1 and 2 ranks and compare with the prediction.")
+def plan_command(
+    ranks: int | None, latency: float | None, bandwidth: float | None, measure: bool, **options: Any
+) -> int:
+    """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
+
+    Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
+    machine. No point is generated or read for it. With --out, a picture of the scaling curves. Code 3 if the run does
+    not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    """
+    from p2pkm.planning.lead import Wanted, lead_plan
+
+    wanted = Wanted(ranks, latency, bandwidth, measure, options["form"] == "json")
+    return lead_plan(_read_experiment(options), wanted)
+
+
 @command.command("verify")
 @click.argument("run", type=click.Path())
 @click.option("--ranks", type=int, help="Repeat it on so many MPI ranks.  [default: those that are running]")
@@ -205,56 +220,7 @@ def algorithms_command(name: str | None, form: str) -> int:
     return 0
 
 
-@command.group("topology", context_settings={"help_option_names": ["-h", "--help"]})
-def topology_command() -> None:
-    """Look at graphs before anything runs on them: what theory knows of them, and how they look."""
-
-
-@topology_command.command("list")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def topology_list_command(form: str) -> int:
-    """List the graphs by name, with their options."""
-    from p2pkm.describing import list_graphs, name_graphs
-
-    click.echo(json.dumps(list_graphs()) if form == "json" else name_graphs())
-    return 0
-
-
-@topology_command.command("describe")
-@_on_graph
-@click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  [default: as in a run]")
-@click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters.")
-@click.option("--points", type=int, help="Number of points in all, for --alpha.")
-@click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha.")
-@click.option(
-    "--decay",
-    type=float,
-    default=0.95,
-    show_default=True,
-    help="Of the effective number of neighbours: how much of a device's past counts in the next round.",
-)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def topology_describe_command(form: str, **options: Any) -> int:
-    """Measure a graph, such as small-world:degree=6, and predict how GTVMin settles on it.
-
-    Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
-    """
-    from p2pkm.describing import Question, describe_graph, explain
-
-    found = describe_graph(Question(**options))
-    click.echo(json.dumps(found) if form == "json" else explain(found))
-    return 0
-
-
-@topology_command.command("draw")
-@_on_graph
-@click.option("--out", metavar="FILE", help="A .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
-def topology_draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
-    """Draw a graph; devices are coloured by their number of links."""
-    from p2pkm.describing import draw_graph
-
-    click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")
-    return 0
+command.add_command(topology)
 
 
 @command.command("doctor")

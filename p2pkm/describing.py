@@ -73,7 +73,7 @@ def list_graphs() -> list[dict[str, Any]]:
     found = []
     for name, family in {**FAMILIES, **TIME_VARYING}.items():
         defaults = inspect.signature(family).parameters
-        options = {key: defaults[key].default for key in parameters(family) if key not in {"path", "seed"}}
+        options = {key: defaults[key].default for key in parameters(family) if key not in {"path", "recipe", "seed"}}
         summary = inspect.cleandoc(family.__doc__ or "").split("\n")[0]
         found.append({"name": name, "summary": summary, "options": options})
     return found

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.errors import NetworkError
-from p2pkm.launcher import expected_size, launched
+from p2pkm.launcher import expected_size, launched, local_size
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 _FAMILIES = {"Open MPI": "Open MPI", "Intel(R) MPI": "Intel MPI", "MVAPICH": "MVAPICH", "MPICH": "MPICH",
              "HYDRA": "MPICH"}  # fmt: skip
 _STARTERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "PMIX_RANK": "a PMIx launcher", "PMI_SIZE": "mpirun (PMI)"}
@@ -61,7 +60,7 @@ def diagnose(*, as_json: bool) -> int:
 def examine() -> list[Check]:
     """Return all checks; MPI is started in this process only if a launcher started it."""
     library = _library()
-    ranks, cores = _ranks_here(), _cores()
+    ranks, cores = local_size(), _cores()
     mine = library.found if library.status == "ok" else ""
     mpi = [_world() if launched() else _pair(mine), _yield(mine)] if mine else []
     return [
@@ -285,11 +284,6 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
-
-
-def _ranks_here() -> int:
-    given = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), str(expected_size()))
-    return int(re.match(r"\d*", given)[0] or 1)  # type: ignore[index]
 
 
 def _cores() -> int:

@@ -139,7 +139,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    graph = _parse_graph(experiment.graph, draft, served=needs_hub(draft))
+    graph = parse_graph(experiment.graph, draft, served=needs_hub(draft))
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
@@ -149,7 +149,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
     graph = complete(graph, topologies.FAMILIES, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
-    topology = Topology.star(n or ranks or 16) if needs_hub(draft) else _build_topology(graph, n, ranks or 16)
+    topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
@@ -166,7 +166,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups)
 
 
-def _parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:
+def parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:
     """Return the spec of the graph: what was asked for, else a ring; a method with a server has its star alone."""
     import topologies
 
@@ -229,7 +229,7 @@ def _count_in_column(partition: Spec, table: Any) -> int | None:
     return int(column(table.device).max()) + 1
 
 
-def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
+def build_topology(graph: Spec, n: int | None, default: int) -> Any:
     """Build the graph; real graphs, files and the gallery bring their own number of devices."""
     import topologies
     from p2pkm.topology import Topology

@@ -69,13 +69,15 @@ def check_out(experiment: Experiment, manner: Manner) -> Path | None:
 def settle(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
     from p2pkm.network.division import check_placement
-
-    check_placement(experiment.placement, world.size)
-    prepared = prepare(experiment, world.size if launched() else None)
-    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
-        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
+    from p2pkm.planning.check import check_memory
     from p2pkm.simulation import check
 
+    ranks = world.size if launched() else None
+    check_placement(experiment.placement, world.size)
+    check_memory(experiment, ranks)
+    prepared = prepare(experiment, ranks)
+    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
     resolved = prepared.experiment
     check(
         prepared.algorithm, prepared.topology, prepared.shards,

@@ -1,0 +1,68 @@
+"""What can be said on the command line of graphs: ``p2pkm topology``."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what names one graph."""
+    function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")(
+        function
+    )
+    function = click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
+    return click.argument("graph", metavar="GRAPH")(function)
+
+
+@click.group("topology", context_settings={"help_option_names": ["-h", "--help"]})
+def topology() -> None:
+    """Look at graphs before anything runs on them: what theory knows of them, and how they look."""
+
+
+@topology.command("list")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_command(form: str) -> int:
+    """List the graphs by name, with their options."""
+    from p2pkm.describing import list_graphs, name_graphs
+
+    click.echo(json.dumps(list_graphs()) if form == "json" else name_graphs())
+    return 0
+
+
+@topology.command("describe")
+@_on_graph
+@click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  [default: as in a run]")
+@click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters.")
+@click.option("--points", type=int, help="Number of points in all, for --alpha.")
+@click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha.")
+@click.option(
+    "--decay",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Of the effective number of neighbours: how much of a device's past counts in the next round.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def describe_command(form: str, **options: Any) -> int:
+    """Measure a graph, such as small-world:degree=6, and predict how GTVMin settles on it.
+
+    Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
+    """
+    from p2pkm.describing import Question, describe_graph, explain
+
+    found = describe_graph(Question(**options))
+    click.echo(json.dumps(found) if form == "json" else explain(found))
+    return 0
+
+
+@topology.command("draw")
+@_on_graph
+@click.option("--out", metavar="FILE", help="A .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
+def draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
+    """Draw a graph; devices are coloured by their number of links."""
+    from p2pkm.describing import draw_graph
+
+    click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")
+    return 0

@@ -1,0 +1,66 @@
+"""The load of an experiment on memory, and the check before a run."""
+
+from p2pkm.data.sizes import Size, has_header
+from p2pkm.data.sources import parse_source
+from p2pkm.errors import P2PKMError
+from p2pkm.experiment import Experiment
+from p2pkm.launcher import local_size
+from p2pkm.planning.machine import available
+from p2pkm.planning.memory import Load, refuse
+from p2pkm.planning.outline import Outline, draft
+from p2pkm.planning.volume import flood
+from p2pkm.recipe import needs_hub
+from p2pkm.seeding.summaries import Summaries
+
+_DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
+
+
+def check_memory(experiment: Experiment, ranks: int | None) -> None:
+    """Refuse a run that cannot fit into the memory of this machine, before anything is read or built.
+
+    What is wrong otherwise is left to those who say so better.
+
+    Parameters
+    ----------
+    ranks : int or None
+        Number of MPI ranks; None without MPI.
+
+    Raises
+    ------
+    DataError
+        If it cannot, with what to change.
+    """
+    limit = available()
+    if limit is None:
+        return
+    try:
+        if not has_header(parse_source(experiment.data)):  # to look would be to read it twice
+            return
+        resolved, method, size, graph = draft(experiment, ranks, count=False)
+    except (P2PKMError, OSError):
+        return
+    if resolved.devices is None:  # a graph in a file has as many as a file holds
+        return
+    n = resolved.devices
+    edges = n * int(graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
+    refuse(weigh(resolved, size, (n, edges, method.k), ranks or 1), limit, local_size())
+
+
+def weigh(experiment: Experiment, size: Size, graph: tuple[int, int, int], ranks: int) -> Load:
+    """Return the load of an experiment; graph: devices, directed edges, and clusters of each device."""
+    records = (experiment.rounds or 0) // experiment.every + 2
+    word = 4 if getattr(experiment, "dtype", "float64") == "float32" else 8
+    return Load(size.points, size.features, *graph, records, experiment.central, ranks=ranks, word=word)
+
+
+def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
+    """Return the load of a plan on so many ranks."""
+    topology = plan.topology
+    load = weigh(plan.experiment, plan.size, (topology.n, len(topology.indices), plan.algorithm.k), ranks)
+    load = load._replace(ghosts=ghosts)
+    floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, Summaries)]
+    if not floods:
+        return load
+    waves = flood(topology, floods[0].hops)
+    swell = topology.n if waves is None else max(wave.tables for wave in waves) / max(len(topology.indices), 1)
+    return load._replace(flooded=plan.algorithm.k, swell=swell)

@@ -1,0 +1,280 @@
+"""Messages and bytes of every round of a plan, without a run: exact where the data have no say, else at most."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.algorithms import admm, alone, consensus, coreset, gossip, gtvmin, pushsum, tracking
+from p2pkm.algorithms.star import Star
+from p2pkm.data.shards import Shards
+from p2pkm.hosting import host, shared_key
+from p2pkm.kernels import plain
+from p2pkm.network.local import LocalNetwork
+from p2pkm.network.placement import place
+from p2pkm.planning.outline import Outline
+from p2pkm.planning.reports import report
+from p2pkm.planning.volume import NOTHING, Volume, flood, tables
+from p2pkm.recipe import Stage
+from p2pkm.schedule import make
+from p2pkm.seeding import box, choose, gate, leader, limits, moments, own, raced, review, rooted, summaries
+from p2pkm.spread.matching import match
+
+Rounds = Callable[[int], Volume]
+OneStage = Any  # a Stage; its algorithm is of the kind that the rule is for
+
+
+class Course(NamedTuple):
+    """What a stage sends.
+
+    Attributes
+    ----------
+    name : str
+    rounds : int
+        At most.
+    volume : callable
+        Returns what is sent in round t, the opening being 0; None: nobody knows.
+    steady : bool
+        Whether all rounds but the opening are the same.
+    """
+
+    name: str
+    rounds: int
+    volume: Rounds | None
+    steady: bool = False
+
+    def total(self) -> Volume:
+        """Return what the opening and all rounds send together, if there are as many as possible."""
+        if self.volume is None:
+            return Volume(0, 0, False, False)
+        if self.steady:
+            one = self.volume(1)
+            return self.volume(0) + Volume(self.rounds * one.messages, self.rounds * one.bytes, *one[2:])
+        return sum((self.volume(t) for t in range(1, self.rounds + 1)), self.volume(0))
+
+
+class Facts(NamedTuple):
+    """What the traffic of a stage depends on; `full`: all k rows are in every table that the stage starts from."""
+
+    plan: Outline
+    full: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Return the directed edges and devices of the graph, k, and the number of features."""
+        return len(self.plan.topology.indices), self.plan.topology.n, self.plan.algorithm.k, self.plan.size.features
+
+    def summed(self, k: int) -> bool:
+        """Return whether k-means of every device finds all its k clusters."""
+        return self.plan.least >= k and self.plan.size.distinct == self.plan.size.points
+
+
+def courses(plan: Outline) -> list[Course]:
+    """Return what every stage of a plan sends."""
+    found, narrow, full = [], False, False
+    for stage in plan.stages:
+        rule = next((rule for kind, rule in _RULES.items() if isinstance(stage.algorithm, kind)), None)
+        course = Course(stage.name, stage.rounds, None)
+        if rule is not None:
+            volume, steady = rule(stage, Facts(plan, full))
+            course = Course(stage.name, stage.rounds, _loosen(volume) if narrow else volume, steady)
+        found.append(course)
+        full = _fills(stage, plan, full)
+        narrow |= isinstance(stage.algorithm, gate.Gate)
+    return found
+
+
+def _fills(stage: Stage, plan: Outline, full: bool) -> bool:
+    """Return whether every device has k centroids when a stage has ended."""
+    enough = plan.size.distinct >= plan.algorithm.k and int(plan.topology.components.max()) == 0
+    each = Facts(plan, full).summed(plan.algorithm.k)
+    known, one = stage.algorithm, plan.size.distinct == plan.size.points
+    if isinstance(known, own.Own) or (isinstance(known, summaries.Summaries) and known.hops is not None):
+        return each
+    if isinstance(known, leader.Leader):
+        return enough and one and -(-plan.size.points // plan.topology.n) >= plan.algorithm.k
+    return enough if isinstance(known, (box.Box, summaries.Summaries, rooted.Rooted, raced.Race)) else full
+
+
+def _loosen(volume: Rounds) -> Rounds:
+    """Return the same as bounds: links may have gone out of use."""
+    return lambda t: volume(t)._replace(exact_messages=False, exact_bytes=False)
+
+
+def _sweep(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Let everybody say one table over all links, once in a turn."""
+    e, _, k, d = facts.shape
+    columns, whole = _SAID[type(stage.algorithm)]
+    word, _, turns = stage.algorithm.schedule.partition("*")
+    full = whole or facts.full
+    if word == "async":
+        return _awake(facts, lambda edges: tables(edges, k, d + columns, full=full)), False
+    each = int(turns or 1)
+    return lambda t: tables(e * (each if t else 1), k, d + columns, full=full), True
+
+
+def _awake(facts: Facts, volume: Callable[[int], Volume]) -> Rounds:
+    """Return the traffic if only those speak in a round whom the asynchronous schedule wakes."""
+    topology, n = facts.plan.topology, facts.plan.topology.n
+    points = Shards(np.zeros((n, 1)), np.arange(n + 1), np.ones(n), None, np.arange(n))  # the schedule asks for none
+    devices = host(topology, points, LocalNetwork(place(topology, 0, 1)), facts.plan.experiment.seed, plain)
+    schedule = make("async", devices, topology.colors)
+
+    def at(t: int) -> Volume:
+        return volume(int(sum(topology.degrees[awake].sum() for awake in schedule.turns(t))))
+
+    return lambda t: at(t) if t else volume(len(topology.indices))
+
+
+def _meet(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Let partners of the matching of the round to come say one table to each other."""
+    _, _, k, d = facts.shape
+    topology, key = facts.plan.topology, shared_key(facts.plan.experiment.seed)
+    return lambda t: tables(int((match(topology, key, t + 1) >= 0).sum()), k, d + 1, full=facts.full), False
+
+
+def _star(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Let clients report at the opening; in a round the server speaks, and clients report if they still do."""
+    method, n = stage.algorithm.method, facts.plan.topology.clients
+    said = report(facts.plan, facts.summed)
+    _, _, k, d = facts.shape
+    reports = Volume(n, 8 * said.rows * said.columns, True, said.exact)
+    down = tables(n, k, d, full=said.answered)
+    again = NOTHING if method.one_shot else reports._replace(exact_bytes=said.exact and said.answered)
+    return lambda t: down + again if t else reports, True
+
+
+def _flood_once(
+    rows: Callable[[OneStage, Facts], tuple[int, int, bool]],
+) -> Callable[[OneStage, Facts], tuple[Rounds, bool]]:
+    """Return the rule of a stage that floods a table of each device; rows: how many, columns, whether for sure."""
+
+    def rule(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+        return _spread(facts, *rows(stage, facts), getattr(stage.algorithm, "hops", None)), False
+
+    return rule
+
+
+def _spread(facts: Facts, rows: int, columns: int, certain: bool, hops: int | None = None) -> Rounds:
+    e, n, _, _ = facts.shape
+    waves, sure = flood(facts.plan.topology, hops), facts.plan.least >= 1
+    if waves is None:  # each device speaks in every turn at most, and each table travels each way once
+        return lambda t: Volume(e, 8 * e * n * rows * columns if t == 0 else 0, False, False)
+
+    def at(t: int) -> Volume:
+        if t >= len(waves):
+            return NOTHING
+        return Volume(waves[t].messages, 8 * waves[t].tables * rows * columns, sure or t == 0, sure and certain)
+
+    return at
+
+
+def _summaries(stage: OneStage, facts: Facts) -> tuple[int, int, bool]:
+    _, _, k, d = facts.shape
+    return k, d + 1, facts.summed(k)
+
+
+def _choose(stage: OneStage, facts: Facts) -> tuple[int, int, bool]:
+    before = facts.plan.stages[facts.plan.stages.index(stage) - 1].algorithm
+    return 1, getattr(before, "candidates", getattr(before, "draws", 1)), True
+
+
+def _opening(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneStage, Facts], tuple[Rounds, bool]]:
+    """Return the rule of a stage where all say a table at the opening, and data decide who goes on."""
+
+    def rule(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+        e, _, k, d = facts.shape
+        height, columns = rows(stage.algorithm, k, d)
+        sure = facts.plan.least >= 1 and isinstance(stage.algorithm, (box.Box, raced.Race))
+        said = 8 * (e - (e // 2 if facts.plan.topology.hub >= 0 else 0)) * height * columns  # a hub has no point
+        first = Volume(e, said, True, sure and (isinstance(stage.algorithm, box.Box) or stage.algorithm.number == 0))
+        return lambda t: tables(e, height, columns, spoken=False) if t else first, True
+
+    return rule
+
+
+def _lead(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Let a layer of the tree speak to the next one."""
+    _, _, k, d = facts.shape
+    roots = np.flatnonzero(stage.algorithm.parent < 0)
+    layers = np.bincount(facts.plan.topology.layers(roots))
+    full, known = _fills(stage, facts.plan, facts.full), facts.plan.dealt
+
+    def at(t: int) -> Volume:
+        return tables(int(layers[t + 1]) if t + 1 < len(layers) else 0, k, d, spoken=known, full=full)
+
+    return at, False
+
+
+def _climb(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Send pairs up a tree, clusterings down; with several of them their losses up and the choice down."""
+    _, _, k, d = facts.shape
+    (parent, layers), q, most = stage.algorithm.tree, stage.algorithm.candidates, stage.algorithm.most
+    links, deepest = int((layers > 0).sum()), int(layers.max())
+    rows = np.full(len(layers), k)
+    order = np.argsort(-layers, kind="stable")
+    for one in np.split(order[:links], np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
+        np.add.at(rows, parent[one], np.where(rows[one] > most, most // 2, rows[one]))
+    reduced = (rows > most) & (layers > 0)
+    passed = np.where(reduced, most // 2, rows)[layers > 0]
+    opening = tables(int((layers == max(deepest, 1)).sum()), k, d + 1, full=facts.summed(k))
+    up = Volume(links, 8 * int(passed.sum()) * (d + 1), True, facts.summed(k) and not reduced.any())
+    down = tables(links, q * k, d, full=_fills(stage, facts.plan, facts.full))
+    more = tables(links, 1, q) + tables(links, 1, 1) if q > 1 else NOTHING
+    rest = up + down + more
+    rest = rest._replace(messages=rest.messages - opening.messages, bytes=rest.bytes - opening.bytes)
+    return lambda t: (opening, rest)[t] if t < 2 else NOTHING, False
+
+
+def _pool(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Flood costs, then the rows of the coreset; one round."""
+    e, n, k, d = facts.shape
+    method = stage.algorithm.method
+    rows = n * k + method.size + min(method.size, n // 2)  # numbers of drawn points are rounded
+    costs = [_spread(facts, 1, 1, True)(t) for t in range(stage.algorithm.hops + 1)]
+    first, rest = costs[0], sum(costs[1:], NOTHING)
+    points = Volume(first.messages + rest.messages, 8 * e * rows * (d + 1), rest.exact_messages, False)
+    return lambda t: (first, rest + points)[t] if t < 2 else NOTHING, False
+
+
+def _pool_on_tree(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    """Send costs up, their sum down, rows up, centroids down; one round."""
+    _, n, k, d = facts.shape
+    layers, size = stage.algorithm.tree.layer, stage.algorithm.method.size
+    links, first = int((layers > 0).sum()), int((layers == stage.algorithm.depth).sum())
+    points = int(layers.sum()) * k + int(layers.max()) * (size + min(size, n // 2))
+    rest = tables(2 * links - first, 1, 1) + Volume(links, 8 * points * (d + 1), True, False)
+    rest += tables(links, k, d, full=facts.plan.size.distinct == facts.plan.size.points >= k)
+    return lambda t: (tables(first, 1, 1), rest)[t] if t < 2 else NOTHING, False
+
+
+def _silent(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
+    return lambda t: NOTHING, True
+
+
+_SAID: Mapping[type, tuple[int, bool]] = {  # columns beside the features; whether absent rows travel, too
+    gtvmin.GTVMin: (0, False),
+    admm.ADMM: (0, True),
+    consensus.ConsensusLloyd: (1, True),
+    pushsum.PushSumLloyd: (1, True),
+    tracking.TrackingLloyd: (1, True),
+}
+_RULES: Mapping[type, Callable[[OneStage, Facts], tuple[Rounds, bool]]] = {
+    **dict.fromkeys(_SAID, _sweep),
+    Star: _star,
+    gossip.Meetings: _meet,
+    coreset.Flooded: _pool,
+    coreset.Rooted: _pool_on_tree,
+    alone.Alone: _silent,
+    own.Own: _silent,
+    leader.Leader: _lead,
+    rooted.Rooted: _climb,
+    summaries.Summaries: _flood_once(_summaries),
+    choose.Choose: _flood_once(_choose),
+    moments.Moments: _flood_once(lambda stage, facts: (1, 2 * facts.shape[3] + 1, True)),
+    box.Box: _opening(lambda one, k, d: (2, d)),
+    raced.Race: _opening(lambda one, k, d: (one.draws, d + 1)),
+    gate.Gate: _opening(lambda one, k, d: (k, d + 1)),
+    review.Review: _opening(lambda one, k, d: (k, d)),
+    limits.Limits: _opening(lambda one, k, d: (k, d)),
+}

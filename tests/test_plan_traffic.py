@@ -1,0 +1,143 @@
+"""Planned messages and bytes against the ledgers of real runs."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import topologies
+from p2pkm.experiment import Experiment, prepare
+from p2pkm.methods import METHODS, find
+from p2pkm.network import connect
+from p2pkm.network.placement import place
+from p2pkm.planning.outline import sketch
+from p2pkm.planning.speed import split
+from p2pkm.planning.traffic import courses
+from p2pkm.planning.volume import NOTHING, Volume, flood
+from p2pkm.recipe import needs_hub
+from p2pkm.simulation import Job, perform
+from p2pkm.topology import Topology
+
+PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
+SERVED = [name for name in METHODS if name not in PEERS]
+ROUNDS = {"rounds": 4}
+GRAPHS = {"ring": 6, "tree": 9, "small-world": 20, "complete": 5, "path": 2, "star": 7}
+SEEDINGS = "own box leader raced summaries summaries:hops=1 summaries:candidates=3 rooted rooted:candidates=3".split()
+
+
+def compare(**options):
+    """Return, for every recorded round, the stage, what was planned for it and what the real run sent in it."""
+    experiment = Experiment(central=False, out="none", **options)
+    plan = sketch(experiment, None)
+    real = prepare(plan.experiment, None)
+    trace = []
+    perform(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale,
+                rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append), connect())  # fmt: skip
+    planned, before, at, rows = courses(plan), (0, 0), -1, []
+    for record in trace:
+        at += record["round"] == 0
+        now = record["messages"], record["bytes"]
+        rows.append((planned[at], planned[at].volume(record["round"]), (now[0] - before[0], now[1] - before[1])))
+        before = now
+        assert planned[at].name == record["stage"]
+    assert at == len(planned) - 1
+    return rows
+
+
+def check(rows):
+    """Hold what was sent against what was planned; return the share of figures that were planned exactly."""
+    exact = 0
+    for _, volume, sent in rows:
+        for planned, certain, real in zip(volume[:2], volume[2:], sent, strict=True):
+            assert real == planned if certain else real <= planned
+            exact += certain
+    return exact / (2 * len(rows))
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
+    data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
+    rows = compare(algorithm=name, graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition,
+                   **rounds)  # fmt: skip
+    share = check(rows)
+    if partition == "iid" and name != "coreset":
+        assert share == 1.0  # from the first message of the seeding to the last round
+    elif name != "coreset":
+        assert all(volume.exact_messages and volume.exact_bytes for course, volume, _ in rows if course.name == name)
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("name", SERVED)
+def test_a_method_with_a_server_sends_what_was_planned(name, partition):
+    rows = compare(
+        algorithm=name, devices=6, data="blobs:points=60,clusters=4", clusters=3, partition=partition, **ROUNDS
+    )
+    check(rows)
+    assert all(volume.exact_messages for course, volume, _ in rows if course.name == name)
+    if name in ("central", "cdkm", "alone") or (partition == "iid" and name == "mavg"):
+        assert all(volume.exact_bytes for _, volume, _ in rows)
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+@pytest.mark.parametrize("seeding", SEEDINGS)
+def test_a_seeding_sends_what_was_planned(seeding, scale):
+    rows = compare(seeding=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
+    share = check(rows)
+    assert share == 1.0 or seeding in ("box", "raced") or scale == "minmax"
+
+
+@pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
+def test_schedules_wake_whom_the_plan_says(schedule):
+    assert check(compare(schedule=schedule, devices=12, graph="grid", partition="iid", rounds=6, seed=3)) == 1.0
+
+
+def test_recipe_groups_stays_below_what_was_planned():
+    rows = compare(recipe="groups", devices=12, graph="grid", partition="iid", rounds=3)
+    check(rows)
+    assert not rows[-1][1].exact_messages
+
+
+def test_a_coreset_along_a_tree_sends_what_was_planned():
+    rows = compare(algorithm="coreset:spread=tree", devices=12, graph="grid", partition="iid")
+    assert check(rows) >= 0.75
+
+
+def test_no_bytes_are_promised_where_points_may_be_too_few():
+    rows = compare(data="grid16:points=2,sd=0", devices=6, clusters=16, partition="dirichlet", rounds=2)
+    check(rows)
+    plan = sketch(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17), None)
+    assert not courses(plan)[-1].volume(1).exact_bytes
+
+
+def test_totals_add_up_the_opening_and_all_rounds():
+    plan = sketch(Experiment(devices=6, partition="iid", rounds=7), None)
+    course = courses(plan)[-1]
+    assert course.total() == sum((course.volume(t) for t in range(8)), NOTHING)
+    assert course.total() == Volume(8 * 12, 8 * 12 * 16 * 2 * 8)
+
+
+@pytest.mark.parametrize("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),
+                                   nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
+                                   topologies.small_world(150, degree=4, rewire=0.2, seed=1)])  # fmt: skip
+def test_a_flood_arrives_by_distance(graph):
+    topology = Topology.from_graph(graph)
+    distances = [nx.single_source_shortest_path_length(graph, node) for node in topologies.sort_nodes(graph)]
+    for t, wave in enumerate(flood(topology)):
+        counts = np.array([sum(hops == t for hops in one.values()) for one in distances])
+        assert wave == (topology.degrees[counts > 0].sum(), (topology.degrees * counts).sum())
+    assert t == max(max(one.values()) for one in distances)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("name", ["ring", "small-world", "barabasi-albert", "complete"])
+def test_a_split_counts_what_the_placement_does(name, ranks):
+    topology = Topology.from_graph(topologies.build(name, 30))
+    places = [place(topology, rank, ranks) for rank in range(ranks)]
+    part = split(topology, ranks)
+    assert part.devices == max(len(one.ids) for one in places)
+    assert part.edges == max(len(one.indices) for one in places)
+    assert part.peers == max(len(one.peers) for one in places)
+    assert part.sent == max(sum(len(peer.send) for peer in one.peers) for one in places)
+    assert part.ghosts == max(len(one.ghosts) for one in places)
+    assert part.cut == sum(len(peer.speaking) for one in places for peer in one.peers) // 2
