@@ -3,13 +3,15 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.data.shards import Shards
-from p2pkm.devices import Devices, Floats
+from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.network import Network
+from p2pkm.pieces import label
 from p2pkm.prices import locate, spread
 from p2pkm.result import Census
-from p2pkm.scores import ari, nmi, purity, tabulate
+from p2pkm.scores import ari, nmi, purity
 
 _LABELLED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
@@ -29,20 +31,43 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
     """
     sizes, clients = network.share(devices.sizes), devices.clients
     m = int(sizes.sum())
-    _, labels = devices.kernels.losses(*devices.own, centroids)
-    owner = np.repeat(np.arange(len(devices)), devices.sizes)
+    known = shards.labels if n_classes else None
+    labels, own, marks = _score(devices, known, n_classes, centroids, keep=m <= _LABELLED)
     names: tuple[Any, Any, Any] = (None, None, None)
-    if m <= _LABELLED:
-        parts = labels, devices.ids[owner], shards.rows
-        names = network.share(parts[0], sizes), network.share(parts[1], sizes), network.share(parts[2], sizes)
+    if labels is not None:
+        owner = np.repeat(devices.ids, devices.sizes)
+        names = network.share(labels, sizes), network.share(owner, sizes), network.share(shards.rows, sizes)
     classes = scores = None
-    known = np.full(len(owner), -1)
-    if n_classes and shards.labels is not None:
-        known = shards.labels.astype(np.int64)
-        tables = tabulate(devices.offsets, known, labels, (n_classes, centroids.shape[1]))
-        own = tabulate(devices.offsets, known, np.zeros_like(known), (n_classes, 1))[:, :, 0]
-        each = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
-        classes, scores = network.share(own)[:clients], network.share(each)[:clients]
-    mine, counts = locate(spread(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
-    drawn = [network.share(part[mine], counts) for part in (devices.stored, devices.ids[owner], known)]
+    if known is not None:
+        classes, scores = network.share(own)[:clients], network.share(marks)[:clients]
+    rows, counts = locate(spread(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
+    truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
+    owner = np.repeat(devices.ids, counts[devices.ids])
+    drawn = [network.share(part, counts) for part in (devices.stored[rows], owner, truth)]
     return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])
+
+
+def _score(
+    devices: Devices, known: NDArray[Any] | None, n_classes: int, centroids: Floats, *, keep: bool
+) -> tuple[Integers | None, Integers, Floats]:
+    """Label the own points by their own centroids and score the labels against the true classes, if they are known.
+
+    Returns
+    -------
+    labels : int64[m] or None
+        If they are to be kept.
+    classes : int64[n, c]
+    scores : float64[n, 3]
+        Adjusted Rand index, NMI and purity.
+    """
+    labels = np.empty(len(devices.stored), np.int64) if keep else None
+    classes, scores = np.zeros((len(devices), n_classes), np.int64), np.zeros((len(devices), 3))
+    for piece in label(devices, centroids):
+        if labels is not None:
+            labels[piece.rows] = piece.labels
+        if known is not None:
+            count, own, truth = devices.kernels.tabulate, piece.own, known[piece.rows].astype(np.int64)
+            tables = count(piece.offsets, truth, piece.labels, n_classes, centroids.shape[1])
+            classes[own] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
+            scores[own] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
+    return labels, classes, scores

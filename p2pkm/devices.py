@@ -47,6 +47,15 @@ class Kernels(Protocol):
     def price(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
         """Price centroid sets on the points of every device."""
 
+    def moments(self, points: NDArray[Any], weights: Floats, offsets: Integers, center: Floats) -> Floats:
+        """Add up weights, first and second moments on every device."""
+
+    def tabulate(self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int) -> Integers:
+        """Count the points of each class and label on every device."""
+
+    def digest(self, tables: Floats) -> NDArray[np.uint8]:
+        """Return SHA-256 of each table."""
+
     def merge(self, *arrays: Any) -> tuple[Mask, Mask, Floats, Integers]:
         """Take in flooded tables."""
 

@@ -20,8 +20,8 @@ class Experiment:
         Specs ``NAME[:key=value,...]``.
     graph : str or None
         None: the star of a method with a server, else a ring.
-    devices, clusters, rounds : int or None
-        None: what the graph or the launcher, the data, and the method say.
+    devices, clusters, rounds, every : int or None
+        None: what the graph or the launcher, the data, the method, and the number of devices say.
     alpha, coupling, theta, passes, tol, schedule, recipe
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
@@ -56,7 +56,7 @@ class Experiment:
     rounds: int | None = None
     tol: float | None = None
     seed: int = 0
-    every: int = 1
+    every: int | None = None
     silhouette: bool = False
     centers: str | None = None
     out: str | None = None
@@ -136,6 +136,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.data.sources import SOURCES, load, parse_source
     from p2pkm.data.stored import open_stored
     from p2pkm.recipe import needs_hub
+    from p2pkm.referee import usual_every
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
@@ -151,6 +152,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     clusters = experiment.clusters or table.classes or 8
+    rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else Shards.deal(
@@ -159,7 +161,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=draft.default_rounds if experiment.rounds is None else experiment.rounds,
+        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n),
     )  # fmt: skip
     centers = _read_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards.with_hub() if needs_hub(draft) else shards

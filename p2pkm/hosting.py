@@ -1,7 +1,5 @@
 """From a graph and points to the batch of devices that a rank hosts, with what everybody knows at the start."""
 
-from typing import Any
-
 import numpy as np
 
 from p2pkm.data.shards import Shards
@@ -20,7 +18,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
     placement.
     """
     placement = network.placement
-    weight, scale = _measure(shards, network)
+    weight, scale = _measure(shards, network, kernels)
     return Devices(
         ids=placement.ids,
         stored=np.require(shards.points, requirements=["C", "W"]),
@@ -56,24 +54,16 @@ def count_classes(shards: Shards, network: Network) -> int:
     """Return the number of classes over all ranks, 0 without labels."""
     if shards.labels is None:
         return 0
-    largest = np.full(shards.n, -1)
-    np.maximum.at(largest, shards.devices, shards.labels)
-    return int(network.share(largest).max()) + 1
+    return int(network.share(np.full(shards.n, shards.labels.max(initial=-1))).max()) + 1
 
 
-def _measure(shards: Shards, network: Network) -> tuple[float, float]:
+def _measure(shards: Shards, network: Network, kernels: Kernels) -> tuple[float, float]:
     """Return the weight of all points and the square root of their total variance."""
-    sums = network.share(_by_device(shards, np.column_stack((np.ones(shards.m), shards.points))))
-    total = np.cumsum(sums, axis=0)[-1]
-    centered = shards.points - total[1:] / total[0]
-    squares = network.share(_by_device(shards, centered * centered))
+    weights = shards.weights if any(shards.weights.strides) else np.zeros(0)  # one number that stands for all: 1
+    own, d = (shards.points, weights, shards.offsets), shards.d
+    total = np.cumsum(network.share(kernels.moments(*own, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
+    squares = network.share(kernels.moments(*own, total[1:] / total[0])[:, 1 + d :])
     return float(total[0]), float(np.sqrt(np.cumsum(squares, axis=0)[-1].sum() / total[0]))
-
-
-def _by_device(shards: Shards, values: Any) -> Any:
-    """Return the weighted sums of float64[m, w] over each device's points, in their order, float64[n, w]."""
-    columns = [np.bincount(shards.devices, shards.weights * x, minlength=shards.n) for x in values.T]
-    return np.stack(columns, axis=1).astype(np.float64)
 
 
 def sizes_of(shards: Shards, network: Network) -> Integers:

@@ -10,7 +10,6 @@ import numpy as np
 
 from p2pkm.errors import DataError
 from p2pkm.result import Census, Chain, Result, Traffic
-from p2pkm.storage import LARGE
 from p2pkm.topology import Topology
 
 
@@ -38,7 +37,7 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
     centroids, labels, ledger, census, chain = (
         _read(folder / f"{name}.npz") for name in ("centroids", "labels", "ledger", "census", "chain")
     )
-    topology = _read_topology(folder, n := len(centroids["centroids"]))
+    topology, n = _read_topology(folder), len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
     groups = census.pop("groups", None)
@@ -58,8 +57,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {name: archive[name] for name in archive.files}
 
 
-def _read_topology(folder: Path, n: int) -> Topology:
-    if n > LARGE:
+def _read_topology(folder: Path) -> Topology:
+    if (folder / "graph.npz").is_file():
         return Topology.from_arrays(_read(folder / "graph.npz"))
     import topologies
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
+from p2pkm.pieces import label
 from p2pkm.referee import add
 from p2pkm.result import Census
 from p2pkm.scores import distance, silhouettes
@@ -28,22 +29,28 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     client's nearest centroid.
     """
     nearest, _ = devices.kernels.losses(*devices.own, state.centroids)
-    _, labels = devices.kernels.losses(*devices.own, np.ascontiguousarray(state.local))
     through = np.zeros(len(devices))
-    for i, model in enumerate(state.centroids):
-        points, chosen = (part[devices.offsets[i] : devices.offsets[i + 1]] for part in (devices.points, labels))
-        if len(points) and (chosen < 0).any():
-            through[i] = np.nan
-        elif len(points):
-            local = np.ascontiguousarray(state.local[i])
-            _, place = devices.kernels.losses(local, np.ones(len(local)), np.array([0, len(local)]), model[None])
-            weights = devices.point_weights[devices.offsets[i] : devices.offsets[i + 1]]
-            through[i] = add(weights * ((points - model[place[chosen]]) ** 2).sum(axis=1))
+    reached = _reach(devices, np.ascontiguousarray(state.local), state.centroids)
+    for piece in label(devices, np.ascontiguousarray(state.local)):
+        owner = np.repeat(np.arange(len(piece.losses)), np.diff(piece.offsets))
+        goals = reached[piece.own][owner, np.maximum(piece.labels, 0)]
+        apart = ((devices.points[piece.rows] - goals) ** 2).sum(axis=1)
+        costs = np.where(piece.labels < 0, np.nan, devices.point_weights[piece.rows] * apart)
+        through[piece.own] = np.bincount(owner, costs, len(piece.losses))
     gathered = network.collect(np.column_stack((through, nearest)))
     if gathered is None or not central > 0:
         return {}
-    costs = {name: add(costs) / central for name, costs in zip(("loss_local", "loss_global"), gathered.T, strict=True)}
-    return {name: cost if np.isfinite(cost) else None for name, cost in costs.items()}
+    found = {name: add(costs) / central for name, costs in zip(("loss_local", "loss_global"), gathered.T, strict=True)}
+    return {name: cost if np.isfinite(cost) else None for name, cost in found.items()}
+
+
+def _reach(devices: Devices, local: Floats, models: Floats) -> Floats:
+    """Return the row of each device's model, float64[n, k, d], that is next to each of its local rows."""
+    n, rows, d = local.shape
+    each = local.reshape(n * rows, d)
+    with np.errstate(invalid="ignore"):  # absent rows are at infinity
+        _, places = devices.kernels.losses(each, np.ones(len(each)), np.arange(n + 1) * rows, models)
+    return models[np.repeat(np.arange(n), rows), np.maximum(places, 0)].reshape(n, rows, d)
 
 
 def mark_shape(model: Floats, census: Census) -> dict[str, float | None]:

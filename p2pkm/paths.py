@@ -107,8 +107,8 @@ def _go_on(first: float, second: float, end: float, text: str) -> list[float]:
 
 def coupling_path(  # noqa: PLR0913 - the public signature
     k: int, graph: "nx.Graph | Topology | None", shards: Shards, couplings: Sequence[float], *,
-    rounds: int | None = None, seed: int = 0, every: int = 1, central: bool = True, allow_disconnected: bool = False,
-    **options: Any,
+    rounds: int | None = None, seed: int = 0, every: int | None = None, central: bool = True,
+    allow_disconnected: bool = False, **options: Any,
 ) -> list[Result]:  # fmt: skip
     """Run GTVMin at one coupling after the other, each from the centroids that the one before ended with.
 

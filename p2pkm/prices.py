@@ -1,5 +1,6 @@
 """What centroids cost on the pooled points, next to a central server and to every device alone."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from p2pkm.network.division import spans
 
 _EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
 _IN_THE_END, _UNCOMPARED = 2e10, 1e9  # distances in the last record, without baseline; more: a sample of the devices
+_PRICED, _RUN = 4_000_000, 64  # points that centroids are priced on; more: a sample of about so many, in runs
+_VISIT = 64  # distances that take as long as going from one device to the next
 _ROWS = 1024  # of a sum at a time
 _POOLED = 2_000_000  # values that central k-means works on; more: a sample of the points
 _STARTS_CENTRAL, _STARTS_ALONE = 20, 5
@@ -71,34 +74,55 @@ class Prices:
         self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None
     ) -> None:
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
-        self._points = int(network.share(devices.sizes).sum())
         self._compared, self.central = central is not None, np.nan
         self.alone = np.full(1, np.nan)
         self.notes: list[str] = []
+        self._pool = self._draw_pool(network.share(devices.sizes))
         if central is not None:
             self._set_baselines(central)
 
+    def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
+        """Return points, weights, offsets and classes of this rank that stand for all; all of them if they are few."""
+        own, total = self._devices, int(sizes.sum())
+        self._points, self._each = min(total, _PRICED), max(total / _PRICED, 1.0)
+        if total <= _PRICED:
+            return *own.own, self.classes
+        self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
+        runs = spread(total // _RUN, _PRICED // _RUN, own.shared_key, 3)
+        rows, counts = locate((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, own.ids)
+        points, weights, _ = own.own
+        classes = self.classes[rows] if self.n_classes else self.classes
+        return points[rows], weights[rows] if len(weights) else weights, offsets_of(counts[own.ids]), classes
+
     def _set_baselines(self, central: Floats) -> None:
-        """Price central k-means, and k-means (best of 5) at every device alone."""
-        alone, _, _ = self._devices.kmeans(len(central), ALONE, starts=_STARTS_ALONE)
-        alone = self._network.share(alone)[: self._devices.clients]
-        costs, which, _ = self._price(np.concatenate((central[None], alone)), 0)
+        """Price central k-means, and k-means (best of 5) at every device alone, or at a sample of the devices."""
+        own, chosen = self._devices, self._choose(central.size, _IN_THE_END)
+        few = len(chosen) < own.clients
+        mine = np.flatnonzero(np.isin(own.ids, chosen)) if few else np.arange(len(own))
+        alone = np.full((len(own), *central.shape), np.inf)
+        alone[mine], _, _ = (_take(own, mine) if few else own).kmeans(len(central), ALONE, starts=_STARTS_ALONE)
+        costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone)[chosen])), 0)
         self.central = float(costs[0])
         self.alone = self._ratios(costs[which[1:]])
+
+    def _choose(self, numbers: int, most: float) -> Integers:
+        """Return the devices whose sets of so many numbers are priced: all, or a sample that bounds the work."""
+        n = self._devices.clients
+        count = max(int(most / max(self._points * numbers + _VISIT * n, 1)), 16)
+        if n <= count:
+            return np.arange(n)
+        note = f"ratio and scores are over a sample of {count} of {n} devices"
+        self.notes += [note] * (note not in self.notes)
+        return spread(n, count, self._devices.shared_key, 1)
 
     def of(self, centroids: Floats, *, closing: bool) -> Priced | None:
         """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""
         n, k, d = self._devices.clients, *centroids.shape[1:]
-        work = self._points * k * d
-        if not closing and (n * work > _EVERY_ROUND or not self._compared):
+        if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._compared):
             return None
-        sets = self._network.share(centroids)[:n]
-        chosen = np.arange(n)
-        most = max(int((_IN_THE_END if self._compared else _UNCOMPARED) / max(work, 1)), 16)
-        if n > most:
-            chosen = spread(n, most, self._devices.shared_key, 1)
-            self.notes.append(f"ratio and scores are over a sample of {most} of {n} devices")
-        costs, which, tables = self._price(sets[chosen], self.n_classes if closing else 0)
+        chosen = self._choose(k * d, _IN_THE_END if self._compared else _UNCOMPARED)
+        sets = self._network.share(centroids)[chosen]
+        costs, which, tables = self._price(sets, self.n_classes if closing else 0)
         ratios, every = np.full(n, np.nan), np.full(n, np.inf)
         ratios[chosen], every[chosen] = self._ratios(costs[which]), costs[which]
         return Priced(ratios, every, tables[which[np.isfinite(costs[which])]])
@@ -108,10 +132,12 @@ class Prices:
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
         _, first = np.unique(which, return_index=True)
-        own = self._devices
-        costs, tables = own.kernels.price(*own.own, self.classes, n_classes, np.ascontiguousarray(sets[first]))
+        points, weights, offsets, classes = self._pool
+        costs, tables = self._devices.kernels.price(
+            points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first])
+        )
         gathered = self._network.collect(costs)
-        total = np.full(len(first), np.nan) if gathered is None else _add_rows(gathered)
+        total = np.full(len(first), np.nan) if gathered is None else self._each * _add_rows(gathered)
         return total, which, self._network.total(tables)
 
     def _ratios(self, costs: Floats) -> Floats:
@@ -170,3 +196,12 @@ def spread(n: int, most: int, key: int, step: int) -> Integers:
     """Draw one of every n / most numbers below n, int64[most], ascending."""
     draw = uniforms(key, SAMPLE, [step], most)[0]
     return np.minimum(((np.arange(most) + draw) * (n / most)).astype(np.int64), n - 1)
+
+
+def _take(devices: Devices, mine: Integers) -> Devices:
+    """Return some devices of the batch, with their points and keys alone."""
+    sizes = devices.sizes[mine]
+    rows = spans(devices.offsets[mine], sizes)
+    points, weights = devices.stored[rows], devices.point_weights[rows]
+    ids, keys = devices.ids[mine], devices.keys[mine]
+    return replace(devices, ids=ids, keys=keys, stored=points, point_weights=weights, offsets=offsets_of(sizes))

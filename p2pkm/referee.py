@@ -9,12 +9,15 @@ import numpy as np
 
 from p2pkm.devices import Devices, Floats
 from p2pkm.network import Network
+from p2pkm.pieces import label
 from p2pkm.prices import Priced, Prices
 from p2pkm.result import Chain
-from p2pkm.scores import ari, tabulate
+from p2pkm.scores import ari
+from p2pkm.topology import LARGE
 
 Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
+_SELDOM = 1000  # rounds between two looks at very many devices
 _TINY = 1e-24  # relative to (7) with everything one standard deviation apart: squares of rounding
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
@@ -41,7 +44,7 @@ class Referee:
     losses : float64[n]
         Cost (6) of each device in the last record.
     gtv : float64[e]
-        Variation (4) of each link at its lower end in the last record.
+        Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank.
     priced : Priced or None
         Prices of the last record, if any.
     seconds : float
@@ -51,14 +54,15 @@ class Referee:
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None]) -> None:
-        self.network, self._every, self._sink = network, every, sink
+        self.network, self.every, self._sink = network, every, sink
         self._root = network.placement.rank == 0
         self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
         self._rounding = 0.0
         self._violated = False
         self.trace: list[Record] = []
         self.chain = self.fingerprint = b""
-        self._links: list[tuple[bytes, Any]] = []
+        self._heads: list[bytes] = []
+        self._remembered: list[Any] | None = []
         self.digests = np.zeros((0, 32), np.uint8)
         self.losses = self.gtv = np.zeros(0)
         self.seconds = 0.0
@@ -79,7 +83,7 @@ class Referee:
         last, closing : bool
             Whether the stage, or the whole run, ends with it.
         """
-        if now["round"] % self._every and not last:
+        if now["round"] % self.every and not last:
             return
         began = time.perf_counter()
         self._look(now, state, algorithm, closing)
@@ -87,73 +91,90 @@ class Referee:
 
     def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self.objective_known = hasattr(algorithm, "penalties")
-        rows = self.network.collect(self._measure_devices(state.centroids))
-        edges = self.network.collect(self._measure_links(state, algorithm), self.network.placement.edge_counts)
-        settled = self.network.collect(state.settled)
+        own = self._devices
+        links = self._measure_links(state, algorithm)
+        rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links)))
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
-        messages, volume = self.network.total(np.array(self.network.ledger.totals))
+        counts = *self.network.ledger.totals, np.count_nonzero(state.settled & (own.ids != own.hub))
+        messages, volume, settled = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
-        clients = self._devices.clients
-        losses = rows[:clients, 0]
-        self.losses, self.gtv = losses, edges[:, 0]
-        self.digests = np.ascontiguousarray(rows[:, 3:]).view(np.uint8)
-        self.fingerprint = hashlib.sha256(self.digests.tobytes()).digest()
-        self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
-        self._links.append((self.chain, self.digests))
+        losses = self.losses = rows[: own.clients, 0].copy()
+        self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
         filled = np.isfinite(losses)
-        self._rounding = _TINY * self._devices.scale**2 * (self._devices.total_weight + add(edges[:, 2]))
-        gtv = add(edges[:, 0]) if filled.any() else None
+        self._rounding = _TINY * own.scale**2 * (own.total_weight + add(rows[:, 9]))
+        gtv = add(rows[:, 7]) if filled.any() else None
         known = self.objective_known and filled.any()
-        objective = add(losses[filled]) + add(edges[:, 1]) if known else None
+        objective = add(losses[filled]) + add(rows[:, 8]) if known else None
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
-            "messages": int(messages), "bytes": int(volume), "settled": int(settled[:clients].sum()),
+            "messages": int(messages), "bytes": int(volume), "settled": int(settled),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
-        if self._devices.hub >= 0:
-            scores, sizes = rows[:clients, 1], rows[:clients, 2]
+        if own.hub >= 0:
+            scores, sizes = rows[: own.clients, 1], rows[: own.clients, 2]
             record["ari_clients"] = add(scores * sizes) / add(sizes) if np.isfinite(scores).all() else None
         self.trace.append(record)
         self._sink(record)
 
+    def _chain_up(self, digests: Any) -> None:
+        """Take in the digests of a record, uint8[n, 32]; those of all records are kept while they are few."""
+        self.digests = digests
+        self.fingerprint = hashlib.sha256(digests.data).digest()
+        self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
+        self._heads.append(self.chain)
+        if self._remembered is not None:
+            self._remembered.append(digests)
+            if len(self._remembered) * digests.size > _REMEMBERED:
+                self._remembered = None
+
     def links(self) -> Chain:
         """Return the fingerprints of all records."""
-        heads = np.frombuffer(b"".join(head for head, _ in self._links), np.uint8).reshape(-1, 32)
-        if sum(digests.size for _, digests in self._links) > _REMEMBERED:
-            return Chain(heads, None)
-        return Chain(heads, np.array([digests for _, digests in self._links]))
+        heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
+        return Chain(heads, None if self._remembered is None else np.array(self._remembered))
 
     @property
     def best(self) -> int:
         """Return the device whose centroids cost least on all points (device 0 if none was priced)."""
         return 0 if self.priced is None else int(np.argmin(self.priced.costs))
 
-    def _measure_devices(self, centroids: Floats) -> Floats:
-        """Return each device's own loss (6), ARI, size and SHA-256 of its centroids (as four numbers), float64[n, 7].
+    def _measure_devices(self, centroids: Floats) -> tuple[Floats, ...]:
+        """Return each device's own loss (6), ARI, size, float64[n] each, and SHA-256 of its centroids, float64[n, 4].
 
         The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
         """
-        own = self._devices
-        losses, labels = own.kernels.losses(*own.own, centroids)
-        scores = np.full(len(own), np.nan)
-        if self.prices is not None and self.prices.n_classes and own.hub >= 0:
-            tables = tabulate(own.offsets, self.prices.classes, labels, (self.prices.n_classes, centroids.shape[1]))
-            scores = np.where(np.isfinite(losses), ari(tables), np.nan)
-        rows = memoryview(centroids.tobytes())
-        size = 8 * centroids[0].size if len(centroids) else 0
-        digests = b"".join(hashlib.sha256(rows[i * size : (i + 1) * size]).digest() for i in range(len(centroids)))
-        return np.column_stack((losses, scores, own.sizes, np.frombuffer(digests, np.float64).reshape(-1, 4)))
+        own, prices = self._devices, self.prices
+        losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
+        for piece in label(own, centroids):
+            losses[piece.own] = piece.losses
+            if prices is not None and prices.n_classes and own.hub >= 0:
+                known = piece.offsets, prices.classes[piece.rows], piece.labels
+                tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
+                scores[piece.own] = np.where(np.isfinite(piece.losses), ari(tables), np.nan)
+        digests = own.kernels.digest(np.ascontiguousarray(centroids))
+        return losses, scores, own.sizes.astype(np.float64), digests.view(np.float64)
 
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:
-        """Return (4) of each link at its lower end, what it adds to the objective, and alpha, float64[e, 3]."""
+        """Return sums over each device's links, float64[n, 3]: (4), what they add to the objective, and alpha.
+
+        The first two are summed at the lower end of a link; alpha is 1 where the method has none.
+        """
+        own, senders = self._devices, self.network.placement.senders
+        self.gtv = own.kernels.gtv(self.network.peek(state.centroids), own.ids, own.indptr, own.indices, senders)
+        sums = np.empty((len(own), 3))
+        sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
+        sums[:, 2] = np.diff(own.indptr)
+        if self.objective_known:
+            sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv))
+            sums[:, 2] = self._add_up(algorithm.link_alpha(own))
+        return sums
+
+    def _add_up(self, values: Floats) -> Floats:
+        """Return the sum over each device's links, one after the other, float64[n]."""
         own = self._devices
-        senders = self.network.placement.senders
-        gtv = own.kernels.gtv(self.network.peek(state.centroids), own.ids, own.indptr, own.indices, senders)
-        if not self.objective_known:
-            return np.column_stack((gtv, gtv, np.ones(len(gtv))))
-        return np.column_stack((gtv, algorithm.penalties(state, own, gtv), algorithm.link_alpha(own)))
+        sums: Floats = own.kernels.moments(values[:, None], np.zeros(0), own.indptr, np.zeros(1))[:, 1]
+        return sums
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
@@ -165,6 +186,11 @@ class Referee:
         self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
         self._before = objective
         return "violated" if self._violated else "certified"
+
+
+def usual_every(n: int) -> int:
+    """Return every how many rounds n devices are looked at unless somebody says so."""
+    return _SELDOM if n > LARGE else 1
 
 
 def add(values: Floats) -> float:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Integers
+from p2pkm.kernels.plain import tabulate
+from p2pkm.pieces import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,6 +77,9 @@ def partition_report(shards: "Shards") -> PartitionReport:
     """
     classes = None
     if shards.labels is not None:
-        classes = np.zeros((shards.n, int(shards.labels.max(initial=-1)) + 1), np.int64)
-        np.add.at(classes, (shards.devices, shards.labels), 1)
+        count = int(shards.labels.max(initial=-1)) + 1
+        classes = np.zeros((shards.n, count), np.int64)
+        for own, rows in cut(shards.offsets):
+            offsets, labels = shards.offsets[own.start : own.stop + 1] - rows.start, shards.labels[rows]
+            classes[own] = tabulate(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
     return PartitionReport(shards.sizes, classes)

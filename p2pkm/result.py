@@ -9,12 +9,14 @@ import numpy as np
 from p2pkm.devices import Floats, Integers
 from p2pkm.errors import DataError
 from p2pkm.kernels.plain import losses as price_losses
-from p2pkm.topology import Topology
+from p2pkm.topology import LARGE, Topology
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from topologies import LightGraph
 
 SUMMARY_KEYS = """
     algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
@@ -157,15 +159,17 @@ class Result:
     groups: Integers | None = None
 
     @property
-    def graph(self) -> "nx.Graph":
-        """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`."""
-        import networkx as nx
+    def graph(self) -> "nx.Graph | LightGraph":
+        """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
 
-        graph = nx.Graph()
-        graph.add_nodes_from(range(self.topology.n))
-        ends = zip(self.topology.sources, self.topology.indices, self.topology.weights, strict=True)
-        graph.add_weighted_edges_from((int(i), int(j), float(w)) for i, j, w in ends if i < j)
-        return graph
+        A networkx.Graph, above 100,000 devices a topologies.LightGraph.
+        """
+        return self._light() if self.topology.n > LARGE else self._light().to_networkx()
+
+    def _light(self) -> "LightGraph":
+        from topologies import LightGraph
+
+        return LightGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
     def predict(self, X: Any, device: int | None = None) -> Integers:  # noqa: N803 - the name that scikit-learn uses
         """Return the nearest centroid of each point, int64[m].
@@ -225,7 +229,7 @@ class Result:
         Nodes: ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``; edges: ``weight``, ``gtv``,
         ``messages`` and ``bytes`` over both directions.
         """
-        graph = self.graph
+        graph = self._light().to_networkx()
         for end, name in ((self.ledger.src, "sent_bytes"), (self.ledger.dst, "received_bytes")):
             volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
             for i in graph:

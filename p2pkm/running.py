@@ -81,7 +81,7 @@ def settle(experiment: Experiment, world: World) -> Prepared:
     resolved = prepared.experiment
     check(
         prepared.algorithm, prepared.topology, prepared.shards,
-        rounds=resolved.rounds or 0, every=resolved.every, allow_disconnected=resolved.allow_disconnected,
+        rounds=resolved.rounds or 0, every=resolved.every or 1, allow_disconnected=resolved.allow_disconnected,
     )  # fmt: skip
     return prepared
 
@@ -224,7 +224,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every, start=start, division=Division.from_arrays(order),
+        every=experiment.every or 1, start=start, division=Division.from_arrays(order),
     )  # fmt: skip
 
 

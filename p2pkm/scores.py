@@ -5,24 +5,6 @@ import numpy as np
 from p2pkm.devices import Floats, Integers
 
 
-def tabulate(offsets: Integers, classes: Integers, labels: Integers, shape: tuple[int, int]) -> Integers:
-    """Return how many points of each class every device has in each cluster, int64[n, classes, clusters].
-
-    Parameters
-    ----------
-    offsets : int64[n + 1]
-        Points ``offsets[i]:offsets[i + 1]`` belong to device i.
-    classes, labels : int64[m]
-        Points with label -1 are left out.
-    shape : tuple
-        Number of classes and of clusters.
-    """
-    tables = np.zeros((len(offsets) - 1, *shape), np.int64)
-    owner, real = np.repeat(np.arange(len(tables)), np.diff(offsets)), labels >= 0
-    np.add.at(tables, (owner[real], classes[real], labels[real]), 1)
-    return tables
-
-
 def ari(tables: Integers) -> Floats:
     """Return the adjusted Rand index (Hubert and Arabie 1985), float64[...]; 1 where there is nothing to separate."""
     cells = _pairs(tables).sum((-2, -1))

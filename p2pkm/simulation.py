@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.checks import bounded
@@ -19,9 +20,10 @@ from p2pkm.loop import Field, run, run_stage
 from p2pkm.network import Network, World, connect
 from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
+from p2pkm.pieces import cut
 from p2pkm.prices import Prices, cluster_centrally, pool
 from p2pkm.recipe import Setting, check_seeding, needs_hub, scaling_stage, stages
-from p2pkm.referee import Record, Referee
+from p2pkm.referee import Record, Referee, usual_every
 from p2pkm.result import Result
 from p2pkm.topology import Topology
 
@@ -86,7 +88,7 @@ class Job:
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards, *, rounds: int | None = None,
-    seed: int = 0, start: Any = None, every: int = 1, central: bool = True, allow_disconnected: bool = False,
+    seed: int = 0, start: Any = None, every: int | None = None, central: bool = True, allow_disconnected: bool = False,
     placement: str = "auto",
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
@@ -107,8 +109,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
-    every : int
-        Record every so many rounds.
+    every : int, optional
+        Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
     central : bool
         Whether to compare with central k-means and with every device alone.
     allow_disconnected : bool
@@ -130,6 +132,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = _lay_out(algorithm, graph, shards)
     shards = shards if topology.hub < 0 else shards.with_hub()
+    every = usual_every(topology.n) if every is None else every
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
@@ -262,11 +265,19 @@ def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tup
     state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state
     shift, span = state.scaling
     span = np.where(span > 0, span, 1.0)
-    scaled = (job.own.points - shift[job.own.devices]) / span[job.own.devices]
-    own = replace(job.own, points=scaled.astype(job.own.points.dtype, copy=False))
+    own = replace(job.own, points=_rescale(job.own.points, job.own.offsets, shift, span))
     shifts, spans = referee.network.share(shift), referee.network.share(span)
     hosted = host(job.topology, own, referee.network, job.seed, devices.kernels)
     return hosted, replace(job, own=own, scaling=(shifts, spans))
+
+
+def _rescale(points: NDArray[Any], offsets: Integers, shift: Floats, span: Floats) -> NDArray[Any]:
+    """Return the points of every device in its own units."""
+    scaled = np.empty_like(points)
+    for own, rows in cut(offsets):
+        sizes = np.diff(offsets[own.start : own.stop + 1])
+        scaled[rows] = (points[rows] - np.repeat(shift[own], sizes, axis=0)) / np.repeat(span[own], sizes, axis=0)
+    return scaled
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from p2pkm.errors import DataError
+from p2pkm.topology import LARGE
 
-LARGE = 100_000  # devices; above, the graph is stored as CSR and the ledger without senders
+_PROBED, _WORTH = 1 << 16, 0.8  # bytes of an array that are packed on trial; keep it packed if it shrinks to less
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
@@ -34,6 +37,18 @@ def write_json(folder: Path, name: str, content: Any) -> None:
     write_bytes(folder, name, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
 
 
+def _pack(file: Any, arrays: dict[str, Any]) -> None:
+    """Write arrays as .npz; what does not shrink, such as most real numbers, is not compressed."""
+    with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
+        for name, array in arrays.items():
+            middle = array.size // 2
+            probe = array.reshape(-1)[middle : middle + _PROBED // array.itemsize].tobytes()
+            shrinks = len(zlib.compress(probe, 1)) < _WORTH * len(probe)
+            archive.compression = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
 def write_result(result: Any, folder: Path) -> None:
     """Write everything but config, manifest, rounds and figures: centroids, labels, ledger, graph, chain, summary."""
     census, ledger = result.census, result.ledger
@@ -52,10 +67,9 @@ def write_result(result: Any, folder: Path) -> None:
     for name, arrays in archives.items():
         present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
         if present:
-            write_bytes(folder, f"{name}.npz", partial(np.savez_compressed, **present))
-    topology = {**result.topology.to_arrays()}
+            write_bytes(folder, f"{name}.npz", partial(_pack, arrays=present))
     if result.topology.n > LARGE:
-        write_bytes(folder, "graph.npz", lambda file: np.savez_compressed(file, **topology))
+        write_bytes(folder, "graph.npz", partial(_pack, arrays=result.topology.to_arrays()))
     else:
         import networkx as nx
 

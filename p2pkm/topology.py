@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from topologies import LightGraph
 
+LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
 _EXACT = 32  # up to this many devices `hops` is the diameter itself
 _MANY = 50_000  # devices and links above which compiled kernels walk over the graph
 
@@ -128,15 +129,15 @@ class Topology:
         """Return the device that each directed edge leads from, int64[e]."""
         return np.repeat(np.arange(self.n), self.degrees)
 
-    @property
-    def mirror(self) -> Integers:
-        """Return the opposite edge of every directed edge, int64[e]."""
-        return sort_stably(self.indices)
-
     @cached_property
     def components(self) -> Integers:
         """Return the component of each device, int64[n], numbered by their lowest device."""
         return _walk("components", self.indptr, self.indices)
+
+    @cached_property
+    def mirror(self) -> Integers:
+        """Return the opposite (j, i) of every directed edge (i, j), int64[e]."""
+        return _walk("mirror", self.indptr, self.indices)
 
     def layers(self, roots: Integers | int) -> Integers:
         """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""

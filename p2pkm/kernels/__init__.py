@@ -64,12 +64,17 @@ def compile_ahead() -> None:
     compiled.gtv(centroids, np.array([0, 1]), indptr, one, one)
     compiled.losses(points, weights, offsets, centroids)
     compiled.price(points, weights, offsets, one, 2, centroids)
+    for given in (weights, weights[:0]):
+        compiled.moments(points, given, offsets, points[0])
+    compiled.digest(centroids)
+    compiled.tabulate(offsets, one, one, 2, 2)
     graph = [part.view() for part in (indptr, one, one[:1])]
     for part in graph:
         part.flags.writeable = False
     compiled.color(*graph[:2])
     compiled.components(*graph[:2])
     compiled.layers(*graph)
+    compiled.mirror(*graph[:2])
     store = np.zeros((2, 1, 1)), np.ones(2, np.int64)
     flooded = np.zeros((2, 1, 2))
     flooded.flags.writeable = False

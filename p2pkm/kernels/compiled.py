@@ -1,18 +1,21 @@
 """The compiled kernels under the names of `p2pkm.kernels.plain`; the first call of each compiles or reads the cache."""
 
 from p2pkm.kernels.cdkm import cdkm
+from p2pkm.kernels.digest import digest
 from p2pkm.kernels.flood import bundle, merge
 from p2pkm.kernels.fuzzy import fuzzy
-from p2pkm.kernels.graph import color, components, layers
+from p2pkm.kernels.graph import color, components, layers, mirror
 from p2pkm.kernels.gtvmin import gtv, gtvmin
 from p2pkm.kernels.kmeans import kmeans, refine
 from p2pkm.kernels.price import losses, price
+from p2pkm.kernels.sums import moments, tabulate
 
 __all__ = [
     "bundle",
     "cdkm",
     "color",
     "components",
+    "digest",
     "fuzzy",
     "gtv",
     "gtvmin",
@@ -20,6 +23,9 @@ __all__ = [
     "layers",
     "losses",
     "merge",
+    "mirror",
+    "moments",
     "price",
     "refine",
+    "tabulate",
 ]

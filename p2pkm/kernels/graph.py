@@ -65,3 +65,14 @@ def components(indptr, indices):
                     last += 1
         count += 1
     return component
+
+
+@njit(cache=True, nogil=True)
+def mirror(indptr, indices):
+    """Find the opposite of every edge; see `p2pkm.kernels.plain.mirror`."""
+    opposite, place = np.empty(indices.shape[0], np.int64), indptr[:-1].copy()
+    for i in range(indptr.shape[0] - 1):
+        for e in range(indptr[i], indptr[i + 1]):  # neighbours see their own neighbours, too, in ascending order
+            opposite[place[indices[e]]] = e
+            place[indices[e]] += 1
+    return opposite

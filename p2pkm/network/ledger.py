@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.devices import Integers, Mask
 from p2pkm.mail import Delivery, Letters, Mail
+from p2pkm.topology import LARGE
 
 
 class Exchange(NamedTuple):
@@ -45,26 +46,29 @@ class Ledger:
     """Count what devices say: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
 
     def __init__(self, indptr: Integers) -> None:
-        self._degrees = np.diff(indptr)
+        self._indptr, self._degrees = indptr, np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
-        self._edges = np.zeros((3, int(indptr[-1])), np.int64)  # the same for what went over some edges only
-        self._noted: list[tuple[int, int, Integers, int, Mask | None]] = []
+        self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
+        self._noted: list[Exchange] = []
         self._exchanges: list[Exchange] = []
 
     def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
-        self._noted.append((stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+        self._noted.append(Exchange(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+        if len(self._degrees) > LARGE:
+            self._count()  # so many rows are not kept until then
 
     def enter(self, letters: Letters, said: Delivery, at: tuple[int, int]) -> None:
         """Add up one exchange of letters; said: which table goes over which own edge; at: stage and turn."""
         self._count()
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
-        self._edges[:, said.edges] += np.stack((np.ones_like(rows), rows, rows * row_bytes))
-        self._exchanges.append(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
+        _add(self._over_some(), said.edges, rows, row_bytes)
+        if len(self._degrees) <= LARGE:
+            self._exchanges.append(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """Return all exchanges so far."""
+        """Return all exchanges so far; none if the batch is large."""
         self._count()
         return self._exchanges
 
@@ -72,23 +76,49 @@ class Ledger:
     def totals(self) -> tuple[int, int]:
         """Return messages and bytes that the batch has sent so far."""
         self._count()
-        sent = (self._senders * self._degrees).sum(axis=1) + self._edges.sum(axis=1)
-        return int(sent[0]), int(sent[2])
+        messages, _, volume = self._senders @ self._degrees + self._edges.sum(axis=1)
+        return int(messages), int(volume)
 
     @property
     def edges(self) -> Integers:
         """Return messages, rows and bytes over each own directed edge, int64[e, 3]."""
         self._count()
-        return (self._edges + np.repeat(self._senders, self._degrees, axis=1)).T
+        sent = np.repeat(self._senders, self._degrees, axis=1)
+        if self._edges.size:
+            sent += self._edges
+        return sent.T
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
-        for stage, turn, rows, row_bytes, edges in self._noted:
-            spoken = np.maximum(rows, 0)
-            said = np.stack((rows >= 0, spoken, spoken * row_bytes))
-            if edges is None:
-                self._senders += said
+        for exchange in self._noted:
+            if exchange.edges is None:
+                spoke = np.flatnonzero(exchange.rows >= 0)
+                _add(self._senders, spoke, exchange.rows[spoke], exchange.row_bytes)
             else:
-                self._edges += np.repeat(said, self._degrees, axis=1) * edges
-            self._exchanges.append(Exchange(stage, turn, rows, row_bytes, edges))
+                self._count_some(exchange, np.asarray(exchange.edges))
+            if len(self._degrees) <= LARGE:
+                self._exchanges.append(exchange)
         self._noted.clear()
+
+    def _count_some(self, exchange: Exchange, edges: Mask) -> None:
+        """Add up an exchange over some of the own edges."""
+        where = np.flatnonzero(edges)
+        rows = exchange.rows[np.searchsorted(self._indptr, where, side="right") - 1]
+        spoke = rows >= 0
+        _add(self._over_some(), where[spoke], rows[spoke], exchange.row_bytes)
+
+    def _over_some(self) -> Integers:
+        """Return the counts of what goes over some edges only, with room for them."""
+        if not self._edges.size:
+            self._edges = np.zeros((3, int(self._indptr[-1])), np.int64)
+        return self._edges
+
+
+def _add(sums: Integers, places: Integers, rows: Integers, row_bytes: int) -> None:
+    """Add one message of so many rows at each place."""
+    everywhere = len(places) == sums.shape[1]
+    for total, more in zip(sums, (1, rows, rows * row_bytes), strict=True):
+        if everywhere:
+            total += more
+        else:
+            total[places] += more

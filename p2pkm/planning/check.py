@@ -10,6 +10,7 @@ from p2pkm.planning.memory import Load, refuse
 from p2pkm.planning.outline import Outline, draft
 from p2pkm.planning.volume import flood
 from p2pkm.recipe import needs_hub
+from p2pkm.referee import usual_every
 from p2pkm.seeding.summaries import Summaries
 
 _DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
@@ -48,7 +49,7 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
 
 def weigh(experiment: Experiment, size: Size, graph: tuple[int, int, int], ranks: int) -> Load:
     """Return the load of an experiment; graph: devices, directed edges, and clusters of each device."""
-    records = (experiment.rounds or 0) // experiment.every + 2
+    records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
     word = 4 if getattr(experiment, "dtype", "float64") == "float32" else 8
     return Load(size.points, size.features, *graph, records, experiment.central, ranks=ranks, word=word)
 

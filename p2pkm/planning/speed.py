@@ -19,8 +19,8 @@ from p2pkm.devices import Floats, Integers
 from p2pkm.errors import P2PKMError
 from p2pkm.experiment import build_topology
 from p2pkm.network import World
-from p2pkm.network.local import LocalWorld
 from p2pkm.network.division import divide
+from p2pkm.network.local import LocalWorld
 from p2pkm.planning.outline import Outline
 from p2pkm.planning.trial import Seconds, endless, exchange, launch, play
 from p2pkm.spec import Spec, parse

@@ -11,6 +11,7 @@ from p2pkm.plots.canvas import (
     INK,
     PALE,
     add_bar,
+    average_steps,
     count,
     count_in_thousands,
     count_one_by_one,
@@ -87,7 +88,8 @@ def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
         ax.set_xlim(-0.6, n - 0.4)
         count_one_by_one(ax.xaxis, n)
     else:
-        ax.fill_between(np.arange(n), np.sort(sizes)[::-1], color=BLUE, step="mid", linewidth=0)
+        heights, bounds = average_steps(np.sort(sizes)[::-1])
+        ax.fill_between((bounds[:-1] + bounds[1:] - 1) / 2, heights, color=BLUE, step="mid", linewidth=0)
         ax.set_xlim(0, n - 1)
     ax.set_ylim(0, max(1, int(sizes.max(initial=0))) * 1.2)
     count_in_thousands(ax.yaxis)

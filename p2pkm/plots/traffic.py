@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.devices import Integers
-from p2pkm.plots.canvas import BARS, BLUE, GREY, ORANGE, count, count_in_thousands, count_one_by_one, dress, open_axes
+from p2pkm.plots.canvas import (
+    BARS,
+    BLUE,
+    GREY,
+    ORANGE,
+    average_steps,
+    count,
+    count_in_thousands,
+    count_one_by_one,
+    dress,
+    open_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +42,10 @@ def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
     n = len(sent)
     if n > BARS:
         order = np.argsort(-(sent + received), kind="stable")
-        sent, received = sent[order], received[order]
-        bounds = np.arange(n + 1) - 0.5
-        ax.stairs(sent, bounds, fill=True, color=BLUE, label="sent")
-        ax.stairs(sent + received, bounds, baseline=sent, fill=True, color=ORANGE, label="received")
+        below, bounds = average_steps(sent[order])
+        above, _ = average_steps((sent + received)[order])
+        ax.stairs(below, bounds - 0.5, fill=True, color=BLUE, label="sent")
+        ax.stairs(above, bounds - 0.5, baseline=below, fill=True, color=ORANGE, label="received")
     else:
         ax.bar(np.arange(n), sent, color=BLUE, label="sent")
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
