@@ -126,12 +126,9 @@ def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
 
 
 def test_located_points_are_those_of_the_own_devices():
-    class Batch:
-        ids, sizes, offsets = np.array([1, 4]), np.array([3, 2]), np.array([0, 3, 5])
-
-    rows, offsets = locate(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 3, 0, 3, 2]), Batch)
+    rows, counts = locate(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 3, 0, 3, 2]), np.array([1, 4]))
     assert_array_equal(rows, [0, 0, 2, 3, 4])  # positions 2 to 4 are device 1's, 8 and 9 device 4's
-    assert_array_equal(offsets, [0, 3, 5])
+    assert_array_equal(counts, [1, 3, 0, 1, 2])
 
 
 def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
