@@ -8,15 +8,15 @@ looked at once, at its lower end, which leaves the answer for the other one.
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.lanes import add_row, least_of_columns, least_of_row, tile
-from p2pkm.kernels.nearest import _add, _nearest, _room
+from p2pkm.kernels.lanes import add_row, largest_gap, least_of_columns, least_of_row, turn_rows
+from p2pkm.kernels.nearest import _add, _measure, _nearest, _room
 from p2pkm.kernels.threads import divide
 
 _LINKS = 64  # links of the plane that are looked at together
 _SHARED = 2**15  # rows of a table; the answers that are left for the other end are kept as int16
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _points(points, mass, first, last, centroids, sums, counts, block, distances, lowest, labels):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
@@ -27,35 +27,46 @@ def _points(points, mass, first, last, centroids, sums, counts, block, distances
 
 
 @njit(cache=True, nogil=True)
-def _links(k, r, d):
+def _links(k, r, d, plane):
     """Return what matching works in: own and other coordinates, distances, least distances, nearest rows."""
     wide, most = r + -r % 8, max(k, r)
-    if d == 2:
+    if plane:
         table, whole = np.empty((2 * most, _LINKS)), np.empty((most, _LINKS), np.int64)
         return table, table.copy(), table.copy(), table.copy(), whole, whole.copy()
-    own, least, whole = np.empty((k + 3, wide)), np.empty((1, wide)), np.empty((1, wide), np.int64)
+    own, least, whole = np.empty((k + 7, wide)), np.empty((1, wide)), np.empty((1, wide), np.int64)
     return own, np.full((d, wide), np.inf), least, least, whole, whole
 
 
-@njit(cache=True, nogil=True)
-def _match_in_the_plane(centroids, tables, rows, own, slots, there, back, room):
-    """Find for up to 64 links the nearest row of the other end to each own row, and the other way round; -1: none."""
-    here, other, low, lowest, near, nearest = room
-    count, k, r = own.shape[0], centroids.shape[1], tables.shape[1]
+@njit(cache=True, nogil=True, forceinline=True)
+def _spread(table, rows, numbers, count, block):
+    """Write the tables of so many devices side by side into the lanes of a block; absent rows are at infinity.
+
+    table: float64[s, 2 r], rows of two features end to end.
+    """
+    width = table.shape[1]
+    whole = count - count % 8
+    square = width - width % 8
+    for e in range(0, whole, 8):
+        for f in range(0, square, 8):
+            turn_rows(table, numbers, e, f, block)
     for e in range(count):
-        for c in range(k):
-            here[2 * c, e], here[2 * c + 1, e] = centroids[own[e], c, 0], centroids[own[e], c, 1]
-        for q in range(r):
-            real = q < rows[slots[e]]
-            other[2 * q, e] = tables[slots[e], q, 0] if real else np.inf
-            other[2 * q + 1, e] = tables[slots[e], q, 1] if real else np.inf
+        for f in range(square if e < whole else 0, width):
+            block[f, e] = table[numbers[e], f]
+        for f in range(2 * rows[numbers[e]], width):
+            block[f, e] = np.inf
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
+    """Find for up to 64 links the nearest row of the other end to each own row, and the other way round; -1: none."""
     for c in range(k):
         low[c], near[c] = np.inf, -1
     for q in range(r):
         lowest[q], nearest[q] = np.inf, -1
+    lanes = count + -count % 8
     for c in range(k):
         for q in range(r):
-            for e in range(_LINKS):  # all lanes: those without a link are never looked at
+            for e in range(lanes):  # those without a link are never looked at
                 x, y = here[2 * c, e] - other[2 * q, e], here[2 * c + 1, e] - other[2 * q + 1, e]
                 distance = x * x + y * y  # inf - inf is nan and compares false
                 nearer = distance < low[c, e]
@@ -64,24 +75,17 @@ def _match_in_the_plane(centroids, tables, rows, own, slots, there, back, room):
                 nearer = distance < lowest[q, e]
                 lowest[q, e] = distance if nearer else lowest[q, e]
                 nearest[q, e] = c if nearer else nearest[q, e]
-    for e in range(count):
-        for c in range(k):
-            there[e, c] = near[c, e]
-        for q in range(r):
-            back[e, q] = nearest[q, e]
 
 
 @njit(cache=True, nogil=True)
-def _match(centroids, table, rows, there, back, room):
+def _match(centroids, table, rows, there, back, distances, columns, least, nearest):
     """Do the same for one link with any number of features."""
-    distances, columns, least, _, nearest, _ = room
     k, wide = centroids.shape[0], columns.shape[1]
     for q in range(table.shape[0]):
         for f in range(centroids.shape[1]):
             columns[f, q] = table[q, f] if q < rows else np.inf
     for q in range(0, wide, 8):
-        for c in range(0, k, 4):
-            tile(centroids, c, k - 1, columns, q, distances)
+        _measure(centroids, k, columns, q, distances)
         least_of_columns(distances, k, q, least[0], nearest[0])
     for c in range(k):
         there[c] = least_of_row(distances, c, wide)
@@ -89,7 +93,7 @@ def _match(centroids, table, rows, there, back, room):
         back[q] = nearest[0, q]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _pull(tables, slot, rows, there, e, back, o, alpha, star, printed, sums, counts):
     """E2 and E3 for one neighbor: add its matched rows to the sums of lines 20 to 22, and alpha to the divisors.
 
@@ -98,84 +102,120 @@ def _pull(tables, slot, rows, there, e, back, o, alpha, star, printed, sums, cou
     """
     factor, table = 1.0 if printed else alpha, slot * tables.shape[1]
     for q in range(rows):  # E2: a = the own row nearest to the neighbour's row q
-        nearest = back[o, q]
+        nearest = back[np.uintp(o), q]  # an unsigned index needs no look at its sign
         if nearest >= 0:
-            counts[nearest] += alpha
+            counts[np.uintp(nearest)] += alpha
             add_row(sums, nearest, tables, table + q, factor)
     if star:
         for c in range(sums.shape[0]):  # E3: b = the neighbour's row nearest to the own row c
-            nearest = there[e, c]
+            nearest = there[np.uintp(e), c]
             if nearest >= 0:
                 counts[c] += alpha
                 add_row(sums, c, tables, table + nearest, factor)
 
 
-@njit(cache=True, nogil=True)
-def _move(centroids, sums, counts, theta, printed):
+@njit(cache=True, nogil=True, forceinline=True)
+def _move(centroids, i, sums, counts, theta, printed):
     """M, lines 19 to 25: divide, relax by theta, keep what has no weight (the printed algorithm divides by 1 then)."""
-    for c in range(centroids.shape[0]):
+    for c in range(centroids.shape[1]):
         divisor = max(counts[c], 1.0) if printed else counts[c]
-        if divisor > 0.0 and centroids[c, 0] < np.inf:
-            for f in range(centroids.shape[1]):
-                new = sums[c, f] / divisor
-                centroids[c, f] = new if theta == 1.0 else centroids[c, f] + theta * (new - centroids[c, f])
+        if divisor > 0.0 and centroids[i, c, 0] < np.inf:
+            if theta == 1.0:
+                for f in range(centroids.shape[2]):
+                    centroids[i, c, f] = sums[c, f] / divisor
+            else:
+                for f in range(centroids.shape[2]):
+                    centroids[i, c, f] += theta * (sums[c, f] / divisor - centroids[i, c, f])
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _largest_move(new, old, i):
+    """Return the largest move of any coordinate of a device, whose rows stand end to end."""
+    whole = new.shape[1] - new.shape[1] % 8
+    largest = largest_gap(new, old, i, whole) if whole > 0 else 0.0
+    for f in range(whole, new.shape[1]):
+        move = abs(new[i, f] - old[i, f])
+        largest = move if move > largest else largest
+    return largest
 
 
 @njit(cache=True, nogil=True)
 def _sweep(
-    points, mass, offsets, awake, indptr, tables, rows, slots, mirror, alpha,
-    theta, passes, star, printed, shared, nearest, first, last, before, result, moves,
+    points, mass, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha,
+    theta, passes, star, printed, full, kept, first, last, result, moves,
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
-    shared: bool[n], devices whose table is what they hold, or empty if no link serves both ends at once; nearest:
-    int16[e, k], the nearest row of the neighbor over each own edge, where both ends are shared.
+    full: int64[n], k for each; kept: int16[e, k], the nearest row of the neighbor over each own edge where one look
+    serves both ends; empty if every end is to look for itself.
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
     most = 4 * _LINKS + np.max(indptr[first + 1 : last + 1] - indptr[first:last])
-    own, other, twin, answer = np.empty((4, most), np.int64)
+    own, other, twin, answer = (np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64),
+                                np.empty(most, np.int64))  # fmt: skip
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
     block, distances, lowest, labels = _room(k, d)
-    links, sums, counts = _links(k, r, d), np.empty((k, d)), np.empty(k)
-    low, high = indptr[first], indptr[last]
-    begin = first
+    plane = d == 2 and tables.shape[2] == 2
+    here, beyond, low, least, near, nearest = _links(k, r, d, plane)
+    sums, counts = np.empty((k, d)), np.empty(k)
+    begin, start, stop = first, indptr[first], indptr[last] if kept.shape[0] > 0 else indptr[first]
+    flat, said = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2])
+    before, earlier = centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
     while begin < last:
         for _ in range(passes):
             end, heard, listed = begin, 0, 0
             while end < last and (end == begin or (passes == 1 and heard + indptr[end + 1] - indptr[end] <= most)):
                 if awake[end]:
                     for e in range(indptr[end], indptr[end + 1]):  # neighbours in ascending id
-                        slot, back_edge = slots[e], mirror[e]
-                        if slot < 0:
-                            continue
-                        answer[heard] = listed
-                        both = shared.shape[0] > 0 and low <= back_edge < high and slots[back_edge] >= 0
-                        if both and shared[end] and shared[slot]:
-                            answer[heard] = -1
-                        if answer[heard] >= 0 or e < back_edge:
-                            own[listed], other[listed], twin[listed] = end, slot, e if answer[heard] < 0 else -1
-                            listed += 1
-                        heard += 1
+                        if slots[e] >= 0:
+                            both = start <= mirror[e] < stop
+                            if not both or e < mirror[e]:
+                                own[listed], other[listed], twin[listed] = end, slots[e], e if both else -1
+                                listed += 1
+                            answer[heard] = -1 if both else listed - 1
+                            heard += 1
                 end += 1
-            if d == 2:
+            if plane:
                 for p in range(0, listed, _LINKS):
-                    some = slice(p, min(p + _LINKS, listed))
-                    _match_in_the_plane(result, tables, rows, own[some], other[some], there[some], back[some], links)
+                    count = min(_LINKS, listed - p)
+                    _spread(flat, full, own[p : p + count], count, here)
+                    _spread(said, rows, other[p : p + count], count, beyond)
+                    _match_in_the_plane(count, k, r, here, beyond, low, least, near, nearest)
+                    for e in range(count):
+                        if twin[p + e] >= 0:
+                            for c in range(k):
+                                kept[twin[p + e], c] = near[c, e]
+                                kept[mirror[twin[p + e]], c] = nearest[c, e]
+                        else:
+                            for c in range(k):
+                                there[p + e, c] = near[c, e]
+                            for q in range(r):
+                                back[p + e, q] = nearest[q, e]
             else:
                 for p in range(listed):
-                    _match(result[own[p]], tables[other[p]], rows[other[p]], there[p], back[p], links)
-            for p in range(listed):
-                e = twin[p]
-                if e >= 0:
-                    for c in range(k):
-                        nearest[e, c] = there[p, c]
-                        nearest[mirror[e], c] = back[p, c]
+                    _match(
+                        result[own[p]],
+                        tables[other[p]],
+                        rows[other[p]],
+                        there[p],
+                        back[p],
+                        here,
+                        beyond,
+                        least,
+                        nearest,
+                    )
+                    if twin[p] >= 0:
+                        for c in range(k):
+                            kept[twin[p], c] = there[p, c]
+                            kept[mirror[twin[p]], c] = back[p, c]
             heard = 0
             for i in range(begin, end):
                 if not awake[i]:
                     continue
-                sums[:] = 0.0
-                counts[:] = 0.0
+                for c in range(k):
+                    counts[c] = 0.0
+                    for f in range(d):
+                        sums[c, f] = 0.0
                 _points(
                     points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block, distances, lowest, labels
                 )
@@ -185,19 +225,13 @@ def _sweep(
                         p = answer[heard]
                         heard += 1
                         if p < 0:
-                            _pull(
-                                tables, slot, k, nearest, e, nearest, mirror[e], alpha[e], star, printed, sums, counts
-                            )
+                            _pull(tables, slot, k, kept, e, kept, mirror[e], alpha[e], star, printed, sums, counts)
                         else:
                             _pull(tables, slot, rows[slot], there, p, back, p, alpha[e], star, printed, sums, counts)
-                _move(result[i], sums, counts, theta, printed)
+                _move(result, i, sums, counts, theta, printed)
         for i in range(begin, end):
             if awake[i]:
-                for number in range(2):
-                    for c in range(k):
-                        if result[i, c, 0] < np.inf:
-                            for f in range(d):
-                                moves[i, number] = max(moves[i, number], abs(result[i, c, f] - before[number][i, c, f]))
+                moves[i, 0], moves[i, 1] = _largest_move(flat, before, i), _largest_move(flat, earlier, i)
         begin = end
 
 
@@ -206,25 +240,27 @@ def gtvmin(
     star, printed,
 ):  # fmt: skip
     """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
-    result, moves, k = centroids.copy(), np.zeros((len(centroids), 2)), centroids.shape[1]
-    together = passes == 1 and k < _SHARED and awake.all() and tables.shape[1:] == centroids.shape[1:]
-    shared = (rows[: len(centroids)] == k) & _equal(tables, centroids) if together else np.zeros(0, np.bool_)
-    nearest = np.empty((len(slots) if together else 0, k), np.int16)
-    given = points, weights, offsets, awake, indptr, tables, rows, slots, mirror, alpha
-    rule = theta, passes, star, printed, shared, nearest
-    divide(lambda first, last: _sweep(*given, *rule, first, last, (centroids, previous), result, moves), offsets)
+    (n, k, _), same = centroids.shape, tables.shape[1:] == centroids.shape[1:]
+    together = passes == 1 and k < _SHARED and same and awake.all() and slots.min(initial=0) >= 0
+    together = together and bool((rows[:n] == k).all())
+    together = together and (tables.ctypes.data == centroids.ctypes.data or _equal(tables, centroids))
+    kept = np.empty((len(slots) if together else 0, k), np.int16)
+    given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha
+    rule = theta, passes, star, printed, np.full(n, k), kept
+    result, moves = centroids.copy(), np.zeros((n, 2))
+    divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), offsets)
     return result, moves
 
 
 @njit(cache=True, nogil=True)
 def _equal(tables, centroids):
-    """Return whether the table of each device is what it holds, bool[n]."""
-    result = np.ones(centroids.shape[0], np.bool_)
+    """Return whether every device holds what its table says."""
     for i in range(centroids.shape[0]):
         for c in range(centroids.shape[1]):
             for f in range(centroids.shape[2]):
-                result[i] &= tables[i, c, f] == centroids[i, c, f]
-    return result
+                if tables[i, c, f] != centroids[i, c, f]:
+                    return False
+    return True
 
 
 @njit(cache=True, nogil=True)

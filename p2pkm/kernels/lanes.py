@@ -12,7 +12,6 @@ from numba.extending import intrinsic
 WIDTH = 8
 _REAL, _WHOLE, _INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _REALS, _WHOLES = ir.VectorType(_REAL, WIDTH), ir.VectorType(_WHOLE, WIDTH)
-_ROWS = 4  # of a tile
 
 
 def _whole(number):
@@ -28,10 +27,10 @@ def _choose(builder, one, other, lanes):
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes)))
 
 
-def _spread(builder, value):
+def _spread(builder, value, width=WIDTH):
     """Return a vector of one value."""
-    empty = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
-    return _choose(builder, builder.insert_element(empty, value, ir.Constant(_INDEX, 0)), empty, [0] * WIDTH)
+    empty = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
+    return _choose(builder, builder.insert_element(empty, value, ir.Constant(_INDEX, 0)), empty, [0] * width)
 
 
 class _Array:
@@ -48,29 +47,25 @@ class _Array:
         """Return the place of an entry."""
         return self._builder.add(self._builder.mul(row, self.last), column)
 
-    def _vector(self, place):
+    def _vector(self, place, width):
         pointer = self._builder.gep(self._data, [place])
-        kind = ir.VectorType(pointer.type.pointee, WIDTH)
+        kind = ir.VectorType(pointer.type.pointee, width)
         return self._builder.bitcast(pointer, kind.as_pointer())
 
-    def load(self, place):
-        """Return eight numbers from a place on."""
-        loaded = self._builder.load(self._vector(place))
+    def load(self, place, width=WIDTH):
+        """Return so many numbers from a place on."""
+        loaded = self._builder.load(self._vector(place, width))
         loaded.align = 4 if self._single else 8
-        return self._builder.fpext(loaded, _REALS) if self._single else loaded
+        return self._builder.fpext(loaded, ir.VectorType(_REAL, width)) if self._single else loaded
 
     def store(self, values, place):
-        """Write eight numbers from a place on."""
-        self._builder.store(values, self._vector(place)).align = 8
+        """Write a vector of numbers from a place on."""
+        self._builder.store(values, self._vector(place, values.type.count)).align = 8
 
     def get(self, place):
         """Return one number."""
         loaded = self._builder.load(self._builder.gep(self._data, [place]))
         return self._builder.fpext(loaded, _REAL) if self._single else loaded
-
-    def put(self, value, place):
-        """Write one number."""
-        self._builder.store(value, self._builder.gep(self._data, [place]))
 
 
 def _loop(builder, count, step, start, body):
@@ -127,46 +122,73 @@ def turn_square(context, points, row, f, block, r):
     def generate(context, builder, signature, args):
         source, target = (_Array(context, builder, signature, args, number) for number in (0, 3))
         lines = [source.load(source.at(builder.add(args[1], _whole(j)), args[2])) for j in range(WIDTH)]
-        for half in (1, 2, 4):  # after each step the blocks of twice the size are turned
-            low = [i + (WIDTH if i & half else 0) - (half if i & half else 0) for i in range(WIDTH)]
-            high = [lane + half for lane in low]
-            pairs = [(j, j + half) for j in range(WIDTH) if not j & half]
-            for one, other in pairs:
-                both = lines[one], lines[other]
-                lines[one], lines[other] = (_choose(builder, *both, lanes) for lanes in (low, high))
-        for i in range(WIDTH):
-            target.store(lines[i], target.at(builder.add(args[2], _whole(i)), args[4]))
+        _store_turned(builder, lines, target, args[2], args[4])
         return context.get_dummy_value()
 
     return types.void(points, types.int64, types.int64, block, types.int64), generate
 
 
 @intrinsic
-def tile(context, rows, first, last, columns, r, distances):
-    """``distances[first + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for i < 4, j < 8.
-
-    The sums are in feature order. Where there is no row ``first + i`` up to `last`, the last one takes its place.
-    """
+def turn_rows(context, table, rows, r, f, block):
+    """``block[f + i, r + j] = table[rows[r + j], f + i]`` for i, j < 8."""
 
     def generate(context, builder, signature, args):
-        a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
-        numbers = [builder.add(args[1], _whole(i)) for i in range(_ROWS)]
-        real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
-        starts = [a.at(n, _whole(0)) for n in real]
-
-        def body(f, sums):
-            column = b.load(b.at(f, args[4]))
-            new = []
-            for start, total in zip(starts, sums, strict=True):
-                apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
-                new.append(builder.fadd(total, builder.fmul(apart, apart)))
-            return new
-
-        for n, total in zip(numbers, _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _ROWS, body), strict=True):
-            out.store(total, out.at(n, args[4]))
+        source, numbers, target = (_Array(context, builder, signature, args, number) for number in (0, 1, 4))
+        places = [source.at(numbers.get(builder.add(args[2], _whole(j))), args[3]) for j in range(WIDTH)]
+        _store_turned(builder, [source.load(place) for place in places], target, args[3], args[2])
         return context.get_dummy_value()
 
-    return types.void(rows, types.int64, types.int64, columns, types.int64, distances), generate
+    return types.void(table, rows, types.int64, types.int64, block), generate
+
+
+def _store_turned(builder, lines, target, row, column):
+    """Write eight vectors as columns from a place on."""
+    for half in (1, 2, 4):  # after each step the blocks of twice the size are turned
+        low = [i + (WIDTH if i & half else 0) - (half if i & half else 0) for i in range(WIDTH)]
+        high = [lane + half for lane in low]
+        for j in (j for j in range(WIDTH) if not j & half):
+            both = lines[j], lines[j + half]
+            lines[j], lines[j + half] = (_choose(builder, *both, lanes) for lanes in (low, high))
+    for i in range(WIDTH):
+        target.store(lines[i], target.at(builder.add(row, _whole(i)), column))
+
+
+def _make_tile(height):
+    """Return `tile` for so many rows."""
+
+    @intrinsic
+    def tile(context, rows, first, last, columns, r, distances):
+        """``distances[first + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for j < 8.
+
+        The sums are in feature order; i is below the height. Where there is no row ``first + i`` up to `last`, the last
+        one takes its place.
+        """
+
+        def generate(context, builder, signature, args):
+            a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
+            numbers = [builder.add(args[1], _whole(i)) for i in range(height)]
+            real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
+            starts = [a.at(n, _whole(0)) for n in real]
+
+            def body(f, sums):
+                column = b.load(b.at(f, args[4]))
+                new = []
+                for start, total in zip(starts, sums, strict=True):
+                    apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
+                    new.append(builder.fadd(total, builder.fmul(apart, apart)))
+                return new
+
+            totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * height, body)
+            for n, total in zip(numbers, totals, strict=True):
+                out.store(total, out.at(n, args[4]))
+            return context.get_dummy_value()
+
+        return types.void(rows, types.int64, types.int64, columns, types.int64, distances), generate
+
+    return tile
+
+
+four_rows, eight_rows = _make_tile(4), _make_tile(8)
 
 
 @intrinsic
@@ -217,20 +239,23 @@ def least_of_row(context, distances, row, count):
 def sum_where(context, labels, label, block, count):
     """Return the sums of three rows of a block over the r < count, a multiple of 8, with ``labels[r] == label``.
 
-    Eight sums side by side, one for each lane; in the end lanes 4 to 7 are added to 0 to 3, and so on.
+    So for four labels from `label` on, one after the other. Eight sums side by side, one for each lane; in the end
+    lanes 4 to 7 are added to 0 to 3, and so on.
     """
 
     def generate(context, builder, signature, args):
         names, values = (_Array(context, builder, signature, args, number) for number in (0, 2))
-        wanted, zero = _spread(builder, args[1]), _same(_REALS, 0.0)
+        wanted, zero = [_spread(builder, builder.add(args[1], _whole(c))) for c in range(4)], _same(_REALS, 0.0)
 
         def body(r, sums):
-            hit = builder.icmp_signed("==", names.load(r), wanted)
+            found = names.load(r)
             rows = [values.load(values.at(_whole(j), r)) for j in range(3)]
-            return [builder.fadd(s, builder.select(hit, x, zero)) for s, x in zip(sums, rows, strict=True)]
+            hits = [builder.icmp_signed("==", found, label) for label in wanted]
+            terms = [builder.select(hit, x, zero) for hit in hits for x in rows]
+            return [builder.fadd(total, term) for total, term in zip(sums, terms, strict=True)]
 
         totals = []
-        for lanes in _loop(builder, args[3], WIDTH, [zero] * 3, body):
+        for lanes in _loop(builder, args[3], WIDTH, [zero] * 12, body):
             total, width = lanes, WIDTH
             while width > 1:
                 width //= 2
@@ -239,7 +264,7 @@ def sum_where(context, labels, label, block, count):
             totals.append(builder.extract_element(total, ir.Constant(_INDEX, 0)))
         return context.make_tuple(builder, signature.return_type, totals)
 
-    return types.UniTuple(types.float64, 3)(labels, types.int64, block, types.int64), generate
+    return types.UniTuple(types.float64, 12)(labels, types.int64, block, types.int64), generate
 
 
 @intrinsic
@@ -249,25 +274,42 @@ def add_row(context, sums, c, rows, r, factor):
     def generate(context, builder, signature, args):
         target, source = (_Array(context, builder, signature, args, number) for number in (0, 2))
         to, start, factor = target.at(args[1], _whole(0)), source.at(args[3], _whole(0)), args[4]
-        whole = builder.and_(target.last, _whole(-WIDTH))
-        rest = builder.sub(target.last, whole)
 
-        def many(f, _):
+        def add(f, width):
             place = builder.add(to, f)
-            term = builder.fmul(_spread(builder, factor), source.load(builder.add(start, f)))
-            target.store(builder.fadd(target.load(place), term), place)
-            return []
+            term = builder.fmul(_spread(builder, factor, width), source.load(builder.add(start, f), width))
+            target.store(builder.fadd(target.load(place, width), term), place)
 
-        def one(f, _):
-            f = builder.add(f, whole)
-            place = builder.add(to, f)
-            term = builder.fmul(factor, source.get(builder.add(start, f)))
-            target.put(builder.fadd(target.get(place), term), place)
-            return []
-
-        for count, step, body in ((whole, WIDTH, many), (rest, 1, one)):
-            with builder.if_then(builder.icmp_signed(">", count, _whole(0))):
-                _loop(builder, count, step, [], body)
+        done = builder.and_(target.last, _whole(-WIDTH))
+        with builder.if_then(builder.icmp_signed(">", done, _whole(0))):
+            _loop(builder, done, WIDTH, [], lambda f, _: add(f, WIDTH) or [])
+        for width in (4, 2, 1):  # what is left, without a loop
+            with builder.if_then(builder.icmp_signed("!=", builder.and_(target.last, _whole(width)), _whole(0))):
+                add(done, width)
+            done = builder.add(done, builder.and_(target.last, _whole(width)))
         return context.get_dummy_value()
 
     return types.void(sums, types.int64, rows, types.int64, types.float64), generate
+
+
+@intrinsic
+def largest_gap(context, one, other, row, count):
+    """Return the largest ``|one[row, f] - other[row, f]|`` for f < count, a multiple of 8; inf - inf is no gap."""
+
+    def generate(context, builder, signature, args):
+        a, b = (_Array(context, builder, signature, args, number) for number in (0, 1))
+        start, zero = a.at(args[2], _whole(0)), _same(_REALS, 0.0)
+
+        def widen(f, held):
+            apart = builder.fsub(a.load(builder.add(start, f)), b.load(builder.add(start, f)))
+            apart = builder.select(builder.fcmp_ordered("<", apart, zero), builder.fneg(apart), apart)
+            return [builder.select(builder.fcmp_ordered(">", apart, held[0]), apart, held[0])]
+
+        largest, width = _loop(builder, args[3], WIDTH, [zero], widen)[0], WIDTH
+        while width > 1:
+            width //= 2
+            halves = [_choose(builder, largest, largest, range(j * width, (j + 1) * width)) for j in (0, 1)]
+            largest = builder.select(builder.fcmp_ordered(">", *halves), *halves)
+        return builder.extract_element(largest, ir.Constant(_INDEX, 0))
+
+    return types.float64(one, other, types.int64, types.int64), generate

@@ -6,7 +6,7 @@ Every distance is summed in feature order, point by point the same operations as
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.lanes import add_row, least_of_columns, sum_where, tile, turn_pairs, turn_square
+from p2pkm.kernels.lanes import add_row, eight_rows, four_rows, least_of_columns, sum_where, turn_pairs, turn_square
 
 _LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
@@ -20,10 +20,10 @@ def _room(k, d):
     As many points are looked at together as there are labels: fewer, if they have many features.
     """
     lanes = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8))
-    return np.ones((d + 1, lanes)), np.empty((k + 3, lanes)), np.empty(lanes), np.empty(lanes, np.int64)
+    return np.ones((d + 1, lanes)), np.empty((k + 7, lanes)), np.empty(lanes), np.empty(lanes, np.int64)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _turn(points, first, count, block):
     """Write the coordinates of points[first : first + count] feature by feature into the block."""
     d = points.shape[1]
@@ -46,7 +46,18 @@ def _turn(points, first, count, block):
             block[f, r] = points[first + r, f]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
+def _measure(centroids, rows, columns, r, distances):
+    """Write the squared distances of the first `rows` centroids to eight columns from r on."""
+    c = 0
+    while rows - c > 4:
+        eight_rows(centroids, c, rows - 1, columns, r, distances)
+        c += 8
+    if c < rows:
+        four_rows(centroids, c, rows - 1, columns, r, distances)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _nearest(points, first, count, centroids, rows, block, distances, lowest, labels):
     """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
 
@@ -57,12 +68,11 @@ def _nearest(points, first, count, centroids, rows, block, distances, lowest, la
         _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
         return
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
-        for c in range(0, rows, 4):
-            tile(centroids, c, rows - 1, block, r, distances)
+        _measure(centroids, rows, block, r, distances)
         least_of_columns(distances, rows, r, lowest, labels)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
     """Do the same for two features: four centroids at a time, without a table of distances."""
     for r in range(count):
@@ -94,7 +104,7 @@ def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
             labels[r] = c if nearer else labels[r]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _add(points, mass, first, count, rows, sums, counts, block, labels):
     """Add each point of the block that `_nearest` has just looked at to the sum and the count of its centroid.
 
@@ -111,7 +121,7 @@ def _add(points, mass, first, count, rows, sums, counts, block, labels):
             add_row(sums, c, points, first + r, weight)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
     """Do the same for two features and few centroids: eight sums side by side, see `lanes.sum_where`."""
     padded = count + -count % 8
@@ -121,8 +131,10 @@ def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
         for r in range(count):
             weight = mass[first + r]
             block[0, r], block[1, r], block[2, r] = weight * block[0, r], weight * block[1, r], weight
-    for c in range(rows):
-        x, y, number = sum_where(labels, c, block, padded)
-        counts[c] += number
-        sums[c, 0] += x
-        sums[c, 1] += y
+    for first_label in range(0, rows, 4):
+        found = sum_where(labels, first_label, block, padded)
+        for j in range(min(4, rows - first_label)):
+            c = first_label + j
+            sums[c, 0] += found[3 * j]
+            sums[c, 1] += found[3 * j + 1]
+            counts[c] += found[3 * j + 2]
