@@ -46,14 +46,26 @@ class Inbox(NamedTuple):
         Rows of each table, -1 for devices that never spoke.
     slots : int64[e]
         Index of the table last heard over each own edge, -1 = never since the edge came into use.
-    fresh : bool[e]
-        Whether it was said in this exchange.
+    senders : int64[e]
+        Index of the table of each own edge's neighbour.
+    spoke : bool[s] or None
+        Who said a table in this exchange; None: everybody.
+    over : bool[e] or None
+        The own edges over which something could come in this exchange; None: all.
     """
 
     tables: Floats
     rows: Integers
     slots: Integers
-    fresh: Mask
+    senders: Integers
+    spoke: Mask | None = None
+    over: Mask | None = None
+
+    @property
+    def fresh(self) -> Mask:
+        """Return over which own edges a table came in this exchange, bool[e]; computed when somebody asks."""
+        came = np.ones(len(self.senders), np.bool_) if self.spoke is None else self.spoke[self.senders]
+        return came if self.over is None else came & self.over
 
 
 class Tables(NamedTuple):

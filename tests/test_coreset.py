@@ -155,7 +155,7 @@ def test_a_point_without_cost_is_never_drawn(monkeypatch):
 def test_what_lies_beyond_the_rows_of_a_table_is_not_read():
     table = arrange([column(1), column(1)], [(0, 1)])
     found, _ = run(table, 2, spread="tree")
-    heard = Inbox(np.full((2, 2, 1), 7.0), np.array([1, 1]), np.array([1, 0]), np.array([True, True]))
+    heard = Inbox(np.full((2, 2, 1), 7.0), np.array([1, 1]), np.array([1, 0]), np.array([1, 0]))
     late = table.devices.at(1, 3, np.ones(2, bool))
     state = Coreset(2, spread="tree").on(table.topology).update(found[-1], heard, late)
     assert_array_equal(state.centroids[:, :, 0], [[7, np.inf]] * 2)

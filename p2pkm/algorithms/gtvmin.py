@@ -6,8 +6,9 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.errors import ExperimentError
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spec import suggest
@@ -31,9 +32,9 @@ class GTVMinState(NamedTuple):
     settled, stalled, echo : bool[n]
         Echo: back at the centroids of the round before last; stalled: so in two rounds running, because an alternation
         that converges may look like one in every other round.
-    calm : int64[n]
-        Turns awake in a row without a move of more than tol x scale.
-    quiet : int64[n]
+    calm : int8[n]
+        Turns awake in a row without a move of more than tol x scale, counted up to 2.
+    quiet : int8[n]
         Swaps tried in a row without success.
     edge_alpha : float64[e]
         Strength of each own link.
@@ -48,8 +49,8 @@ class GTVMinState(NamedTuple):
     settled: Mask
     stalled: Mask
     echo: Mask
-    calm: Integers
-    quiet: Integers
+    calm: NDArray[np.int8]
+    quiet: NDArray[np.int8]
     edge_alpha: Floats
     edge_limit: Floats | None
     edge_weight: Floats | None
@@ -160,7 +161,7 @@ class GTVMin:
     def init(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
         n = len(devices)
-        none, never = np.zeros(n, np.bool_), np.zeros(n, np.int64)
+        none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = getattr(start, "edge_limit", None)
         weight = None if limit is None and devices.active.all() else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
@@ -168,8 +169,15 @@ class GTVMin:
 
     def message(self, state: GTVMinState, devices: Devices) -> Mail:
         """Say the own centroids."""
-        values, rows = pack(state.centroids)
-        return Mail(values, np.where(devices.awake, rows, -1))
+        if devices.awake.all():
+            return Mail(*pack(state.centroids))
+        who, values, rows = np.flatnonzero(devices.awake), state.centroids, np.full(len(devices), -1)
+        own = state.centroids[who]
+        packed, rows[who] = pack(own)
+        if packed is not own:
+            values = values.copy()
+            values[who] = packed
+        return Mail(values, rows)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
@@ -183,11 +191,14 @@ class GTVMin:
         if self.swaps and devices.step % _EVERY == 0:
             trying = devices.awake & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
-            quiet = np.where(swapped, 0, quiet + trying)
+            quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
             moves[swapped, 0] = _largest_move(centroids[swapped], state.centroids[swapped])
         moved = moves[:, 0]
-        calm = np.where(devices.awake, np.where(moved <= self.tol * devices.scale, state.calm + 1, 0), state.calm)
-        settled = (calm >= (2 if self.schedule == "async" else 1)) & (quiet >= (_TRIES if self.swaps else 0))
+        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
+        calm = np.where(devices.awake, more, state.calm)
+        settled = calm >= (2 if self.schedule == "async" else 1)
+        if self.swaps:
+            settled &= quiet >= _TRIES
         echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, state.edge_alpha,
                            state.edge_limit, weight)  # fmt: skip

@@ -41,7 +41,7 @@ def _links(k, r, d, plane):
 def _spread(table, rows, numbers, count, block):
     """Write the tables of so many devices side by side into the lanes of a block; absent rows are at infinity.
 
-    table: float64[s, 2 r], rows of two features end to end.
+    table: float64[s, 2 r], rows of two features end to end; rows: int64[s], or empty if there are always r.
     """
     width = table.shape[1]
     whole = count - count % 8
@@ -52,8 +52,9 @@ def _spread(table, rows, numbers, count, block):
     for e in range(count):
         for f in range(square if e < whole else 0, width):
             block[f, e] = table[numbers[e], f]
-        for f in range(2 * rows[numbers[e]], width):
-            block[f, e] = np.inf
+        if rows.shape[0] > 0:
+            for f in range(2 * rows[numbers[e]], width):
+                block[f, e] = np.inf
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -142,11 +143,11 @@ def _largest_move(new, old, i):
 @njit(cache=True, nogil=True)
 def _sweep(
     points, mass, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha,
-    theta, passes, star, printed, full, kept, first, last, result, moves,
+    theta, passes, star, printed, nobody, kept, first, last, result, moves,
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
-    full: int64[n], k for each; kept: int16[e, k], the nearest row of the neighbor over each own edge where one look
+    nobody: an empty int64[0]; kept: int16[e, k], the nearest row of the neighbor over each own edge where one look
     serves both ends; empty if every end is to look for itself.
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
@@ -161,6 +162,9 @@ def _sweep(
     begin, start, stop = first, indptr[first], indptr[last] if kept.shape[0] > 0 else indptr[first]
     flat, said = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2])
     before, earlier = centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
+    for i in range(first, last):  # by the thread that needs it
+        for f in range(k * d):
+            flat[i, f] = before[i, f]
     while begin < last:
         for _ in range(passes):
             end, heard, listed = begin, 0, 0
@@ -178,7 +182,7 @@ def _sweep(
             if plane:
                 for p in range(0, listed, _LINKS):
                     count = min(_LINKS, listed - p)
-                    _spread(flat, full, own[p : p + count], count, here)
+                    _spread(flat, nobody, own[p : p + count], count, here)
                     _spread(said, rows, other[p : p + count], count, beyond)
                     _match_in_the_plane(count, k, r, here, beyond, low, least, near, nearest)
                     for e in range(count):
@@ -246,8 +250,8 @@ def gtvmin(
     together = together and (tables.ctypes.data == centroids.ctypes.data or _equal(tables, centroids))
     kept = np.empty((len(slots) if together else 0, k), np.int16)
     given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha
-    rule = theta, passes, star, printed, np.full(n, k), kept
-    result, moves = centroids.copy(), np.zeros((n, 2))
+    rule = theta, passes, star, printed, np.zeros(0, np.int64), kept
+    result, moves = np.empty_like(centroids), np.zeros((n, 2))
     divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), offsets)
     return result, moves
 

@@ -30,7 +30,7 @@ class Memory:
         self.heads = np.full(slots, -1)
         self._rows = np.full(slots, -1)
         self._slots = np.full(len(self._senders), -1)
-        self._everything = np.ones(len(self._senders), np.bool_)
+        self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((slots, spare, 0)), borrowed=False)
 
     def say(self, mail: Mail, r: int) -> None:
@@ -51,21 +51,22 @@ class Memory:
 
     def hear(self, flags: Mask | None) -> Inbox:
         """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
-        if flags is None and self.heads.min(initial=0) >= 0:  # everybody spoke to everybody
+        if self.heads.min(initial=0) >= 0:
+            spoke = None
             self._rows[:] = self.heads
-            self._slots[:] = self._senders
-            return Inbox(self._readable, self._rows, self._slots, self._everything)
-        spoke = self.heads >= 0
-        np.copyto(self._rows, self.heads, where=spoke)
-        fresh = spoke[self._senders]
-        if flags is not None:
-            fresh &= flags
-        np.copyto(self._slots, self._senders, where=fresh)
-        return Inbox(self._readable, self._rows, self._slots, fresh)
+        else:
+            spoke = self.heads >= 0
+            np.copyto(self._rows, self.heads, where=spoke)
+        inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
+        if not self._complete:
+            np.copyto(self._slots, self._senders, where=inbox.fresh)
+            self._complete = spoke is None and flags is None
+        return inbox
 
     def forget(self, edges: Mask) -> None:
         """Take what came over these own edges, bool[e], as never heard."""
         self._slots[edges] = -1
+        self._complete = False
 
     def _borrow(self, mail: Mail, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
