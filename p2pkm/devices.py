@@ -160,6 +160,11 @@ class Devices:
         same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
         return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
 
+    def table(self, i: int | np.integer[Any]) -> tuple[Floats, Floats]:
+        """Return the points of one device to compute with, float64[m, d], and their weights, float64[m]."""
+        rows = slice(self.offsets[i], self.offsets[i + 1])
+        return self.stored[rows].astype(np.float64, copy=False), self.point_weights[rows]
+
     @property
     def sizes(self) -> Integers:
         """Return the number of points of each device, int64[n]."""

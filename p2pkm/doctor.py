@@ -189,7 +189,7 @@ def _kernels() -> Check:
         from p2pkm.kernels import compiled
     except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder that it can write
         return Check("warn", "kernels", _first(str(error)), "export NUMBA_CACHE_DIR=<a folder that you can write>")
-    functions = [getattr(compiled, name) for name in compiled.__all__]
+    functions = [compiled.entry(name) for name in compiled.__all__]
     if not hasattr(functions[0], "stats"):
         return Check("warn", "kernels", "numba does not compile (NUMBA_DISABLE_JIT)", "unset NUMBA_DISABLE_JIT")
     folder = Path(str(functions[0].stats.cache_path))

@@ -34,7 +34,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     for piece in label(devices, np.ascontiguousarray(state.local)):
         owner = np.repeat(np.arange(len(piece.losses)), np.diff(piece.offsets))
         goals = reached[piece.own][owner, np.maximum(piece.labels, 0)]
-        apart = ((devices.points[piece.rows] - goals) ** 2).sum(axis=1)
+        apart = ((devices.stored[piece.rows] - goals) ** 2).sum(axis=1)
         costs = np.where(piece.labels < 0, np.nan, devices.point_weights[piece.rows] * apart)
         through[piece.own] = np.bincount(owner, costs, len(piece.losses))
     gathered = network.collect(np.column_stack((through, nearest)))

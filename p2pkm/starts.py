@@ -24,7 +24,7 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
     for start in range(starts):
         seeds = np.full((len(clients), k, clients.d), np.inf)
         for i, key in enumerate(clients.keys):
-            own = clients.points[clients.offsets[i] : clients.offsets[i + 1]]
+            own = clients.table(i)[0]
             chosen = own[np.argsort(uniforms(key, CLIENT, [start], len(own))[0], kind="stable")[:k]]
             seeds[i, : len(chosen)] = chosen
         trials.append(clients.refine(seeds, limit, fill=True))

@@ -167,14 +167,15 @@ def letters_of(letters, placement):
     """Return what one rank says."""
     mine = np.isin(letters.who, placement.ids)
     who = np.searchsorted(placement.ids, letters.who[mine])
-    edges = np.flatnonzero(np.isin(placement.edges, letters.edges))
+    edges = np.flatnonzero(np.isin(np.r_[placement.edges], letters.edges))
     return Letters(who, letters.tables.take(mine), edges, letters.header)
 
 
 def compare_letters(here, whole, placement):
     """Return whether a rank heard what its devices hear in one process."""
-    mine = np.isin(whole.edges, placement.edges)
-    same = np.array_equal(placement.edges[here.edges], whole.edges[mine])
+    edges = np.r_[placement.edges]  # where they lie side by side, a slice
+    mine = np.isin(whole.edges, edges)
+    same = np.array_equal(edges[here.edges], whole.edges[mine])
     same &= np.array_equal(here.tables.rows, whole.tables.rows[mine])
     return bool(same and np.array_equal(here.tables.flat(), whole.tables.take(mine).flat()))
 

@@ -73,7 +73,7 @@ def test_the_duals_add_up_to_zero_from_any_start(graph):
         assert np.isfinite(state.duals).all()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seeds)
 def test_a_start_that_differs_is_not_charged_in_the_first_round(graph):
     table, start = draw(graph)

@@ -198,7 +198,7 @@ def test_without_every_table_the_rest_cannot_be_read():
 
 def test_when_nobody_has_points_the_model_stays():
     played = serve(MUFC(2), blobs(9, 9))
-    empty = replace(played.devices, points=np.empty((0, 2)), offsets=np.zeros(4, np.int64), point_weights=np.empty(0))
+    empty = replace(played.devices, stored=np.empty((0, 2)), offsets=np.zeros(4, np.int64), point_weights=np.empty(0))
     model = np.array([[1.0, 2.0], [np.inf, np.inf]])
     report = MUFC(2).report(empty, np.full((3, 2, 2), np.inf))
     assert_array_equal(report.rows[:2], 8)
@@ -235,7 +235,7 @@ def test_one_bin_ends_within_half_its_width():
     for d in (1, 2, 40):
         devices, _ = clients_of(blobs(70, 30, d=d))
         places = np.linspace(0.0, 1.0, d)
-        alike = replace(devices, points=np.broadcast_to(places, (100, d)).copy())
+        alike = replace(devices, stored=np.broadcast_to(places, (100, d)).copy())
         tables = MUFC(1).report(alike, np.full((3, 1, d), np.inf)).values[:2]
         model = MUFC(1).aggregate(devices, list(tables), np.full((1, d), np.inf))
         assert (abs(model - np.round(places, 1)) < 0.025).all()  # means of 100 uniform points, each within 0.05
@@ -260,7 +260,7 @@ def test_many_points_at_the_server():
 def test_a_client_says_the_same_in_any_batch_and_with_plain_kernels():
     data = blobs(9, 0, 14, 5)
     method, (devices, _) = MUFC(3, local_k=2), clients_of(data)
-    devices = replace(devices, points=devices.points / 16 + 0.5)
+    devices = replace(devices, stored=devices.points / 16 + 0.5)
     model = np.full((5, 3, 2), np.inf)
     whole = method.report(devices, model)
     for i in range(5):

@@ -170,7 +170,7 @@ def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
     network.use(np.ones(4, bool))
     inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
-    assert inbox.fresh is network._memory._everything
+    assert inbox.over is None and inbox.spoke is None
     assert network.ledger.exchanges[0].edges is None
 
 

@@ -29,7 +29,7 @@ def batch(devices, first, last):
         devices,
         ids=devices.ids[first:last],
         keys=devices.keys[first:last],
-        points=devices.points[own].copy(),
+        stored=devices.stored[own].copy(),
         point_weights=devices.point_weights[own].copy(),
         offsets=devices.offsets[first : last + 1] - devices.offsets[first],
     )

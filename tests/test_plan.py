@@ -252,7 +252,8 @@ def test_wrong_options_are_refused(options):
 
 
 def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrated):
-    ending = here("plan", "--devices", "25000", "--data", "grid16:points=2000", "--no-central", "--every", "1000")
+    crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-central", "--every", "1000")
+    ending = here("plan", *crowd, "--seeding", "summaries")
     assert ending.code == ExperimentError.code
     assert "floods the graph" in ending.err
     assert "seconds   per round" in ending.out

@@ -17,7 +17,7 @@ def test_list_names_every_family():
     table, data = here("topology", "list"), here("topology", "list", "--format", "json")
     assert (table.code, data.code) == (0, 0)
     found = {one["name"]: one for one in json.loads(data.out)}
-    assert found.keys() == topologies.FAMILIES.keys()
+    assert found.keys() == topologies.FAMILIES.keys() | topologies.TIME_VARYING.keys()
     assert found["small-world"]["options"] == {"degree": 4, "rewire": 0.1}
     assert all(name in table.out for name in found) and "small-world:degree=4,rewire=0.1" in table.out
 

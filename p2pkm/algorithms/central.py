@@ -75,7 +75,7 @@ class Central:
         values = np.zeros((n, max(1, sizes.max(initial=0)), clients.d + 1))
         owner = np.repeat(np.arange(n), sizes)
         place = np.arange(len(owner)) - clients.offsets[owner]
-        values[owner, place] = np.column_stack((clients.points, clients.point_weights))
+        values[owner, place] = np.column_stack((clients.stored, clients.point_weights))
         return Report(values, sizes, np.full((n, 1, clients.d), np.inf))
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:

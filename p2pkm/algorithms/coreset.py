@@ -117,9 +117,8 @@ class Coreset:
         parts = []
         for i, key in enumerate(devices.keys):
             one = slice(devices.offsets[i], devices.offsets[i + 1])
-            points, weights = devices.points[one], devices.point_weights[one]
             centroids = own[i, own[i, :, 0] < np.inf]
-            parts.append(self._sample(points, weights, centroids, labels[one], (int(key), totals[i])))
+            parts.append(self._sample(*devices.table(i), centroids, labels[one], (int(key), totals[i])))
         rows = np.array([len(part) for part in parts], np.int64)
         tables = np.zeros((len(parts), self.k + self.size, devices.d + 1))  # as large as any that may arrive
         for i, part in enumerate(parts):

@@ -109,7 +109,7 @@ class FeCA:
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
             own = slice(clients.offsets[i], clients.offsets[i + 1])
-            table = self._refine(clients.points[own], clients.point_weights[own], local[i], labels[own])
+            table = self._refine(*clients.table(i), local[i], labels[own])
             rows[i] = len(table)
             values[i, : len(table)] = table
         return Report(values, rows, local)

@@ -102,7 +102,7 @@ class FKMeansCB:
 
 def _add_noise(clients: Devices, scale: float) -> Floats:
     """Return the points of every client with Laplace noise, float64[m, d]."""
-    points = clients.points.copy()
+    points = clients.stored.astype(np.float64)
     for i, key in enumerate(clients.keys):
         own = slice(clients.offsets[i], clients.offsets[i + 1])
         draws = uniforms(key, NOISE, [0], points[own].size)[0]

@@ -98,14 +98,12 @@ class KFED:
         few, start = clients.sizes <= k, np.full((len(clients), k, clients.d), np.inf)
         with threadpool_limits(1):  # more threads would add in another order
             for i in np.flatnonzero(~few):
-                own = slice(clients.offsets[i], clients.offsets[i + 1])
                 search = Search(k, CLIENT, limit=0, greedy=self.seeding == "greedy")
-                arguments = clients.kernels, int(clients.keys[i]), clients.points[own], clients.point_weights[own]
-                means = _start(*arguments, search)
+                means = _start(clients.kernels, int(clients.keys[i]), *clients.table(i), search)
                 start[i, : len(means)] = means
         local, _, _ = clients.refine(start, _CONVERGED, fill=True)
         for i in np.flatnonzero(few):
-            local[i, : clients.sizes[i]] = clients.points[clients.offsets[i] : clients.offsets[i + 1]]
+            local[i, : clients.sizes[i]] = clients.table(i)[0]
         return Report(*pack(local), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:

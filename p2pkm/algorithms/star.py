@@ -119,7 +119,7 @@ class Star:
         scaled = devices
         if self.method.frame != "none":
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
-            scaled = replace(devices, stored=(devices.points - state.shift[owner]) / state.span[owner])
+            scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
         values, rows, local = self.method.report(scaled, (state.centroids - shift) / span)
         return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
 

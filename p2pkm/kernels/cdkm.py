@@ -3,20 +3,16 @@
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.kmeans import _assign, _squared
+from p2pkm.kernels.kmeans import _assign, _collect, _squared
 
 
 @njit(cache=True, nogil=True)
 def _average(points, weights, labels, centroids, sums, mass, members):
     """Write down means, sums, weights and numbers of points of the clusters; an empty cluster stays where it is."""
-    sums[:] = 0.0
-    mass[:] = 0.0
+    _collect(points, weights, centroids.shape[0], labels, sums, mass)
     members[:] = 0
-    for r in range(points.shape[0]):
-        members[labels[r]] += 1
-        mass[labels[r]] += weights[r]
-        for f in range(points.shape[1]):
-            sums[labels[r], f] += weights[r] * points[r, f]
+    for label in labels:
+        members[label] += 1
     for c in range(centroids.shape[0]):
         if members[c] > 0:
             for f in range(points.shape[1]):

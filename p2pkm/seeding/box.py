@@ -41,8 +41,8 @@ class Box:
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf
         owner = np.repeat(np.arange(len(devices)), devices.sizes)
-        np.minimum.at(box[:, 0], owner, devices.points)
-        np.maximum.at(box[:, 1], owner, devices.points)
+        np.minimum.at(box[:, 0], owner, devices.stored)
+        np.maximum.at(box[:, 1], owner, devices.stored)
         return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
     def message(self, state: BoxState, devices: Devices) -> Mail:

@@ -41,10 +41,8 @@ class Leader:
         centroids = np.full((len(devices), self.k, devices.d), np.inf)
         leads = self.parent[devices.ids] < 0
         for i in np.flatnonzero(leads):
-            own = slice(devices.offsets[i], devices.offsets[i + 1])
-            points, weights = devices.points[own], devices.point_weights[own]
             search = Search(self.k, OWN, limit=0, greedy=False)
-            centroids[i] = cluster(devices.kernels, int(devices.keys[i]), points, weights, search)[0]
+            centroids[i] = cluster(devices.kernels, int(devices.keys[i]), *devices.table(i), search)[0]
         return LeaderState(centroids, leads, leads)
 
     def message(self, state: LeaderState, devices: Devices) -> Mail:

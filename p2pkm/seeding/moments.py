@@ -43,7 +43,7 @@ class Moments:
         """Measure the own points."""
         n, d = len(devices), devices.d
         owner = np.repeat(np.arange(n), devices.sizes)
-        weights, points = devices.point_weights, devices.points
+        weights, points = devices.point_weights, devices.stored
         weight = _sum(owner, weights, n)
         known = np.where(weight > 0, weight, 1.0)
         mean = np.stack([_sum(owner, weights * x, n) / known for x in points.T], axis=1)

@@ -89,7 +89,7 @@ class Race:
     def _pool(self, devices: Devices) -> tuple[Floats, Floats, Integers]:
         """Return what is drawn from: the own points, or the centroids of the own k-means with their counts."""
         if not self.local:
-            return devices.points, devices.point_weights, devices.offsets
+            return devices.own
         centroids, counts, _ = devices.kmeans(self.k, SUMMARY, starts=3)
         real = counts > 0.0
         return centroids[real], counts[real], np.concatenate(([0], np.cumsum(real.sum(axis=1))))
@@ -113,11 +113,11 @@ def _squared_distances(
     devices: Devices, points: Floats, weights: Floats, offsets: Integers, centroids: Floats
 ) -> Floats:
     """Return the weighted squared distance of each point to its device's nearest seed, its weight without any seed."""
-    _, labels = devices.kernels.losses(points, np.ascontiguousarray(weights), offsets, centroids)
+    _, labels = devices.kernels.losses(points, weights, offsets, centroids)
     owner = np.repeat(np.arange(len(devices)), np.diff(offsets))
     seeded = labels >= 0
     squared = np.where(seeded, 0.0, 1.0)
     for f in range(points.shape[1]):
         difference = points[seeded, f] - centroids[owner[seeded], labels[seeded], f]
         squared[seeded] += difference * difference
-    return weights * squared
+    return weights * squared if len(weights) else squared

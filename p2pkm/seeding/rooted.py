@@ -155,11 +155,10 @@ class Rooted:
     def _price(self, state: RootedState, devices: Devices) -> RootedState:
         """Begin the way of the losses of all candidates on the own points."""
         n, q = len(devices), self.candidates
-        own = devices.points, devices.point_weights, devices.offsets
         losses = np.empty((n, q))
         for number in range(q):
             sets = self._sets(state.candidates, np.full(n, number))
-            losses[:, number] = devices.kernels.losses(*own, sets)[0]
+            losses[:, number] = devices.kernels.losses(*devices.own, sets)[0]
         said = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = state.routes.layer(state.routes.depth)
         return state._replace(own=said, front=Front(deepest, said.take(deepest)))

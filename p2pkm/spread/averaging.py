@@ -21,13 +21,12 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
         Absent rows are +inf and take no point.
     """
     n, k, d = centroids.shape
-    points, weights = devices.points, devices.point_weights
     _, labels = devices.kernels.losses(*devices.own, centroids)
     taken = labels >= 0
     cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
     mass = np.empty((n * k, d + 1))
-    for f, column in enumerate((*points.T, np.ones(len(points)))):
-        mass[:, f] = np.bincount(cells, (weights * column)[taken], n * k)
+    for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
+        mass[:, f] = np.bincount(cells, (devices.point_weights * column)[taken], n * k)
     return mass.reshape(n, k, d + 1)
 
 
