@@ -159,6 +159,17 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
     return np.take_along_axis(centroids, order[:, :, None], axis=1), rows
 
 
+def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
+    """Return the same where only the devices `who` speak: the tables of the others are of no meaning, their rows -1."""
+    rows, own = np.full(len(centroids), -1), centroids[who]
+    packed, rows[who] = pack(own)
+    if packed is own:
+        return centroids, rows
+    values = centroids.copy()
+    values[who] = packed
+    return values, rows
+
+
 def silence(n: int, rows: int, width: int) -> Mail:
     """Return the mail of n devices that say nothing."""
     return Mail(np.zeros((n, rows, width)), np.full(n, -1))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.errors import ExperimentError
-from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.mail import Inbox, Mail, pack, pack_some
 from p2pkm.spec import suggest
 from p2pkm.spread.links import curb, heard, variation, weigh
 from p2pkm.spread.swaps import swap
@@ -171,13 +171,7 @@ class GTVMin:
         """Say the own centroids."""
         if devices.awake.all():
             return Mail(*pack(state.centroids))
-        who, values, rows = np.flatnonzero(devices.awake), state.centroids, np.full(len(devices), -1)
-        own = state.centroids[who]
-        packed, rows[who] = pack(own)
-        if packed is not own:
-            values = values.copy()
-            values[who] = packed
-        return Mail(values, rows)
+        return Mail(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""

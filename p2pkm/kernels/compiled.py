@@ -8,8 +8,8 @@ from p2pkm.kernels.flood import bundle, merge
 from p2pkm.kernels.fuzzy import fuzzy
 from p2pkm.kernels.graph import color, components, layers, mirror
 from p2pkm.kernels.gtvmin import _sweep, gtv, gtvmin
-from p2pkm.kernels.kmeans import kmeans, refine
-from p2pkm.kernels.price import losses, price
+from p2pkm.kernels.kmeans import _devices, kmeans, refine
+from p2pkm.kernels.price import _losses, losses, price
 from p2pkm.kernels.sums import moments, tabulate
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "refine",
     "tabulate",
 ]
-_BEHIND = {"gtvmin": _sweep}
+_BEHIND = {"gtvmin": _sweep, "kmeans": _devices, "losses": _losses}
 
 
 def entry(name: str) -> Any:

@@ -5,6 +5,7 @@ from numba import njit
 
 from p2pkm.kernels.nearest import _add, _nearest, _room, _turn
 from p2pkm.kernels.philox import _uniform
+from p2pkm.kernels.threads import divide
 
 
 @njit(cache=True, nogil=True)
@@ -178,19 +179,28 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
 
 
 @njit(cache=True, nogil=True)
-def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
-    """Run k-means on every device; see `p2pkm.kernels.plain.kmeans`."""
-    n, d = offsets.shape[0] - 1, points.shape[1]
-    centroids, counts, costs = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
-    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if n > 0 else np.ones(0)
-    for i in range(n):
+def _devices(
+    points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, number, first, last, centroids,
+    counts, costs,
+):  # fmt: skip
+    """Run k-means on the devices `first` to `last` - 1."""
+    ones = np.ones(np.max(offsets[first + 1 : last + 1] - offsets[first:last]))
+    for i in range(first, last):
         own = slice(offsets[i], offsets[i + 1])
         chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
         costs[i] = _kmeans(
-            points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, first,
+            points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, number,
             centroids[i], counts[i],
         )  # fmt: skip
-    return centroids, counts, costs
+
+
+def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
+    """Run k-means on every device; see `p2pkm.kernels.plain.kmeans`."""
+    n, d = len(offsets) - 1, points.shape[1]
+    found = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
+    given = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
+    divide(lambda begin, end: _devices(*given, begin, end, *found), offsets)
+    return found
 
 
 @njit(cache=True, nogil=True)

@@ -4,23 +4,30 @@ import numpy as np
 from numba import njit
 
 from p2pkm.kernels.nearest import _nearest, _room
+from p2pkm.kernels.threads import divide
 
 
 @njit(cache=True, nogil=True)
-def losses(points, weights, offsets, centroids):
-    """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.plain.losses`."""
-    n = offsets.shape[0] - 1
-    rows, costs, labels = centroids.shape[1], np.zeros(n), np.empty(points.shape[0], np.int64)
+def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
+    """Price and label the points of the devices `begin` to `end` - 1."""
+    rows = centroids.shape[1]
     block, distances, lowest, nearest = _room(rows, points.shape[1])
     lanes = nearest.shape[0]
-    for i in range(n):
+    for i in range(begin, end):
+        costs[i] = 0.0
         for first in range(offsets[i], offsets[i + 1], lanes):
             count = min(lanes, offsets[i + 1] - first)
             _nearest(points, first, count, centroids[i], rows, block, distances, lowest, nearest)
             for r in range(count):
                 labels[first + r] = nearest[r]
                 costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
-    return costs, labels
+
+
+def losses(points, weights, offsets, centroids):
+    """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.plain.losses`."""
+    found = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
+    divide(lambda begin, end: _losses(points, weights, offsets, centroids, begin, end, *found), offsets)
+    return found
 
 
 @njit(cache=True, nogil=True)
