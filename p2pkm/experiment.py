@@ -144,7 +144,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
-    columns = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
     table: Any = stored or load(source, seed=experiment.seed, **columns)
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
@@ -172,6 +172,8 @@ def parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:
     """Return the spec of the graph: what was asked for, else a ring; a method with a server has its star alone."""
     import topologies
 
+    if text is not None and text.partition(":")[0].replace("_", "-").lower() in topologies.TIME_VARYING:
+        raise TopologyError(_CHANGING.format(text))
     graph = parse(("star" if served else "ring") if text is None else text, topologies.FAMILIES, "graph")
     if served and graph.name != "star":
         raise TopologyError(
@@ -241,6 +243,8 @@ def build_topology(graph: Spec, n: int | None, default: int) -> Any:
         built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
+    if isinstance(built, topologies.TimeVaryingGraph):
+        raise TopologyError(_CHANGING.format(graph))
     topology = Topology.from_graph(built)
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
@@ -287,4 +291,5 @@ def read_toml(path: str) -> dict[str, Any]:
 
 
 _METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol")
+_CHANGING = "graph {0} changes from round to round, but a run keeps its links; see it with: p2pkm topology draw {0}"
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -202,6 +202,8 @@ CONTENT = """
 --graph karate                            | 34 devices, but 4
 --graph file:missing.graphml              | is not a file
 --graph gallery:nothing                   | the gallery has no 'nothing'
+--graph one-peer-exponential              | changes from round to round
+--graph gallery:one-peer-32 --devices 32  | changes from round to round
 --graph hypercube --devices 12            | take 8 or 16
 --graph file:full                         | suffix
 --graph file:graph.dot                    | suffix '.dot'

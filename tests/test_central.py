@@ -135,9 +135,10 @@ def test_both_forms_give_the_same_bits(case):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_both_forms_give_the_same_bits_on_many_points(seed):
+@pytest.mark.parametrize("d", [2, 3])
+def test_both_forms_give_the_same_bits_on_many_points(seed, d):
     rng = np.random.default_rng(seed)
-    points, weights = rng.normal(size=(rng.integers(60, 300), 3)).round(1), rng.random(300) + 0.01
+    points, weights = rng.normal(size=(rng.integers(60, 300), d)).round(1), rng.random(300) + 0.01
     start = np.ascontiguousarray(np.unique(points, axis=0)[: rng.integers(1, 9)])
     one, other = (form.cdkm(points, weights[: len(points)], start, 300) for form in (plain, compiled))
     assert_array_equal(one[0], other[0])

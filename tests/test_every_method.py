@@ -1,4 +1,4 @@
-"""What holds for every peer-to-peer method on every kind of graph."""
+"""What holds for every method, and for every peer-to-peer method on every kind of graph."""
 
 import numpy as np
 import pytest
@@ -68,3 +68,18 @@ def test_points_far_from_the_origin_give_the_same_clusters(name):
     moved = p2pkm.Shards(shards.points + 1000.0, shards.offsets, shards.weights, shards.labels, shards.rows)
     one, other = (p2pkm.simulate(find(name)(3), graph, data, rounds=5, seed=2) for data in (shards, moved))
     np.testing.assert_allclose(one.centroids + 1000.0, other.centroids, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_points_that_single_precision_holds_give_the_same_bits_in_it(name):
+    whole, method = deal(6), find(name)(3)
+    rounded = [np.float32(part) for part in np.split(whole.points, whole.offsets[1:-1])]
+    labels = np.split(whole.labels, whole.offsets[1:-1])
+    graph = None if needs_hub(method) else GRAPHS["ring"]
+    found = []
+    for dtype in ("float64", "float32"):
+        shards = p2pkm.Shards.from_list([np.float64(part) for part in rounded], labels=labels, dtype=dtype)
+        assert shards.points.dtype == dtype
+        found.append(p2pkm.simulate(method, graph, shards, rounds=4, seed=2).summary)
+    for key in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean"):
+        assert found[0][key] == found[1][key]

@@ -266,7 +266,7 @@ def test_a_client_says_the_same_in_any_batch_and_with_plain_kernels():
     for i in range(5):
         own = slice(devices.offsets[i], devices.offsets[i + 1])
         alone = replace(
-            devices, ids=devices.ids[i : i + 1], keys=devices.keys[i : i + 1], points=devices.points[own],
+            devices, ids=devices.ids[i : i + 1], keys=devices.keys[i : i + 1], stored=devices.stored[own],
             point_weights=devices.point_weights[own], offsets=np.array([0, own.stop - own.start]), kernels=plain,
         )  # fmt: skip
         report = method.report(alone, model[:1])

@@ -10,7 +10,7 @@ import pytest
 
 import p2pkm
 from p2pkm.data import sources
-from p2pkm.data.sizes import measure
+from p2pkm.data.sizes import Size, measure
 from p2pkm.data.sources import load, parse_source
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.experiment import Experiment
@@ -19,6 +19,7 @@ from p2pkm.planning.check import weigh_plan
 from p2pkm.planning.memory import Load, advise, need, refuse, together, write_size
 from p2pkm.planning.outline import sketch
 from p2pkm.planning.speed import Costs, Link, Split, fit, predict
+from p2pkm.spec import Spec
 from tests.invoke import ROOT, environment, here, needs_mpirun, ranks, there
 
 COSTS = Costs(turn=1e-4, device=1e-7, point=1e-8, link=1e-7, opening=1e-8)
@@ -45,6 +46,34 @@ def test_sizes_are_those_of_the_data(text):
     assert size.labelled == (table.labels is not None)
     assert size.distinct == len(np.unique(table.points, axis=0))
     assert size.devices == (None if table.device is None else len(np.unique(table.device)))
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_sizes_of_points_that_stay_on_disk_are_those_of_their_headers(tmp_path, labelled):
+    for i in range(3):
+        np.save(tmp_path / f"part-{i}.npy", np.ones((4 + i, 2)))
+        if labelled:
+            np.save(tmp_path / f"part-{i}.labels.npy", np.arange(4 + i) % 4)
+    spec = parse_source(str(tmp_path / "part-*.npy"))
+    assert measure(spec) == Size(15, 2, devices=3, labelled=labelled, stored=True)
+    assert measure(spec, whole_file=True).classes == (4 if labelled else None)
+    alone = parse_source(str(tmp_path / "part-1.npy"))
+    assert measure(alone, partition=Spec("blocks", {})) == Size(5, 2, labelled=labelled, stored=True)
+    assert not measure(alone).stored
+
+
+def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_path, uncalibrated):
+    for i in range(4):
+        np.save(tmp_path / f"part-{i}.npy", np.random.default_rng(i).normal(size=(200, 2)))
+    words = ("plan", "--data", tmp_path / "part-*.npy", "-k", "3", "--ranks", "4", "--format", "json")
+    kept, drawn = (json.loads(here(*words, *more).out) for more in ((), ("--partition", "iid")))
+    assert (kept["devices"], kept["points"]) == (4, 800)
+    for found in (kept, drawn):
+        four = next(row for row in found["memory"] if row["ranks"] == 4)
+        assert four["rank0"]["reading"] == four["other"]["reading"]
+    assert found["memory"][0]["rank0"]["reading"] > kept["memory"][0]["rank0"]["reading"]
+    blocks = sketch(Experiment(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
+    assert blocks.sizes.tolist() == [267, 267, 266] and blocks.dealt
 
 
 @pytest.mark.parametrize("columns", [{}, {"label_column": "2"}, {"label_column": "2", "device_column": "0"}])
@@ -90,10 +119,13 @@ print(peak(*sys.argv[1:]) - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
-def test_planned_memory_is_what_a_run_takes():
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("devices", "points"), [(120_000, 500_000), (2_000, 1_000_000)])
+def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     options = dict(
-        graph="small-world:degree=6", devices=120_000, data="blobs:clusters=4,points=500000", partition="iid"
-    )
+        graph="small-world:degree=6", devices=devices, data=f"blobs:clusters=4,points={points}", partition="iid",
+        dtype=dtype,
+    )  # fmt: skip
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip

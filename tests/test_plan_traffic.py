@@ -103,6 +103,25 @@ def test_a_coreset_along_a_tree_sends_what_was_planned():
     assert check(rows) >= 0.75
 
 
+@pytest.mark.parametrize("graph", ["path", "small-world", "star"])
+def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
+    rows = compare(seeding="rooted:candidates=2,rows=60", devices=100, graph=graph, data="blobs:points=300,clusters=3",
+                   clusters=3, partition="iid", rounds=2)  # fmt: skip
+    assert check(rows) >= 0.9
+    assert rows[0][1].exact_bytes and rows[1][1].exact_messages
+    planned, (_, sent) = rows[1][1], rows[1][2]
+    assert planned.exact_bytes == (graph == "star") and sent <= planned.bytes <= 1.2 * sent
+
+
+def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
+    options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
+    assert {course.name for course, _, _ in compare(**options, rounds=2)} == {"summaries", "choose", "gtvmin"}
+    monkeypatch.setattr("p2pkm.recipe._ROWS", 100)
+    rows = compare(**options, rounds=2)
+    assert [course.name for course, _, _ in rows] == ["rooted"] * 2 + ["gtvmin"] * 3
+    assert check(rows) == 1.0
+
+
 def test_no_bytes_are_promised_where_points_may_be_too_few():
     rows = compare(data="grid16:points=2,sd=0", devices=6, clusters=16, partition="dirichlet", rounds=2)
     check(rows)

@@ -10,6 +10,7 @@ import numpy as np
 from p2pkm.data.checks import whole
 from p2pkm.data.columns import Column, as_index, assign
 from p2pkm.data.sources import SOURCES, load
+from p2pkm.data.stored import open_stored
 from p2pkm.data.table import Table
 from p2pkm.errors import DataError
 from p2pkm.spec import Spec, complete
@@ -27,6 +28,8 @@ class Size(NamedTuple):
         Known classes, and devices that a column names; None: none, or nobody has looked.
     labelled : bool
         Whether every point comes with its class.
+    stored : bool
+        Whether the points stay on disk, where every rank reads its own.
     """
 
     points: int
@@ -35,9 +38,13 @@ class Size(NamedTuple):
     classes: int | None = None
     devices: int | None = None
     labelled: bool = True
+    stored: bool = False
 
 
-def measure(spec: Spec, *, label_column: Column = None, device_column: Column = None, whole_file: bool = False) -> Size:
+def measure(
+    spec: Spec, *, label_column: Column = None, device_column: Column = None, whole_file: bool = False,
+    partition: Spec | None = None,
+) -> Size:  # fmt: skip
     """Return the size of what `p2pkm.data.sources.load` would return.
 
     Generators draw nothing. Of .npy, .npz and .parquet files the header is read alone; files of text, and the small
@@ -49,6 +56,8 @@ def measure(spec: Spec, *, label_column: Column = None, device_column: Column = 
         From `parse_source`.
     whole_file : bool
         Whether to read a file to the end, because classes or devices are to be counted.
+    partition : Spec, optional
+        What is asked for; it decides whether one file stays on disk.
 
     Raises
     ------
@@ -59,6 +68,12 @@ def measure(spec: Spec, *, label_column: Column = None, device_column: Column = 
     """
     if spec.name in _GENERATED:
         return _GENERATED[spec.name](complete(spec, SOURCES, 0).options)
+    if spec.name == "file":
+        name = spec.options["path"]
+        stored = open_stored(name, partition, label_column, device_column, classes=whole_file)
+        if stored is not None:
+            first, m = stored.files[0], sum(one.rows for one in stored.files)
+            return Size(m, first.features, 1, stored.classes, stored.device, first.labelled, stored=True)
     path = Path(spec.options.get("path", "")).expanduser()
     read = _HEADERS.get(path.suffix.lower())
     if read is None or whole_file or not path.is_file():  # a file that is not there has an error of its own

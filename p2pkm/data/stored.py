@@ -37,11 +37,12 @@ class Stored(NamedTuple):
 
 
 def open_stored(
-    path: str, partition: Spec | None, label_column: Column, device_column: Column
-) -> Stored | None:  # fmt: skip
+    path: str, partition: Spec | None, label_column: Column, device_column: Column, *, classes: bool = True
+) -> Stored | None:
     """Return the files of a pattern, or the one file whose points need not be read as a whole, else None.
 
     One .npy file stays on disk with partition `blocks`, one .parquet file with whole numbers as column of devices.
+    Without `classes` no label is read, and none is known.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def open_stored(
         files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in find(path))
         _check_alike(path, files)
         counts = [one.devices for one in files if one.devices is not None]
-        return Stored(files, _classes(files), max(counts, default=len(files)))
+        return Stored(files, _classes(files) if classes else None, max(counts, default=len(files)))
     wanted = "column" if partition is None and suffix == ".parquet" else partition and partition.name
     if wanted != {".npy": "blocks", ".parquet": "column"}[suffix]:
         return None
@@ -65,7 +66,7 @@ def open_stored(
         return None  # the reader of whole files takes more kinds, and says what is wrong
     if not file.rows or (wanted == "column" and file.devices is None):
         return None
-    return Stored((file,), _classes((file,)), file.devices)
+    return Stored((file,), _classes((file,)) if classes else None, file.devices)
 
 
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:

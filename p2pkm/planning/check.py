@@ -1,5 +1,8 @@
 """The load of an experiment on memory, and the check before a run."""
 
+from typing import Any
+
+from p2pkm.algorithms.central import Central
 from p2pkm.data.sizes import Size, has_header
 from p2pkm.data.sources import parse_source
 from p2pkm.errors import P2PKMError
@@ -14,6 +17,7 @@ from p2pkm.referee import usual_every
 from p2pkm.seeding.summaries import Summaries
 
 _DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
+_SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
 
 
 def check_memory(experiment: Experiment, ranks: int | None) -> None:
@@ -44,20 +48,25 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
         return
     n = resolved.devices
     edges = n * int(graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
-    refuse(weigh(resolved, size, (n, edges, method.k), ranks or 1), limit, local_size())
+    refuse(weigh(resolved, method, size, (n, edges), ranks or 1), limit, local_size())
 
 
-def weigh(experiment: Experiment, size: Size, graph: tuple[int, int, int], ranks: int) -> Load:
-    """Return the load of an experiment; graph: devices, directed edges, and clusters of each device."""
+def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> Load:
+    """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
-    word = 4 if getattr(experiment, "dtype", "float64") == "float32" else 8
-    return Load(size.points, size.features, *graph, records, experiment.central, ranks=ranks, word=word)
+    kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
+    return Load(
+        size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,
+        word=4 if experiment.dtype == "float32" else 8,
+        copies=(_SHIPPED if isinstance(method, Central) else _SERVED) if needs_hub(method) else 0,
+        reading="first" if not size.stored else "each" if kept else "drawn",
+    )  # fmt: skip
 
 
 def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
     """Return the load of a plan on so many ranks."""
     topology = plan.topology
-    load = weigh(plan.experiment, plan.size, (topology.n, len(topology.indices), plan.algorithm.k), ranks)
+    load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
     load = load._replace(ghosts=ghosts)
     floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, Summaries)]
     if not floods:

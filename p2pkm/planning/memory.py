@@ -3,18 +3,19 @@
 from typing import NamedTuple
 
 from p2pkm.errors import DataError
-from p2pkm.experiment import FIELDS
 from p2pkm.planning.machine import LIMIT
 
 _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
 # Bytes, as measured: what a run holds of each point, link and device beside points and centroids; and how many copies
 # of points and centroids there are at a time.
-_READ, _READING = 66, 3  # per point while the points are made and dealt; copies of the features
-_HELD, _HOLDING = 48, 3  # the same from then on
-_EDGE, _OBJECT = 180, 250  # per directed edge; more if the graph comes as Python objects
-_DEVICE, _TABLES = 400, 7
+_READ, _READING, _DRAWN = 28, 2, 24  # per point while rank 0 makes and deals all; copies; while each rank draws whose
+_HELD = 48  # from then on
+_EDGE, _OBJECT = 115, 250  # per directed edge; more if the graph comes as Python objects
+_DEVICE, _TABLES, _MOVING = 400, 3, 7  # tables of centroids all the time, and more of them in a round
 _OBJECTS = 100_000  # devices up to which it does
-_SAMPLE, _LEAST, _POOLED = 1e9, 16, 2_000_000  # distances and sets that the last record prices; values of the baseline
+# As in `p2pkm.prices`: distances that the last record takes, without and with baseline; sets that it prices at least,
+# and points at most; what it costs to visit a device; values of the baseline.
+_SAMPLE, _COMPARED, _LEAST, _PRICED, _VISIT, _POOLED = 1e9, 2e10, 16, 4_000_000, 64, 2_000_000
 _DIGEST = 64  # per device and record
 _RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
@@ -38,6 +39,10 @@ class Load(NamedTuple):
     ranks : int
     word : int
         Bytes of a coordinate of a point.
+    copies : int
+        Tables of 8 bytes per number, one column wider than the points, that a method with a server makes of them.
+    reading : {"first", "each", "drawn"}
+        Who reads the points: rank 0 all of them, or every rank its own, and whether it draws for all whose they are.
     """
 
     points: int
@@ -52,6 +57,8 @@ class Load(NamedTuple):
     ghosts: int = 0
     ranks: int = 1
     word: int = 8
+    copies: int = 0
+    reading: str = "first"
 
 
 class Need(NamedTuple):
@@ -61,9 +68,9 @@ class Need(NamedTuple):
     ----------
     program, points, graph, centroids, mail, referee : int
         What it holds.
-    seeding, reading, closing : int
-        The tables of a flood; the points of all ranks while rank 0 makes and deals them (as a whole, in the place of
-        all else but program and graph); the price of centroids in the end, or of the baseline.
+    seeding, rounds, reading, closing : int
+        The tables of a flood; of a round; the points of all ranks while rank 0 makes and deals them (as a whole, in the
+        place of all else but program and graph); the price of centroids in the end, or of the baseline.
     """
 
     program: int
@@ -73,6 +80,7 @@ class Need(NamedTuple):
     mail: int
     referee: int
     seeding: int
+    rounds: int
     reading: int
     closing: int
 
@@ -84,7 +92,7 @@ class Need(NamedTuple):
     @property
     def peak(self) -> int:
         """Return what the rank needs at a time, at most."""
-        return max(self.held + max(self.seeding, self.closing), self.program + self.graph + self.reading)
+        return max(self.held + max(self.seeding, self.rounds, self.closing), self.program + self.graph + self.reading)
 
 
 def need(load: Load, *, first: bool = True) -> Need:
@@ -97,21 +105,36 @@ def need(load: Load, *, first: bool = True) -> Need:
         graph += _OBJECT * e
     mail = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
     flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
-    priced = n + 1 if load.central else min(n, max(int(_SAMPLE / max(m * k * d, 1)), _LEAST))
-    closing = 8 * priced * (mine + (n if first and load.ranks > 1 else 0)) + (n * table if load.ranks > 1 else 0)
-    if load.central and first:
-        closing += 3 * 8 * min(_POOLED, m * d) + (load.word * m * d if load.ranks > 1 else 0)
     return Need(
         program=_PROGRAM,
-        points=own * (_HOLDING * load.word * d + _HELD),
+        points=own * (load.word * d + 8 * load.copies * (d + 1) + _HELD),
         graph=graph,
         centroids=mine * (_DEVICE + _TABLES * table),
         mail=int(mail),
         referee=_DIGEST * n * load.records if first else 0,
         seeding=int(flood),
-        reading=m * (_READING * load.word * d + _READ) if first else 0,
-        closing=int(closing),
+        rounds=mine * _MOVING * table + 2 * links * k,
+        reading=_read(load, own, first=first),
+        closing=_price(load, mine, first=first),
     )
+
+
+def _read(load: Load, own: int, *, first: bool) -> int:
+    """Return what a rank needs while the points are made or read, `own` of which it keeps."""
+    m, d = load.points, load.features
+    if load.reading == "first":
+        return m * (_READING * 8 * d + _READ) if first else 0
+    return own * (load.word + 8) * d + (_DRAWN * m if load.reading == "drawn" else 0)
+
+
+def _price(load: Load, mine: int, *, first: bool) -> int:
+    """Return what a rank with so many devices needs to price centroids: costs of each set on each device, and sets."""
+    m, d, n, _, k = load[:5]
+    most = _COMPARED if load.central else _SAMPLE
+    sets = min(n, max(int(most / max(min(m, _PRICED) * k * d + _VISIT * n, 1)), _LEAST)) + load.central
+    several = load.ranks > 1
+    pooled = 3 * 8 * min(_POOLED, m * d) if load.central and first else 0
+    return 8 * sets * (mine + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
 
 
 def together(load: Load, ranks: int = 1) -> int:
@@ -143,7 +166,7 @@ def advise(load: Load, limit: int, here: int = 1) -> list[str]:
     changes = {
         "--no-central": load._replace(central=False),
         "a larger --every": load._replace(records=2),
-        "--dtype float32": load._replace(word=4 if "dtype" in FIELDS else load.word),
+        "--dtype float32": load._replace(word=4),
         "--no-central and a larger --every": load._replace(central=False, records=2),
         "--seeding box": load._replace(flooded=0),
     }

@@ -64,6 +64,7 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
         Whether to read a file to the end if its classes or devices are to be counted.
     """
     import topologies
+    from p2pkm.data.partition import PARTITIONS
     from p2pkm.data.sources import SOURCES, parse_source
 
     method = build(experiment, experiment.clusters or 1)
@@ -71,11 +72,12 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
         parse_graph(experiment.graph, method, served=needs_hub(method)), topologies.FAMILIES, experiment.seed
     )
     source = parse_source(experiment.data)
-    columns = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    size = measure(source, **columns, whole_file=unknown)
+    partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
+    size = measure(source, **columns, whole_file=unknown, partition=partition)
     clusters = experiment.clusters or size.classes or _CLUSTERS
-    column = (experiment.partition or "column").partition(":")[0] == "column"
+    column = partition is None or partition.name == "column"
     n = experiment.devices or (size.devices if column else None)
     if n is None and graph.name not in topologies.FIXED:
         n = ranks or _DEVICES
@@ -105,16 +107,22 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
 
 
 def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
-    """Return the points of each device, and whether they are known: they are if dealt iid, else in equal parts."""
+    """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
     from p2pkm.data.partition import PARTITIONS
 
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
     sizes[: m % n] += 1
-    usual = "column" if size.devices is not None else "dirichlet" if size.labelled else "iid"
-    spec = parse(experiment.partition or usual, PARTITIONS, "partition")
-    known = spec.name == "iid" and spec.options.get("minimum", 0) <= m // n
+    spec = parse(experiment.partition or _usual(size, n), PARTITIONS, "partition")
+    known = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
     return np.append(sizes, np.zeros(topology.n - n, np.int64)), known
+
+
+def _usual(size: Size, n: int) -> str:
+    """Return the partition that a run takes if none is given."""
+    if size.stored:
+        return "column" if size.devices == n else "blocks"
+    return "column" if size.devices is not None else "dirichlet" if size.labelled else "iid"
 
 
 def _arrange(
