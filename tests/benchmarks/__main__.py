@@ -1,0 +1,100 @@
+"""Every figure of speed beside its target: ``python -m tests.benchmarks [row ...] [--quick] [--format markdown]``.
+
+Each row runs in a process of its own, with the number of threads that it is about, and measures what is compared side
+by side. On a machine that does other work as well the ratios hold, the absolute figures do not.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from tests.benchmarks.figure import Figure
+
+ROWS = {  # name: module and function, threads
+    "local": ("local.measure", 1),
+    "updates": ("sweeps.measure_updates", 1),
+    "sweep": ("sweeps.measure_sweep", 2),
+    "growth": ("sweeps.measure_growth", 1),
+    "job": ("job.measure", 2),
+    "against": ("against.measure", 1),
+    "ranks": ("ranks.measure", 2),
+    "roofline": ("roofline.measure", 1),
+}
+_THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_HEAD = ("what", "measured", "target", "", "from")
+
+
+def main() -> int:
+    """Print the table; return 1 if a row failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__.split("\n")[0])
+    parser.add_argument("rows", nargs="*", metavar="row", help=f"some of: {', '.join(ROWS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: see that it runs; the targets do not hold")
+    parser.add_argument("--format", choices=("plain", "markdown"), default="plain")
+    parser.add_argument("--json", action="store_true", help="measure the rows in this process and print them as JSON")
+    options = parser.parse_args()
+    unknown = [name for name in options.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"unknown row {unknown[0]!r}; expected some of {', '.join(ROWS)}")
+    names = options.rows or list(ROWS)
+    if options.json:
+        print(json.dumps([figure for name in names for figure in find(name)(options.quick)]))
+        return 0
+    failed, figures = [], []
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        found = measure(name, options.quick)
+        failed += [name] if found is None else []
+        figures += found or []
+    print(describe_machine(options.quick))
+    print("\n".join((draw_markdown if options.format == "markdown" else draw)(figures)))
+    print("\n".join(f"failed: {name}" for name in failed), end="\n" if failed else "", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def find(name: str) -> Callable[[bool], list[Figure]]:
+    """Return what measures a row; its libraries are imported now."""
+    module, function = ROWS[name][0].split(".")
+    measured: Callable[[bool], list[Figure]] = getattr(import_module(f"tests.benchmarks.{module}"), function)
+    return measured
+
+
+def measure(name: str, quick: bool) -> list[Figure] | None:
+    """Measure a row in a new process, None if that fails."""
+    command = [sys.executable, "-m", "tests.benchmarks", name, "--json", *(["--quick"] if quick else [])]
+    environment = os.environ | dict.fromkeys(_THREADS, str(ROWS[name][1]))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
+    return None if done.returncode else [Figure(*figure) for figure in json.loads(done.stdout.splitlines()[-1])]
+
+
+def describe_machine(quick: bool) -> str:
+    """Return a line about the machine and how busy it is."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    sizes = "small sizes, for which the targets are not meant; " if quick else ""
+    return f"{sizes}{cores} cores, load {os.getloadavg()[1]:.1f} over the last five minutes; medians\n"
+
+
+def cells(figure: Figure) -> tuple[str, ...]:
+    """Return a figure as the texts of a row."""
+    target = f"{figure.sense} {figure.target:g} {figure.unit}" if figure.sense else ""
+    return figure.what, f"{figure.value:.3g} {figure.unit}", target, figure.verdict, figure.note
+
+
+def draw(figures: list[Figure]) -> list[str]:
+    """Return the lines of the table, in columns."""
+    table = [_HEAD, *map(cells, figures)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def draw_markdown(figures: list[Figure]) -> list[str]:
+    """Return the same in Markdown."""
+    rows = [_HEAD, ("---",) * len(_HEAD), *map(cells, figures)]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""One line of the table, and clocks that measure several works side by side."""
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+_TRIALS, _BUDGET, _MOST = 5, 2.0, 500  # least trials of each work, seconds for more of them, most of them
+
+
+class Figure(NamedTuple):
+    """What was measured, what it shall be, and what it is made of.
+
+    Attributes
+    ----------
+    what : str
+    value : float
+    unit : str
+        "x" for a ratio.
+    sense : {"at least", "at most", "more than", ""}
+        How the target is meant; "": there is none.
+    target : float
+    note : str
+        The figures behind a ratio.
+    """
+
+    what: str
+    value: float
+    unit: str
+    sense: str = ""
+    target: float = 0.0
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Return whether the target is met."""
+        met = {
+            "at least": self.value >= self.target,
+            "at most": self.value <= self.target,
+            "more than": self.value > self.target,
+        }
+        return "" if not self.sense else "met" if met[self.sense] else "MISSED"
+
+
+def clock(work: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def interleave(works: Sequence[Callable[[], Any]]) -> list[list[float]]:
+    """Return the seconds of every trial of each work; all works are done in turn, once before the clock runs."""
+    for work in works:
+        work()
+    seconds: list[list[float]] = [[] for _ in works]
+    began = time.perf_counter()
+    while len(seconds[0]) < _TRIALS or (time.perf_counter() - began < _BUDGET and len(seconds[0]) < _MOST):
+        for taken, work in zip(seconds, works, strict=True):
+            taken.append(clock(work))
+    return seconds
+
+
+def slope(few: Sequence[float], many: Sequence[float], steps: int) -> float:
+    """Return the median seconds of a step, given trials that differ by so many steps."""
+    return median(more - less for less, more in zip(few, many, strict=True)) / steps
+
+
+def show(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"

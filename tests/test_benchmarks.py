@@ -1,0 +1,69 @@
+"""The table of speed can be printed; nothing is said here of how fast anything is."""
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.benchmarks import against, arena, roofline, sweeps
+from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
+from tests.benchmarks.figure import Figure, show, slope
+
+
+def test_two_rows_with_tiny_sizes(monkeypatch):
+    monkeypatch.setattr(sweeps, "UPDATES", {(2, 2, 400): 1.0, (3, 4, 300): 1.0})
+    monkeypatch.setattr(sweeps, "_MILLION", 200)
+    monkeypatch.setattr(sweeps, "_THOUSAND", 50)
+    figures = find("updates")(True) + find("growth")(False)
+    assert [figure.what for figure in figures] == [
+        "device-updates on one thread, k = 2, d = 2, 20 devices",
+        "device-updates on one thread, k = 3, d = 4, 15 devices",
+        "cost of a device-update, 200 devices over 50",
+    ]
+    assert all(0 < figure.value < math.inf for figure in figures)
+    assert len(draw(figures)) == 4 and len(draw_markdown(figures)) == 5
+
+
+def test_the_loop_over_devices_computes_what_the_sweep_does():
+    stage = arena.build(30, 3, 2)
+    against.check(stage, against.take(stage, 30))
+
+
+def test_devices_without_points_or_links_play_as_many_rounds_as_are_asked_for():
+    stage = arena.build(20, 3, 2)
+    centroids = stage.without_links().play(1)[0].state.centroids
+    assert not np.array_equal(centroids, stage.play(1)[0].state.centroids)
+    still = stage.without_links().without_points()
+    assert len(still.play(3)[1]) == 1 and len(still.clock(3)) == 3
+    assert stage.without_points().devices.indptr[-1] == stage.topology.indptr[-1]
+
+
+def test_an_update_is_counted_by_its_formula():
+    assert roofline.count(4, 2) == (2400 + 200 + 6 * (96 + 16), 1600 + 128 + 6 * 68)
+
+
+def test_a_figure_knows_whether_it_meets_its_target():
+    assert Figure("a", 2.0, "x", "at least", 2.0).verdict == "met"
+    assert Figure("a", 2.0, "x", "more than", 2.0).verdict == "MISSED"
+    assert Figure("a", 2.0, "x", "at most", 1.9).verdict == "MISSED"
+    assert cells(Figure("a", 2.0, "GB/s")) == ("a", "2 GB/s", "", "", "")
+
+
+def test_times_are_shown_in_their_unit():
+    assert [show(1.5), show(0.0254), show(3.4e-6), show(7e-8)] == ["1.5 s", "25.4 ms", "3.4 µs", "70 ns"]
+
+
+def test_a_slope_is_the_time_of_one_step():
+    assert slope([1.0, 2.0, 1.0], [3.0, 4.0, 9.0], 10) == pytest.approx(0.2)
+
+
+def test_every_row_is_found_and_another_name_is_refused():
+    assert all(callable(find(name)) for name in ROWS)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", "nonsense"], capture_output=True, text=True, timeout=60,
+        env=os.environ,
+    )  # fmt: skip
+    assert done.returncode == 2 and "nonsense" in done.stderr and "roofline" in done.stderr
