@@ -54,7 +54,9 @@ def main() -> None:
     from tests.benchmarks.arena import build
 
     n, rounds = map(int, sys.argv[1:])
-    seconds = build(n, 4, 2).clock(rounds)
+    arena = build(n, 4, 2)
+    seconds = arena.clock(rounds)
+    arena.network.close()
     if connect().rank == 0:
         print(json.dumps(seconds), flush=True)
 
