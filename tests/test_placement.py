@@ -225,7 +225,9 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
     assert alone["placement"] is None and alone["cut"] is None
     ending = there(*ranks(3), "-m", "p2pkm", *words, "--placement", "metis", "--format", "json", cwd=tmp_path)
     summary = ending.summary
-    assert ending.err.startswith(f"placement metis: {summary['cut']} links cut, {summary['ghosts']} ghosts; at most ")
+    assert ending.err.startswith(
+        f"p2pkm: placement metis: {summary['cut']} links cut, {summary['ghosts']} ghosts; at most "
+    )
     assert summary["placement"] == "metis" and summary["balance"] >= 1.0 and summary["balance_devices"] >= 1.0
     for name in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean", "ari"):
         assert summary[name] == alone[name]
