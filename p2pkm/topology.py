@@ -72,8 +72,8 @@ class Topology:
             raise TopologyError(str(error)) from None
         # arrays that are read-only are copied: kernels are compiled for one kind
         indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
-        weights = np.ones(len(indices)) if graph.weights is None else np.require(graph.weights, np.float64, ("C", "W"))
-        return cls._complete(indptr, indices, weights)
+        same: Floats = np.broadcast_to(1.0, len(indices))  # one number that stands for all
+        return cls._complete(indptr, indices, same if graph.weights is None else np.require(graph.weights, np.float64))
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph") -> "Topology":

@@ -60,13 +60,14 @@ class Memory:
         inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
         if not self._complete:
             np.copyto(self._slots, self._senders, where=inbox.fresh)
-            self._complete = spoke is None and flags is None
+            if spoke is None and flags is None:
+                self._complete, self._slots = True, self._senders
         return inbox
 
     def forget(self, edges: Mask) -> None:
         """Take what came over these own edges, bool[e], as never heard."""
+        self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
         self._slots[edges] = -1
-        self._complete = False
 
     def _borrow(self, mail: Mail, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
