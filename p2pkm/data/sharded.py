@@ -19,6 +19,7 @@ from p2pkm.errors import DataError
 from p2pkm.spec import Spec
 
 _WHOLE = ("beta", "mufc")  # partitions that look at all points
+_CLASS, _PROGRAM = 2, 300_000_000  # bytes of a label; of the program and of the points that it looks at together
 _TABLES, _ARRAYS = 8, 16  # centroid tables per device, and numbers per directed edge, that a rank holds at a time
 
 
@@ -108,10 +109,10 @@ class Sharded:
         """
         size, number = np.dtype(self.dtype).itemsize, np.dtype(float).itemsize
         rows, devices = -(-self.m // ranks), -(-self.n // ranks)
+        points = rows * (self.d * size + _CLASS)
+        passing = _PROGRAM
         if self.partition.name not in ("blocks", "column"):
-            rows += self.m  # every rank draws the whole partition
-        points = rows * self.d * size
-        passing = rows * number * (self.d + 4 + self.d * (size < number))  # sums over points, labels, rows
+            passing += number * (2 * self.m + rows)  # every rank draws the whole partition
         tables = (_TABLES * devices + 2 * self.n) * k * self.d * number
         graph = _ARRAYS * number * (links + self.n)
         giga = [part / 1e9 for part in (points + passing + tables + graph, points, passing, tables, graph)]
