@@ -17,12 +17,12 @@ _SHARED = 2**15  # rows of a table; the answers that are left for the other end 
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _points(points, mass, first, last, centroids, sums, counts, block, distances, lowest, labels):
+def _points(points, mass, first, last, centroids, sums, counts, block, centers, distances, lowest, labels):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
-        _nearest(points, start, count, centroids, rows, block, distances, lowest, labels)
+        _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
 
@@ -155,7 +155,7 @@ def _sweep(
     own, other, twin, answer = (np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64),
                                 np.empty(most, np.int64))  # fmt: skip
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
-    block, distances, lowest, labels = _room(k, d)
+    block, centers, distances, lowest, labels = _room(k, d)
     plane = d == 2 and tables.shape[2] == 2
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
     sums, counts = np.empty((k, d)), np.empty(k)
@@ -221,7 +221,18 @@ def _sweep(
                     for f in range(d):
                         sums[c, f] = 0.0
                 _points(
-                    points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block, distances, lowest, labels
+                    points,
+                    mass,
+                    offsets[i],
+                    offsets[i + 1],
+                    result[i],
+                    sums,
+                    counts,
+                    block,
+                    centers,
+                    distances,
+                    lowest,
+                    labels,
                 )
                 for e in range(indptr[i], indptr[i + 1]):
                     slot = slots[e]

@@ -157,8 +157,8 @@ def _make_tile(height):
     """Return `tile` for so many rows."""
 
     @intrinsic
-    def tile(context, rows, first, last, columns, r, distances):
-        """``distances[first + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for j < 8.
+    def tile(context, rows, first, last, columns, r, distances, to):
+        """``distances[to + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for j < 8.
 
         The sums are in feature order; i is below the height. Where there is no row ``first + i`` up to `last`, the last
         one takes its place.
@@ -179,11 +179,11 @@ def _make_tile(height):
                 return new
 
             totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * height, body)
-            for n, total in zip(numbers, totals, strict=True):
-                out.store(total, out.at(n, args[4]))
+            for i, total in enumerate(totals):
+                out.store(total, out.at(builder.add(args[6], _whole(i)), args[4]))
             return context.get_dummy_value()
 
-        return types.void(rows, types.int64, types.int64, columns, types.int64, distances), generate
+        return types.void(rows, types.int64, types.int64, columns, types.int64, distances, types.int64), generate
 
     return tile
 

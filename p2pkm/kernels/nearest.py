@@ -6,7 +6,16 @@ Every distance is summed in feature order, point by point the same operations as
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.lanes import add_row, eight_rows, four_rows, least_of_columns, sum_where, turn_pairs, turn_square
+from p2pkm.kernels.lanes import (
+    add_row,
+    eight_rows,
+    four_rows,
+    least_of_columns,
+    least_of_row,
+    sum_where,
+    turn_pairs,
+    turn_square,
+)
 
 _LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
@@ -15,12 +24,13 @@ _FEW = 8  # centroids in the plane whose sums go side by side
 
 @njit(cache=True, nogil=True)
 def _room(k, d):
-    """Return what `_nearest` works in: coordinates and weights, distances, the least of them, labels.
+    """Return what `_nearest` works in: coordinates and weights, centroids, distances, the least of them, labels.
 
     As many points are looked at together as there are labels: fewer, if they have many features.
     """
-    lanes = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8))
-    return np.ones((d + 1, lanes)), np.empty((k + 7, lanes)), np.empty(lanes), np.empty(lanes, np.int64)
+    lanes, wide = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8)), k + -k % 8
+    block, columns, distances = np.ones((d + 1, lanes)), np.full((d, wide), np.inf), np.empty((k + 7, max(lanes, wide)))
+    return block, columns, distances, np.empty(lanes), np.empty(lanes, np.int64)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -51,18 +61,21 @@ def _measure(centroids, rows, columns, r, distances):
     """Write the squared distances of the first `rows` centroids to eight columns from r on."""
     c = 0
     while rows - c > 4:
-        eight_rows(centroids, c, rows - 1, columns, r, distances)
+        eight_rows(centroids, c, rows - 1, columns, r, distances, c)
         c += 8
     if c < rows:
-        four_rows(centroids, c, rows - 1, columns, r, distances)
+        four_rows(centroids, c, rows - 1, columns, r, distances, c)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _nearest(points, first, count, centroids, rows, block, distances, lowest, labels):
+def _nearest(points, first, count, centroids, rows, block, columns, distances, lowest, labels):
     """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
 
     The answer: least distances (inf) and labels (-1 where every centroid is at infinity).
     """
+    if points.shape[1] != 2 and rows > 8 and -rows % 8 * 4 <= rows:
+        _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels)
+        return
     _turn(points, first, count, block)
     if points.shape[1] == 2:
         _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
@@ -70,6 +83,24 @@ def _nearest(points, first, count, centroids, rows, block, distances, lowest, la
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
         _measure(centroids, rows, block, r, distances)
         least_of_columns(distances, rows, r, lowest, labels)
+
+
+@njit(cache=True, nogil=True)
+def _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels):
+    """Do the same with the centroids side by side, where they fill whole vectors: the points stay as they are."""
+    wide = rows + -rows % 8
+    for c in range(rows):
+        for f in range(points.shape[1]):
+            columns[f, c] = centroids[c, f]
+    for c in range(rows, wide):
+        columns[:, c] = np.inf
+    for r in range(0, count, 8):
+        for c in range(0, wide, 8):
+            eight_rows(points, first + r, first + count - 1, columns, c, distances, 0)
+        for j in range(min(8, count - r)):
+            near = least_of_row(distances, j, wide)
+            labels[r + j] = near
+            lowest[r + j] = distances[j, near] if near >= 0 else np.inf
 
 
 @njit(cache=True, nogil=True, forceinline=True)
