@@ -30,7 +30,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         link_weights=topology.weights[placement.edges],
         active=np.ones(len(placement.indices), np.bool_),
         degrees=np.diff(placement.indptr),
-        neighbor_degrees=topology.degrees[placement.indices],
+        neighbor_degrees=topology.degrees.astype(np.int32)[placement.indices],
         keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),
         shared_key=shared_key(seed),
         total=topology.n,

@@ -41,10 +41,12 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
     state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
     ending = Ending(state, "none", 0)
-    whole = field
+    whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
+    del state, start
     for stage in stages:
         field = _use(whole, whole.devices) if stage.whole else field
-        ending = run_stage(stage, ending.state, field, closing=stage is stages[-1])
+        ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])
+        handed.append(ending.state)
         if ending.stop == "interrupted":
             break
         if hasattr(ending.state, "edge_active"):
@@ -65,6 +67,7 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     network.open()
     schedule = make(algorithm.schedule, field.devices, field.colors)
     state = algorithm.init(field.devices, start)
+    del start
     mail = algorithm.message(state, field.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop = _verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True)

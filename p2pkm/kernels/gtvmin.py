@@ -13,7 +13,7 @@ from p2pkm.kernels.nearest import _add, _measure, _nearest, _room
 from p2pkm.kernels.threads import divide
 
 _LINKS = 64  # links of the plane that are looked at together
-_SHARED = 2**15  # rows of a table; the answers that are left for the other end are kept as int16
+_SHARED = 2**8  # rows of a table up to which one look serves both ends; the answers are kept as uint8
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -147,7 +147,7 @@ def _sweep(
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
-    nobody: an empty int64[0]; kept: int16[e, k], the nearest row of the neighbor over each own edge where one look
+    nobody: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbor over each own edge where one look
     serves both ends; empty if every end is to look for itself.
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
@@ -256,10 +256,10 @@ def gtvmin(
 ):  # fmt: skip
     """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
     (n, k, _), same = centroids.shape, tables.shape[1:] == centroids.shape[1:]
-    together = passes == 1 and k < _SHARED and same and awake.all() and slots.min(initial=0) >= 0
+    together = passes == 1 and k <= _SHARED and same and awake.all() and slots.min(initial=0) >= 0
     together = together and bool((rows[:n] == k).all())
     together = together and (tables.ctypes.data == centroids.ctypes.data or _equal(tables, centroids))
-    kept = np.empty((len(slots) if together else 0, k), np.int16)
+    kept = np.empty((len(slots) if together else 0, k), np.uint8)  # all rows are real: each has a nearest one
     given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha
     rule = theta, passes, star, printed, np.zeros(0, np.int64), kept
     result, moves = np.empty_like(centroids), np.zeros((n, 2))
