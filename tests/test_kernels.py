@@ -49,8 +49,8 @@ def draw_graph(rng, n):
 
 def draw_shape(rng, n, k, d):
     """Draw numbers of devices, clusters and features below the given ones, sometimes of several vectors."""
-    wide = rng.random() < 0.3
-    return tuple(int(rng.integers(1, most)) for most in (n, 20 if wide else k, 30 if wide else d))
+    wide, long = rng.random() < 0.3, rng.random() < 0.05
+    return tuple(int(rng.integers(1, most)) for most in (n, 20 if wide else k, 90 if long else 30 if wide else d))
 
 
 def freeze(array):

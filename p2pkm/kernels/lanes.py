@@ -5,6 +5,8 @@ operations in the same order, whatever the width of its registers. Reading and w
 of an array: the callers keep to it. Points may be float32; all that is computed is float64.
 """
 
+from itertools import product
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -61,6 +63,10 @@ class _Array:
     def store(self, values, place):
         """Write a vector of numbers from a place on."""
         self._builder.store(values, self._vector(place, values.type.count)).align = 8
+
+    def put(self, value, place):
+        """Write one number."""
+        self._builder.store(value, self._builder.gep(self._data, [place]))
 
     def get(self, place):
         """Return one number."""
@@ -189,6 +195,69 @@ def _make_tile(height):
 
 
 four_rows, eight_rows = _make_tile(4), _make_tile(8)
+
+
+def _make_reach(height):
+    """Return `reach` for so many rows."""
+
+    @intrinsic
+    def reach(context, points, first, last, rows, c, distances):
+        """``distances[j, c + i] = sum over f of (points[first + j, f] - rows[c + i, f])**2`` for j < 4.
+
+        i is below the height. Eight sums side by side, feature f in lane f % 8; in the end lanes 4 to 7 are added to 0
+        to 3, and so on. There are at least 8 features. Where there is no point ``first + j`` up to `last`, the last one
+        takes its place.
+        """
+
+        def generate(context, builder, signature, args):
+            a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
+            numbers = [builder.add(args[1], _whole(j)) for j in range(4)]
+            real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
+            ones, columns = [a.at(n, _whole(0)) for n in real], [builder.add(args[4], _whole(i)) for i in range(height)]
+            others = [b.at(column, _whole(0)) for column in columns]
+
+            def add(total, x, y):
+                apart = builder.fsub(x, y)
+                return builder.fadd(total, builder.fmul(apart, apart))
+
+            def body(f, sums):
+                xs, ys = (
+                    [part.load(builder.add(start, f)) for start in starts] for part, starts in ((a, ones), (b, others))
+                )
+                return [add(total, x, y) for total, (x, y) in zip(sums, product(xs, ys), strict=True)]
+
+            done = builder.and_(a.last, _whole(-WIDTH))
+            sums = _loop(builder, done, WIDTH, [_same(_REALS, 0.0)] * (4 * height), body)
+            rest = [builder.alloca(_REALS) for _ in sums]
+            for place, total in zip(rest, sums, strict=True):
+                builder.store(total, place)
+            left = builder.sub(a.last, done)
+
+            def finish(lane, _):
+                f = builder.add(done, lane)
+                for place, (one, other) in zip(rest, product(ones, others), strict=True):
+                    entry = builder.gep(builder.bitcast(place, _REAL.as_pointer()), [lane])
+                    x, y = a.get(builder.add(one, f)), b.get(builder.add(other, f))
+                    builder.store(add(builder.load(entry), x, y), entry)
+                return []
+
+            with builder.if_then(builder.icmp_signed(">", left, _whole(0))):
+                _loop(builder, left, 1, [], finish)
+            for place, (j, column) in zip(rest, product(range(4), columns), strict=True):
+                total, width = builder.load(place), WIDTH
+                while width > 1:
+                    width //= 2
+                    halves = [_choose(builder, total, total, range(i * width, (i + 1) * width)) for i in (0, 1)]
+                    total = builder.fadd(*halves)
+                out.put(builder.extract_element(total, ir.Constant(_INDEX, 0)), out.at(_whole(j), column))
+            return context.get_dummy_value()
+
+        return types.void(points, types.int64, types.int64, rows, types.int64, distances), generate
+
+    return reach
+
+
+reach_one, reach_two, reach_four = _make_reach(1), _make_reach(2), _make_reach(4)
 
 
 @intrinsic

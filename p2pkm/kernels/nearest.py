@@ -1,6 +1,7 @@
 """The nearest of several centroids for a block of points at a time, and the sums of the points that chose each one.
 
-Every distance is summed in feature order, point by point the same operations as in a plain loop: the bits are the same.
+A distance is summed in feature order, or from 64 features on in eight lanes; point by point the same operations as in
+the plain form: the bits are the same.
 """
 
 import numpy as np
@@ -12,6 +13,9 @@ from p2pkm.kernels.lanes import (
     four_rows,
     least_of_columns,
     least_of_row,
+    reach_four,
+    reach_one,
+    reach_two,
     sum_where,
     turn_pairs,
     turn_square,
@@ -19,6 +23,7 @@ from p2pkm.kernels.lanes import (
 
 _LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
+_LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
 
 
@@ -73,6 +78,9 @@ def _nearest(points, first, count, centroids, rows, block, columns, distances, l
 
     The answer: least distances (inf) and labels (-1 where every centroid is at infinity).
     """
+    if points.shape[1] >= _LONG:
+        _nearest_along(points, first, count, centroids, rows, distances, lowest, labels)
+        return
     if points.shape[1] != 2 and rows > 8 and -rows % 8 * 4 <= rows:
         _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels)
         return
@@ -83,6 +91,28 @@ def _nearest(points, first, count, centroids, rows, block, columns, distances, l
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
         _measure(centroids, rows, block, r, distances)
         least_of_columns(distances, rows, r, lowest, labels)
+
+
+@njit(cache=True, nogil=True)
+def _nearest_along(points, first, count, centroids, rows, distances, lowest, labels):
+    """Do the same for many features, eight of them at a time; see `lanes._make_reach` for the order of the sums."""
+    last = first + count - 1
+    for r in range(0, count, 4):
+        c = 0
+        while c + 4 <= rows:
+            reach_four(points, first + r, last, centroids, c, distances)
+            c += 4
+        if c + 2 <= rows:
+            reach_two(points, first + r, last, centroids, c, distances)
+            c += 2
+        if c < rows:
+            reach_one(points, first + r, last, centroids, c, distances)
+        for j in range(min(4, count - r)):
+            low, near = np.inf, -1
+            for c in range(rows):
+                if distances[j, c] < low:
+                    low, near = distances[j, c], c
+            lowest[r + j], labels[r + j] = low, near
 
 
 @njit(cache=True, nogil=True)

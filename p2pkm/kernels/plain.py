@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_LONG = 64  # features from which on a point's distances are added up in lanes
 _FEW, _LANES = 8, 128  # labels whose sums go side by side in the plane; points of a block there
 _BLOCK = 64  # points that coordinate descent looks at together
 
@@ -64,6 +65,21 @@ def _squared(a, b):
         difference = a[:, f, None] - b[None, :, f]
         total += difference * difference
     return total
+
+
+def _apart(points, centroids):
+    """Return the squared distances of points to centroids; of 64 features or more in eight lanes, see `lanes.reach`."""
+    d = points.shape[1]
+    if d < _LONG:
+        return _squared(points, centroids)
+    lanes = np.zeros((points.shape[0], centroids.shape[0], 8))
+    for first in range(0, d, 8):
+        part = slice(first, first + 8)
+        difference = points[:, None, part] - centroids[None, :, part]
+        lanes[:, :, : difference.shape[2]] += difference * difference
+    for half in (4, 2, 1):
+        lanes = lanes[:, :, :half] + lanes[:, :, half:]
+    return lanes[:, :, 0]
 
 
 def _nearest(distances):
@@ -146,7 +162,7 @@ def _lloyd(points, weights, limit, tol, fill, centroids):
     labels, still = np.full(len(points), -1), False
     for step in range(limit + 1):
         before = labels
-        labels, distances = _nearest(_squared(points, centroids))
+        labels, distances = _nearest(_apart(points, centroids))
         if step == limit or still or np.array_equal(labels, before):
             break
         if fill:
@@ -283,7 +299,7 @@ def cdkm(points, weights, start, limit):
         Of every point to the mean of its cluster.
     """
     centroids, k, (points, weights) = start.copy(), len(start), _plain(points, weights)
-    labels, _ = _nearest(_squared(points, centroids))
+    labels, _ = _nearest(_apart(points, centroids))
     moved = True
     for sweep in range(limit + 1):
         sums, mass = _sums(points, weights, labels, k)
@@ -395,7 +411,7 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
     """Update the centroids of one device (Jung 2025, Algorithm 1, corrected); `tables` are its neighbours' rows."""
     k = len(centroids)
     for _ in range(passes):
-        labels, _ = _nearest(_squared(points, centroids))  # E1
+        labels, _ = _nearest(_apart(points, centroids))  # E1
         sums, counts = _sums(points, weights, labels, k)
         for table, strength in zip(tables, alpha, strict=True):
             _match(centroids, table, strength, star, printed, sums, counts)
@@ -492,7 +508,7 @@ def losses(points: Any, weights: Any, offsets: Any, centroids: Any) -> Any:
     costs, labels = np.zeros(n), np.empty(len(points), np.int64)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
-        labels[own], lowest = _nearest(_squared(points[own], centroids[i]))
+        labels[own], lowest = _nearest(_apart(points[own], centroids[i]))
         costs[i] = np.cumsum(np.append(0.0, weights[own] * lowest))[-1]
     return costs, labels
 
@@ -511,7 +527,7 @@ def price(points, weights, offsets, classes, n_classes, sets):
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
-        distances = _squared(points[own], sets.reshape(q * k, -1)).reshape(-1, k)
+        distances = _apart(points[own], sets.reshape(q * k, -1)).reshape(-1, k)
         labels, lowest = (part.reshape(-1, q) for part in _nearest(distances))
         costs[i] = np.cumsum(np.vstack((np.zeros(q), weights[own, None] * lowest)), axis=0)[-1]
         for s in range(q if n_classes else 0):
