@@ -80,7 +80,8 @@ def describe_machine(quick: bool) -> str:
 def cells(figure: Figure) -> tuple[str, ...]:
     """Return a figure as the texts of a row."""
     target = f"{figure.sense} {figure.target:g} {figure.unit}" if figure.sense else ""
-    return figure.what, f"{figure.value:.3g} {figure.unit}", target, figure.verdict, figure.note
+    value = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
+    return figure.what, f"{value} {figure.unit}", target, figure.verdict, figure.note
 
 
 def draw(figures: list[Figure]) -> list[str]:

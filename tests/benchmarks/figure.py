@@ -1,11 +1,13 @@
 """One line of the table, and clocks that measure several works side by side."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-_TRIALS, _BUDGET, _MOST = 5, 2.0, 500  # least trials of each work, seconds for more of them, most of them
+_TRIALS, _BUDGET, _MOST = 5, 2.0, 500  # least trials of each work, seconds for more of them, most trials or repeats
+_SHORT = 0.005  # seconds of a trial
 
 
 class Figure(NamedTuple):
@@ -42,22 +44,27 @@ class Figure(NamedTuple):
         return "" if not self.sense else "met" if met[self.sense] else "MISSED"
 
 
-def clock(work: Callable[[], Any]) -> float:
-    """Return the seconds of one call."""
+def clock(work: Callable[[], Any], repeats: int = 1) -> float:
+    """Return the seconds of one call, the mean of several."""
     began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    for _ in range(repeats):
+        work()
+    return (time.perf_counter() - began) / repeats
 
 
 def interleave(works: Sequence[Callable[[], Any]]) -> list[list[float]]:
-    """Return the seconds of every trial of each work; all works are done in turn, once before the clock runs."""
+    """Return the seconds of every trial of each work; all works are done in turn, twice before the clock runs.
+
+    Short works are repeated within a trial: the first call after another work finds the caches cold.
+    """
     for work in works:
         work()
+    repeats = [math.ceil(_SHORT / max(clock(work), _SHORT / _MOST)) for work in works]
     seconds: list[list[float]] = [[] for _ in works]
     began = time.perf_counter()
     while len(seconds[0]) < _TRIALS or (time.perf_counter() - began < _BUDGET and len(seconds[0]) < _MOST):
-        for taken, work in zip(seconds, works, strict=True):
-            taken.append(clock(work))
+        for taken, work, times in zip(seconds, works, repeats, strict=True):
+            taken.append(clock(work, times))
     return seconds
 
 
