@@ -25,7 +25,7 @@ _HALF = 0.5  # of a link's strength
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
     coupling = getattr(algorithm, "effective_coupling", None)
-    recipe = getattr(algorithm, "recipe", None)
+    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "relaxation", None)
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
@@ -34,7 +34,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "alpha": getattr(algorithm, "alpha", None),
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),
-        "theta": getattr(algorithm, "relaxation", None),
+        "theta": relaxation(varying=devices.varying) if relaxation else None,
         "passes": getattr(algorithm, "passes", None),
     }
 

@@ -89,6 +89,11 @@ class Devices:
         Number of edges in use.
     neighbor_degrees : int64[e]
         The same of the neighbour at each edge; of no meaning where the edge is not in use.
+    varying : bool
+        Whether the edges in use change from round to round of the last stage.
+    shares : float64[e] or None
+        What the graph says a neighbour's share in an average should be at each edge, alike at both ends and 0 where the
+        edge is not in use; None: it says nothing.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.
     shared_key : int
@@ -123,6 +128,8 @@ class Devices:
     active: Mask
     degrees: Integers
     neighbor_degrees: Integers
+    varying: bool
+    shares: Floats | None
     keys: Keys
     shared_key: int
     total: int
@@ -175,10 +182,10 @@ class Devices:
         """Return the position of the device that each own edge leads from, int64[e]."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
-    def using(self, active: Mask, neighbor_degrees: Integers) -> "Devices":
-        """Return the batch with other edges in use; see `active` and `neighbor_degrees` above."""
+    def using(self, active: Mask, neighbor_degrees: Integers, shares: Floats | None = None) -> "Devices":
+        """Return the batch with other edges in use; see `active`, `neighbor_degrees` and `shares` above."""
         degrees = np.bincount(self.sources[active], minlength=len(self))
-        return replace(self, active=active, degrees=degrees, neighbor_degrees=neighbor_degrees)
+        return replace(self, active=active, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares)
 
     def of(self, awake: Mask) -> "Devices":
         """Return the batch at the opening of a stage."""

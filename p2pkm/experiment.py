@@ -129,7 +129,6 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     P2PKMError
         If anything cannot be used; nothing has been written then.
     """
-    import topologies
     from p2pkm.data.partition import PARTITIONS
     from p2pkm.data.sharded import Sharded
     from p2pkm.data.shards import Shards
@@ -140,7 +139,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    graph = parse_graph(experiment.graph, draft, served=needs_hub(draft))
+    graph = parse_graph(experiment, draft)
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
@@ -148,7 +147,6 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
     table: Any = stored or load(source, seed=experiment.seed, **columns)
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
-    graph = complete(graph, topologies.FAMILIES, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     clusters = experiment.clusters or table.classes or 8
@@ -168,19 +166,20 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups)
 
 
-def parse_graph(text: str | None, method: Any, *, served: bool) -> Spec:
-    """Return the spec of the graph: what was asked for, else a ring; a method with a server has its star alone."""
+def parse_graph(experiment: Experiment, method: Any) -> Spec:
+    """Return the spec of the graph in full: what was asked for, else a ring, or, with a server, its star alone."""
     import topologies
+    from p2pkm.recipe import needs_hub
 
-    if text is not None and text.partition(":")[0].replace("_", "-").lower() in topologies.TIME_VARYING:
-        raise TopologyError(_CHANGING.format(text))
-    graph = parse(("star" if served else "ring") if text is None else text, topologies.FAMILIES, "graph")
+    text, served = experiment.graph, needs_hub(method)
+    families = {**topologies.FAMILIES, **topologies.TIME_VARYING}
+    graph = parse(("star" if served else "ring") if text is None else text, families, "graph")
     if served and graph.name != "star":
         raise TopologyError(
             f"{method.name} talks to a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
             "peer-to-peer method such as gtvmin"
         )
-    return graph
+    return complete(graph, families, experiment.seed)
 
 
 def build(experiment: Experiment, k: int) -> Any:
@@ -243,8 +242,6 @@ def build_topology(graph: Spec, n: int | None, default: int) -> Any:
         built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
-    if isinstance(built, topologies.TimeVaryingGraph):
-        raise TopologyError(_CHANGING.format(graph))
     topology = Topology.from_graph(built)
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
@@ -291,5 +288,4 @@ def read_toml(path: str) -> dict[str, Any]:
 
 
 _METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol")
-_CHANGING = "graph {0} changes from round to round, but a run keeps its links; see it with: p2pkm topology draw {0}"
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -1,16 +1,20 @@
 """Stages and the loop, all of it; knows no algorithm."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.changing import Links
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Letters, Mail
 from p2pkm.network import Network
 from p2pkm.recipe import Stage
 from p2pkm.referee import Referee
 from p2pkm.schedule import make
+
+if TYPE_CHECKING:
+    from topologies import TimeVaryingGraph
 
 
 class Start(NamedTuple):
@@ -29,12 +33,16 @@ class Ending(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early."""
+    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
+
+    graph: which links the last stage uses in which round, None: all.
+    """
 
     devices: Devices
     colors: Integers
     referee: Referee
     interrupted: Callable[[], bool]
+    graph: "TimeVaryingGraph | None" = None
 
 
 def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
@@ -66,11 +74,12 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     algorithm, network = stage.algorithm, field.referee.network
     network.open()
     schedule = make(algorithm.schedule, field.devices, field.colors)
-    state = algorithm.init(field.devices, start)
+    links = Links(field.devices, network, field.graph if closing else None)
+    state = algorithm.init(links.devices, start)
     del start
-    mail = algorithm.message(state, field.devices.of(schedule.opening))
+    mail = algorithm.message(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
-    stop = _verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True)
+    stop = links.judge(_verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True))
     t = turn = 0
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
@@ -78,14 +87,16 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         field.referee.look(record, state, algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
             return Ending(state, stop, t)
-        t, turn, spoke = t + 1, 0, False
-        for awake in schedule.turns(t):
-            now = field.devices.at(t, turn, awake)
+        t, spoke, turns = t + 1, False, list(schedule.turns(t + 1))
+        for turn, awake in enumerate(turns, 1):
+            now = links.devices.at(t, turn - 1, awake)
             state = algorithm.update(state, inbox, now)
+            if links.change(due=schedule.in_step or turn == len(turns)):
+                now = links.devices.at(t, turn - 1, schedule.opening)
             mail = algorithm.message(state, now)
             inbox = _deliver(network, mail)
-            turn, spoke = turn + 1, _speaks(mail) or (spoke and not schedule.answers)
-        stop = _verdict(network, state, field.interrupted(), spoke=spoke)
+            spoke = _speaks(mail) or (spoke and not schedule.answers)
+        stop = links.judge(_verdict(network, state, field.interrupted(), spoke=spoke))
 
 
 def _deliver(network: Network, mail: Mail | Letters) -> Any:

@@ -143,7 +143,7 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
     if getattr(algorithm, "floods", False):
         _check_flooding(at, algorithm.name, "another method")
     placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
-    return (*before, Stage(algorithm.name, placed, rounds))
+    return (*before, Stage(algorithm.name, placed, rounds, note=_why_not(algorithm, at.topology)))
 
 
 def _group(algorithm: Any, at: Setting, *, seeded: bool) -> tuple[Stage, ...]:
@@ -181,6 +181,38 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
     names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
     most = at.topology.hops + 2
     return tuple(Stage(name, algorithm, most, note=note) for name, algorithm in zip(names, algorithms, strict=True))
+
+
+def _why_not(algorithm: Any, topology: Topology) -> str:
+    """Return what cannot be expected of the last stage where links change, nothing if they do not."""
+    graph = topology.varying
+    if graph is None:
+        return ""
+    claim = ""
+    if hasattr(algorithm, "penalties"):
+        claim = (
+            "; no descent is claimed, for each round works on the objective over its own links: objective and "
+            "variation in the results are over all of them"
+        )
+    return (
+        f"the links of {graph.name} change: seeding and scaling speak over all {graph.number_of_edges():,} that are "
+        f"ever in use, {algorithm.name} over those of the round{claim}"
+    )
+
+
+def check_links(algorithm: Any, topology: Topology) -> None:
+    """Refuse a method that needs links to stay on a graph where they change."""
+    why = getattr(algorithm, "fixed_links", "")
+    if getattr(algorithm, "recipe", None) == "groups":
+        why = "decides with recipe groups which links to cut for good"
+    theta = getattr(algorithm, "theta", None)
+    if theta is not None and theta > 1.0:
+        why = f"overshoots with theta {theta:g}, which adds up and diverges unless links last (up to 1 is possible)"
+    if topology.varying is not None and why:
+        raise ExperimentError(
+            f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
+            "graph, or gtvmin with recipe global, consensus, pushsum, tracking or gossip"
+        )
 
 
 def _why_tree(at: Setting) -> str:

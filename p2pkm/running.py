@@ -166,8 +166,10 @@ def _job(world: World, prepared: Prepared, start: Any) -> Any:
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
-    order = world.broadcast({**told, **topology.to_arrays(), **division.to_arrays()})
-    return _assemble(order, _complete(world, order, world.deal(_split(None if stored else shards, start, division))))
+    changing = {} if topology.varying is None else {"changing": np.ones(1)}
+    order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
+    part = _complete(world, order, world.deal(_split(None if stored else shards, start, division)))
+    return _assemble(order, part, topology)
 
 
 def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
@@ -181,7 +183,7 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], bool]) -> None:
     """Run what rank 0 runs."""
     try:
-        job = _assemble(order, _complete(world, order, world.deal(None)))
+        job = _assemble(order, _complete(world, order, world.deal(None)), _read_topology(order))
     except DataError:
         return  # rank 0 says so
     _perform(job, world, interrupted=interrupted)
@@ -210,19 +212,33 @@ def _complete(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict
     return own | part
 
 
-def _assemble(order: dict[str, Any], part: dict[str, Any]) -> Any:
+def _read_topology(order: dict[str, Any]) -> Any:
+    """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
+    from p2pkm.experiment import build, build_topology, parse_graph
+    from p2pkm.topology import Topology
+
+    if "changing" not in order:
+        return Topology.from_arrays(order)
+    experiment = _read_experiment(order)
+    return build_topology(parse_graph(experiment, build(experiment, 1)), experiment.devices, 1)
+
+
+def _read_experiment(order: dict[str, Any]) -> Experiment:
+    return Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+
+
+def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
     """Build the job from what was broadcast and dealt."""
     from p2pkm.data.shards import Shards
     from p2pkm.experiment import build
     from p2pkm.network.division import Division
     from p2pkm.simulation import Job
-    from p2pkm.topology import Topology
 
-    experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    experiment = _read_experiment(order)
     start = part.pop("start", None)
     shards = Shards.from_arrays(part)
     return Job(
-        algorithm=build(experiment, experiment.clusters or 1), topology=Topology.from_arrays(order), own=shards,
+        algorithm=build(experiment, experiment.clusters or 1), topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         every=experiment.every or 1, start=start, division=Division.from_arrays(order),
     )  # fmt: skip

@@ -21,17 +21,20 @@ class Schedule(NamedTuple):
         Returns who acts in each turn of round t, an iterator of bool[n].
     answers : bool
         Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
+    in_step : bool
+        Whether everybody acts in every turn.
     """
 
     opening: Mask
     turns: Callable[[int], Iterator[Mask]]
     answers: bool = False
+    in_step: bool = False
 
 
 def jacobi(devices: Devices, turns: int = 1) -> Schedule:
     """Wake everybody, in one turn or in several."""
     everybody = np.ones(len(devices), np.bool_)
-    return Schedule(everybody, lambda t: repeat(everybody, turns))
+    return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True)
 
 
 def coloured(devices: Devices, colors: Integers) -> Schedule:

@@ -22,7 +22,7 @@ from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
 from p2pkm.pieces import cut
 from p2pkm.prices import Prices, cluster_centrally, pool
-from p2pkm.recipe import Setting, check_seeding, needs_hub, scaling_stage, stages
+from p2pkm.recipe import Setting, check_links, check_seeding, needs_hub, scaling_stage, stages
 from p2pkm.referee import Record, Referee, usual_every
 from p2pkm.result import Result
 from p2pkm.topology import Topology
@@ -30,7 +30,7 @@ from p2pkm.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-    from topologies import LightGraph
+    from topologies import LightGraph, TimeVaryingGraph
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Job:
 
 
 def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards, *, rounds: int | None = None,
-    seed: int = 0, start: Any = None, every: int | None = None, central: bool = True, allow_disconnected: bool = False,
-    placement: str = "auto",
+    algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
+    rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
+    allow_disconnected: bool = False, placement: str = "auto",
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -99,7 +99,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ----------
     algorithm : Algorithm
         For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
-    graph : networkx.Graph or topologies.LightGraph or Topology or None
+    graph : networkx.Graph, topologies.LightGraph, topologies.TimeVaryingGraph, Topology or None
         Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
         device, without points.
     shards : Shards
@@ -149,7 +149,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     return perform(job, world)
 
 
-def _lay_out(algorithm: Any, graph: "nx.Graph | LightGraph | Topology | None", shards: Shards) -> Topology:
+def _lay_out(algorithm: Any, graph: Any, shards: Shards) -> Topology:
     """Return the star of a server method, or the graph that was given to any other one."""
     if needs_hub(algorithm):
         if graph is not None:
@@ -172,6 +172,7 @@ def check(
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
     if not needs_hub(algorithm):
         check_seeding(algorithm.seeding, algorithm.k)
+        check_links(algorithm, topology)
     if topology.n != shards.n:
         raise TopologyError(
             f"the graph has {topology.n} nodes, but the points are dealt to {shards.n} devices; make them equal"
@@ -222,7 +223,7 @@ def perform(job: Job, world: World) -> Result:
     for note in [stage.note for stage in played if stage.note]:
         prices.notes.append(note)
         job.tell(note)
-    ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted))
+    ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted, job.topology.varying))
     network.close()
     facts = {**describe(job.algorithm, devices), **job.names, **figures, "devices": job.topology.clients,
              "ranks": world.size, "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,

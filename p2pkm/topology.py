@@ -12,7 +12,7 @@ from p2pkm.errors import TopologyError
 if TYPE_CHECKING:
     import networkx as nx
 
-    from topologies import LightGraph
+    from topologies import LightGraph, TimeVaryingGraph
 
 LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
 _EXACT = 32  # up to this many devices `hops` is the diameter itself
@@ -36,6 +36,8 @@ class Topology:
         Bound on the diameter (of the largest component); the diameter itself up to 32 devices.
     hub : int
         The server: a device without points; -1 if there is none.
+    varying : TimeVaryingGraph or None
+        Which of these links are in use in which round; None: all of them, always.
     """
 
     indptr: Integers
@@ -44,6 +46,7 @@ class Topology:
     colors: Integers
     hops: int
     hub: int = -1
+    varying: "TimeVaryingGraph | None" = None
 
     @classmethod
     def star(cls, clients: int) -> "Topology":
@@ -52,8 +55,8 @@ class Topology:
         return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
-    def from_graph(cls, graph: "nx.Graph | LightGraph | Topology") -> "Topology":
-        """Read a graph of any kind; a topology stays what it is.
+    def from_graph(cls, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology") -> "Topology":
+        """Read a graph of any kind; a topology stays what it is, and of a graph that changes all links are taken.
 
         Raises
         ------
@@ -64,6 +67,8 @@ class Topology:
 
         if isinstance(graph, Topology):
             return graph
+        if isinstance(graph, topologies.TimeVaryingGraph):
+            return replace(cls.from_graph(graph.union), varying=graph)
         if not isinstance(graph, topologies.LightGraph):
             return cls.from_networkx(graph)
         try:
@@ -144,15 +149,15 @@ class Topology:
         return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what another rank needs to build the same topology."""
+        """Return what another rank needs to build the same topology, but for `varying`."""
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
                 "hops": np.array(self.hops), "hub": np.array(self.hub)}  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
         """Build the topology from `to_arrays`."""
-        numbers = {name: int(arrays[name]) for name in ("hops", "hub")}
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], **numbers)
+        hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
+        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub)
 
 
 def _walk(name: str, *arrays: Integers) -> Integers:

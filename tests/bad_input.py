@@ -148,6 +148,8 @@ compare --out full                        | is not empty
 --every 0                                 | every is 0
 --format xml                              | is not one of 'table', 'json'
 --nope                                    | No such option
+--graph simple-base --recipe groups       | change from round to round
+--graph peer-sampler:degree=2 --theta 1.2 | change from round to round
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
 --rounds 3 run                            | after the command
@@ -202,8 +204,8 @@ CONTENT = """
 --graph karate                            | 34 devices, but 4
 --graph file:missing.graphml              | is not a file
 --graph gallery:nothing                   | the gallery has no 'nothing'
---graph one-peer-exponential              | changes from round to round
---graph gallery:one-peer-32 --devices 32  | changes from round to round
+plan --graph one-peer-exponential         | not planned yet
+plan --graph gallery:one-peer-32          | not planned yet
 --graph hypercube --devices 12            | take 8 or 16
 --graph file:full                         | suffix
 --graph file:graph.dot                    | suffix '.dot'

@@ -29,6 +29,11 @@ GRAPHS = {
     "complete": topologies.complete,
     "small-world": lambda n: topologies.small_world(n, degree=4, rewire=0.2, seed=1),
 }
+CHANGING = {
+    "one peer": lambda: topologies.one_peer_exponential(16),
+    "peer sampler": lambda: topologies.peer_sampler(16, period=3, seed=2),
+    "flaky ring": lambda: topologies.edge_markov(16, over="ring", on=0.5, seed=2),
+}
 SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
 KEYS = (
     "centroids_sha256",
@@ -98,10 +103,20 @@ def configurations():
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
+    yield from over_changing_links(few)
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
+
+
+def over_changing_links(options):
+    """Return the same for graphs that change from round to round."""
+    methods = {schedule: p2pkm.GTVMin(3, schedule=schedule) for schedule in SCHEDULES}
+    methods |= {name: find(name)(3) for name in ("consensus", "pushsum", "tracking", "gossip")}
+    for kind in CHANGING:
+        for name in methods:
+            yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
 
 
 def runs():

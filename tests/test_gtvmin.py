@@ -246,8 +246,8 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     default = p2pkm.GTVMin(2)
     found = [default.effective_coupling(n, hops) for n, hops in ((9, 7), (10, 1), (2, 8), (9, 8))]
     assert found == [10.0, 30.0, 30.0, 30.0]
-    assert (default.relaxation, default.schedule, default.passes, default.tol) == (1.5, "coloured", 1, 1e-3)
-    assert p2pkm.GTVMin(2, schedule="jacobi").relaxation == 1.0
+    assert (default.relaxation(), default.schedule, default.passes, default.tol) == (1.5, "coloured", 1, 1e-3)
+    assert p2pkm.GTVMin(2, schedule="jacobi").relaxation() == 1.0
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ class ADMM:
     name: ClassVar[str] = "admm"
     recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
+    fixed_links: ClassVar[str] = "balances prices over links that have to last, else they may grow without bound"
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:

@@ -75,6 +75,7 @@ class Coreset:
     recipe: ClassVar[None] = None
     seeding: ClassVar[None] = None
     schedule: ClassVar[str] = "jacobi"
+    fixed_links: ClassVar[str] = "spreads its summaries over links that have to last"
     floods: ClassVar[bool] = True  # in a tree, too, a device keeps a bit per origin
     default_rounds: ClassVar[int] = 1
 

@@ -124,7 +124,9 @@ class Meetings:
     def message(self, state: MeetingsState, devices: Devices) -> Mail:
         """Say the blended rows to the partner of the next round; a device without links says them to nobody."""
         values, rows = pack(state.blended)
-        partner = match(self.topology, devices.shared_key, devices.step + 1)[devices.ids]
+        varying = self.topology.varying
+        active = None if varying is None else varying.active(devices.step)
+        partner = match(self.topology, devices.shared_key, devices.step + 1, active)[devices.ids]
         speaks = devices.awake & ((partner >= 0) | (devices.degrees == 0))
         return Mail(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 

@@ -37,7 +37,7 @@ class GTVMinState(NamedTuple):
     quiet : int8[n]
         Swaps tried in a row without success.
     edge_alpha : float64[e]
-        Strength of each own link.
+        Strength of each own link, 0 where it is not in use.
     edge_limit : float64[e] or None
         Variation d0 from which on it gives way; +inf: never. None: no link ever does.
     edge_weight : float64[e] or None
@@ -100,7 +100,7 @@ class GTVMin:
         multiplies either.
     schedule : {"coloured", "jacobi", "async"}
     theta : float, optional
-        Relaxation; default 1.5, and 1 for jacobi.
+        Relaxation; default 1.5, and 1 for jacobi and on graphs that change (where more is refused).
     passes : int
         Passes per turn.
     star_term : bool
@@ -163,7 +163,8 @@ class GTVMin:
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = getattr(start, "edge_limit", None)
-        weight = None if limit is None and devices.active.all() else devices.active.astype(np.float64)
+        whole = devices.varying or devices.active.all()
+        weight = None if limit is None and whole else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
 
@@ -176,11 +177,12 @@ class GTVMin:
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
         weight = _weigh(state, inbox, devices)
-        alpha, quiet = state.edge_alpha if weight is None else state.edge_alpha * weight, state.quiet
+        strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
+        alpha, quiet = strength if weight is None else strength * weight, state.quiet
         centroids, moves = devices.kernels.gtvmin(
             *devices.own, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha,
-            self.relaxation, self.passes, self.star_term, self.update_rule == "as-printed",
+            self.relaxation(varying=devices.varying), self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
             trying = devices.awake & (quiet < _TRIES)
@@ -194,13 +196,12 @@ class GTVMin:
         if self.swaps:
             settled &= quiet >= _TRIES
         echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
-        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, state.edge_alpha,
+        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
-    @property
-    def relaxation(self) -> float:
-        """Return theta, or its default for the schedule."""
-        return self.theta if self.theta is not None else 1.0 if self.schedule == "jacobi" else 1.5
+    def relaxation(self, *, varying: bool = False) -> float:
+        """Return theta, or its default: above 1, overshooting adds up where links vary."""
+        return self.theta if self.theta is not None else 1.0 if varying or self.schedule == "jacobi" else 1.5
 
     @property
     def certified(self) -> bool:

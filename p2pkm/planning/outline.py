@@ -68,9 +68,7 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
     from p2pkm.data.sources import SOURCES, parse_source
 
     method = build(experiment, experiment.clusters or 1)
-    graph = complete(
-        parse_graph(experiment.graph, method, served=needs_hub(method)), topologies.FAMILIES, experiment.seed
-    )
+    graph = parse_graph(experiment, method)
     source = parse_source(experiment.data)
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
@@ -100,6 +98,10 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
     resolved, method, size, graph = draft(experiment, ranks)
     served = needs_hub(method)
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
+    if topology.varying is not None:
+        raise TopologyError(
+            f"graph {graph} changes from round to round, which is not planned yet; its runs can be made"
+        )
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
     setting = Setting(topology, sizes, _key(resolved.seed), method.k, size.features)

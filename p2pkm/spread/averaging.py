@@ -10,6 +10,7 @@ import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox
+from p2pkm.spread.links import heard
 
 
 def measure(devices: Devices, centroids: Floats) -> Floats:
@@ -31,7 +32,9 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
 
 
 def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the first neighbour of every device, then the second, and so on: sums of them run in ascending id.
+    """Yield the first neighbour that every device heard, then the second, and so on: sums of them run in ascending id.
+
+    Those who never spoke, and those over links that are not in use, are left out.
 
     Parameters
     ----------
@@ -41,23 +44,30 @@ def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[t
     Yields
     ------
     devices, edges : int64[b]
-        Those that have so many neighbours, and the own edges to them.
+        Those that heard so many neighbours, and the own edges to them.
     tables : float64[b, r, w]
         What was last heard over these edges.
     """
     r, w = shape
-    order = np.argsort(-devices.degrees, kind="stable")
-    for number in range(devices.degrees.max(initial=0)):
-        who = order[: np.searchsorted(-devices.degrees[order], -number)]
-        edges = devices.indptr[who] + number
+    used = heard(inbox, devices.active)
+    first = np.searchsorted(used, devices.indptr)
+    counts = np.diff(first)
+    order = np.argsort(-counts, kind="stable")
+    for number in range(counts.max(initial=0)):
+        who = order[: np.searchsorted(-counts[order], -number)]
+        edges = used[first[who] + number]
         yield who, edges, inbox.tables[inbox.slots[edges], :r, :w]
 
 
 def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
-    """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest."""
-    mixed = mass.copy()
-    degrees = devices.degrees[devices.sources]
-    weights = 1.0 / (1.0 + np.maximum(degrees, devices.neighbor_degrees))
+    """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest.
+
+    Degrees count the links in use; of a graph that changes and brings weights of its own, P has those.
+    """
+    mixed, weights = mass.copy(), devices.shares
+    if weights is None:
+        degrees = devices.degrees[devices.sources]
+        weights = 1.0 / (1.0 + np.maximum(degrees, devices.neighbor_degrees))
     for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
         mixed[who] += weights[edges, None, None] * (theirs - mass[who])
     return mixed

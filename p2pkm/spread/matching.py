@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from p2pkm.devices import MATCH, Integers
+from p2pkm.devices import MATCH, Integers, Mask
 from p2pkm.kernels.plain import philox
 from p2pkm.topology import Topology
 
 
-def match(topology: Topology, key: int, t: int) -> Integers:
+def match(topology: Topology, key: int, t: int, active: Mask | None = None) -> Integers:
     """Return the partner of every device in round t, int64[n], -1 where there is none.
 
     Links join in ascending key of (seed, round, ends) as long as both ends are free, so the matching is maximal: of
@@ -18,8 +18,11 @@ def match(topology: Topology, key: int, t: int) -> Integers:
     ----------
     key : int
         Shared key of the random streams.
+    active : bool[e], optional
+        Links in use, of those of the topology; None: all.
     """
     lower = topology.sources < topology.indices
+    lower = lower if active is None else lower & active
     low, high = topology.sources[lower], topology.indices[lower]
     draws = philox((low * topology.n + high).astype(np.uint64), t, key, MATCH)[:, 0]
     order = np.argsort(draws, kind="stable")
