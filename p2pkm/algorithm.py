@@ -120,3 +120,24 @@ class ServerMethod(Protocol):
         model : float64[k, d]
             The centroids so far; absent rows are +inf.
         """
+
+
+class Work(NamedTuple):
+    """What a turn of every device works on, for methods that count their operations by `flops(work)`, int64[n].
+
+    Attributes
+    ----------
+    sizes : int64[n]
+        Own points.
+    neighbors : int64[n]
+        Links in use.
+    rows : int64[n]
+        Heard since the last turn awake.
+    d : int
+        Number of features.
+    """
+
+    sizes: Integers
+    neighbors: Integers
+    rows: Integers
+    d: int

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from p2pkm.census import take_census
+from p2pkm.clock import Timing, keep_time
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
@@ -48,20 +49,22 @@ class Wishes(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the referee, the last state and the graph."""
+    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph, and what times it."""
 
     devices: Devices
     shards: Shards
     referee: Referee
     state: Any
     topology: Topology
+    timing: Timing | None = None
 
 
 def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
     """Return the same result on every rank."""
-    devices, shards, referee, state, topology = played
+    devices, shards, referee, state, topology, timing = played
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
+    clock = keep_time(timing, devices, topology, network, referee.trace)
     census = take_census(devices, network, shards, prices.n_classes, state.centroids)
     sets = network.share(state.centroids)
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
@@ -71,7 +74,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     summary: dict[str, Any] = {}
     if world.rank == 0:
         summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census)
-        summary |= _last(referee) | _count(traffic, referee, centroids)
+        summary |= _last(referee) | _count(traffic, referee, centroids) | clock
         if topology.hub >= 0:
             summary |= marks | mark_clients(census)
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)

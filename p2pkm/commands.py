@@ -56,6 +56,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
     click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
+    click.option("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
+                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
@@ -163,7 +165,7 @@ def compare_command(**options: Any) -> int:
 
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged")
+@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "net")
 @click.option("--ranks", type=click.IntRange(1), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip

@@ -24,12 +24,14 @@ from p2pkm.study import SERVED, Row, run_study
 _FAILED = 4
 _MARK = "comparison.json"
 _RESAMPLES = 9_999
-_MEANS = ("ratio_mean", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct", "bytes_to_1pct")
+_MEANS = ("ratio_mean", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct", "bytes_to_1pct",
+          "virtual_seconds", "seconds_to_1pct")  # fmt: skip
 _PAIRED = ("ratio_mean", "ari", "bytes", "bytes_busiest")
 _COLUMNS = (
     ("ratio_mean", "ratio", ".4f"), ("ratio_worst", "worst", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"),
     ("bytes_busiest", "kB busiest", ".1f"), ("messages", "messages", ".0f"), ("rounds", "rounds", ".1f"),
     ("rounds_to_1pct", "to 1 %", ".1f"), ("bytes_to_1pct", "kB to 1 %", ".1f"),
+    ("virtual_seconds", "virtual s", ".4g"), ("seconds_to_1pct", "s to 1 %", ".4g"),
 )  # fmt: skip
 
 
@@ -152,7 +154,7 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
     found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
     for figure in _MEANS:
-        values = [row[figure] for row in group]
+        values: list[Any] = [row.get(figure) for row in group]  # one that was kept may be older than the figure
         found[figure] = None if None in values else float(np.mean(values))
     worst = [row["ratio_worst"] for row in group]
     found["ratio_worst"] = None if None in worst else float(max(worst))
@@ -208,9 +210,11 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *,
 def tabulate(compared: dict[str, Any]) -> str:
     """Return the comparison as text."""
     names = [f"{one['algorithm']} on {one['graph']}" for one in compared["table"]]
-    lines = [["", *(title for _, title, _ in _COLUMNS)]]
+    timed = any(one["virtual_seconds"] is not None for one in compared["table"])
+    columns = _COLUMNS if timed else _COLUMNS[:-2]
+    lines = [["", *(title for _, title, _ in columns)]]
     for name, one in zip(names, compared["table"], strict=True):
-        cells = [_show(one[figure], form, title) for figure, title, form in _COLUMNS]
+        cells = [_show(one[figure], form, title) for figure, title, form in columns]
         lines.append([name, *cells])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if names else []
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines if names]

@@ -32,6 +32,8 @@ class Experiment:
         File of known centers to measure the distance to.
     placement : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
+    net : str or None
+        Network in life, for virtual time; None: no virtual time.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -59,6 +61,7 @@ class Experiment:
     every: int | None = None
     silhouette: bool = False
     centers: str | None = None
+    net: str | None = None
     out: str | None = None
     plot: bool = True
     central: bool = True
@@ -106,7 +109,7 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: the resolved fields, the method, graph, points, known centers and groups."""
+    """A checked experiment on rank 0: the resolved fields, method, graph, points, known centers and groups, network."""
 
     experiment: Experiment
     algorithm: Any
@@ -114,6 +117,7 @@ class Prepared(NamedTuple):
     shards: Any
     centers: Any
     groups: Any = None
+    net: Any = None
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -132,14 +136,16 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.data.partition import PARTITIONS
     from p2pkm.data.sharded import Sharded
     from p2pkm.data.shards import Shards
-    from p2pkm.data.sources import SOURCES, load, parse_source
+    from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.data.stored import open_stored
+    from p2pkm.nets import parse_net, reread
     from p2pkm.recipe import needs_hub
     from p2pkm.referee import usual_every
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
     graph = parse_graph(experiment, draft)
+    spec = None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
     source = parse_source(experiment.data)
     partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
@@ -149,6 +155,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
+    net = reread(spec, topology, graph)
     clusters = experiment.clusters or table.classes or 8
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     if partition.name == "mufc" and stored is None:
@@ -159,11 +166,11 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n),
+        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
     )  # fmt: skip
-    centers = _read_centers(experiment.centers, shards.d) if experiment.centers else None
+    centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards.with_hub() if needs_hub(draft) else shards
-    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups)
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net)
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
@@ -202,16 +209,6 @@ def build(experiment: Experiment, k: int) -> Any:
     if not needs_hub(algorithm):
         check_seeding(algorithm.seeding, algorithm.k)
     return algorithm
-
-
-def _read_centers(path: str, d: int) -> Any:
-    """Return the known centers in a file, float64[c, d]."""
-    from p2pkm.data.sources import load
-
-    points = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None).points
-    if points.shape[1] != d:
-        raise DataError(f"centers {path} have {points.shape[1]} features, the data {d}; expected the same features")
-    return points
 
 
 def _usual(table: Any, devices: int | None) -> str:

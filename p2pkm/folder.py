@@ -12,7 +12,7 @@ from typing import Any
 
 from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.result import Result
-from p2pkm.storage import write_bytes, write_result
+from p2pkm.storage import write_bytes, write_result, write_rounds
 
 
 def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
@@ -101,6 +101,8 @@ class RunFolder:
         """Write the results and figures; then the folder says that the run is done, or interrupted."""
         with _disk(self.path):
             self._rounds.close()
+            if result.summary["virtual_seconds"] is not None:  # known only now
+                write_rounds(result, self.path)
             write_result(result, self.path)
             if plot:
                 from p2pkm.plots import draw_all

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.devices import Devices, Floats, Integers
 
@@ -55,3 +56,12 @@ def cut(offsets: Integers) -> Iterator[tuple[slice, slice]]:
     ends = np.unique(np.append(np.searchsorted(reached, np.arange(0, reached[-1], _POINTS)), n))
     for first, last in pairwise(ends):
         yield slice(first, last), slice(offsets[first], offsets[last])
+
+
+def rescale(points: NDArray[Any], offsets: Integers, shift: Floats, span: Floats) -> NDArray[Any]:
+    """Return the points of every device in its own units, by shift and span, float64[n, d]."""
+    scaled = np.empty_like(points)
+    for own, rows in cut(offsets):
+        sizes = np.diff(offsets[own.start : own.stop + 1])
+        scaled[rows] = (points[rows] - np.repeat(shift[own], sizes, axis=0)) / np.repeat(span[own], sizes, axis=0)
+    return scaled

@@ -115,7 +115,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "out": None if target is None else str(target)}  # fmt: skip
+             "net": resolved.net, "out": None if target is None else str(target)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -166,6 +166,7 @@ def _job(world: World, prepared: Prepared, start: Any) -> Any:
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
+    told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
     changing = {} if topology.varying is None else {"changing": np.ones(1)}
     order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
     part = _complete(world, order, world.deal(_split(None if stored else shards, start, division)))
@@ -231,16 +232,18 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     """Build the job from what was broadcast and dealt."""
     from p2pkm.data.shards import Shards
     from p2pkm.experiment import build
+    from p2pkm.nets import Net
     from p2pkm.network.division import Division
     from p2pkm.simulation import Job
 
     experiment = _read_experiment(order)
     start = part.pop("start", None)
     shards = Shards.from_arrays(part)
+    net = Net(*(order[f"net_{name}"] for name in Net._fields)) if experiment.net else None
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every or 1, start=start, division=Division.from_arrays(order),
+        every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
     )  # fmt: skip
 
 

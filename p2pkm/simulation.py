@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pkm.clock import Timing
 from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.checks import bounded
 from p2pkm.data.sharded import Sharded
@@ -17,10 +17,11 @@ from p2pkm.errors import DataError, ExperimentError, TopologyError
 from p2pkm.hosting import count_classes, host, shared_key, sizes_of
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.loop import Field, run, run_stage
+from p2pkm.nets import Net, lay_out
 from p2pkm.network import Network, World, connect
 from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
-from p2pkm.pieces import cut
+from p2pkm.pieces import rescale
 from p2pkm.prices import Prices, cluster_centrally, pool
 from p2pkm.recipe import Setting, check_links, check_seeding, needs_hub, scaling_stage, stages
 from p2pkm.referee import Record, Referee, usual_every
@@ -65,6 +66,8 @@ class Job:
         Whether this rank was asked to stop; the run ends with the round.
     division : Division or None
         Which rank hosts which devices; None: contiguous blocks.
+    net : Net or None
+        The network in life, for virtual time.
     """
 
     algorithm: Any
@@ -84,12 +87,13 @@ class Job:
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
     division: Division | None = None
+    net: Net | None = None
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
-    allow_disconnected: bool = False, placement: str = "auto",
+    allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -118,6 +122,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     placement : {"auto", "blocks", "metis"}
         How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
         as cuts fewer links; the result is the same.
+    net : str, optional
+        Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
+        `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
 
     Raises
     ------
@@ -136,6 +143,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    life = None if net is None else lay_out(net, topology, graph)
     given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
@@ -144,7 +152,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     ids = division.of(world.rank)
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
-        start=None if given is None else given[ids], division=division,
+        start=None if given is None else given[ids], division=division, names={"net": net},
+        net=life,
     )  # fmt: skip
     return perform(job, world)
 
@@ -232,7 +241,10 @@ def perform(job: Job, world: World) -> Result:
     if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
         shift, span = (part[0] for part in job.scaling)
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
-    result = close(world, Played(devices, job.own, referee, ending.state, job.topology), facts, wishes)
+    timing = None
+    if job.net is not None:
+        timing = Timing(job.net, (() if job.scale == "none" else (scaling_stage(job.scale, setting),)) + played)
+    result = close(world, Played(devices, job.own, referee, ending.state, job.topology, timing), facts, wishes)
     return replace(result, scaling=job.scaling)
 
 
@@ -266,19 +278,10 @@ def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tup
     state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state
     shift, span = state.scaling
     span = np.where(span > 0, span, 1.0)
-    own = replace(job.own, points=_rescale(job.own.points, job.own.offsets, shift, span))
+    own = replace(job.own, points=rescale(job.own.points, job.own.offsets, shift, span))
     shifts, spans = referee.network.share(shift), referee.network.share(span)
     hosted = host(job.topology, own, referee.network, job.seed, devices.kernels)
     return hosted, replace(job, own=own, scaling=(shifts, spans))
-
-
-def _rescale(points: NDArray[Any], offsets: Integers, shift: Floats, span: Floats) -> NDArray[Any]:
-    """Return the points of every device in its own units."""
-    scaled = np.empty_like(points)
-    for own, rows in cut(offsets):
-        sizes = np.diff(offsets[own.start : own.stop + 1])
-        scaled[rows] = (points[rows] - np.repeat(shift[own], sizes, axis=0)) / np.repeat(span[own], sizes, axis=0)
-    return scaled
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:

@@ -77,6 +77,12 @@ def write_result(result: Any, folder: Path) -> None:
     write_json(folder, "summary.json", result.summary)
 
 
+def write_rounds(result: Any, folder: Path) -> None:
+    """Write the records, one line each."""
+    lines = "".join(json.dumps(record) + "\n" for record in result.rounds)
+    write_bytes(folder, "rounds.jsonl", lambda file: file.write(lines.encode()))
+
+
 def save(result: Any, path: str | Path) -> Path:
     """Write a result into a new or empty folder, which `load` reads.
 
@@ -90,8 +96,7 @@ def save(result: Any, path: str | Path) -> Path:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{folder} is not an empty folder; choose another one")
         folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(record) + "\n" for record in result.rounds)
-        write_bytes(folder, "rounds.jsonl", lambda file: file.write(lines.encode()))
+        write_rounds(result, folder)
         write_result(result, folder)
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}") from None

@@ -24,7 +24,8 @@ SERVED = "server"  # stands for the graph of a method with a server, whose hub i
 _KEPT = "runs"  # folder of the rows, one file each
 _NEAR = 0.01  # of the final ratio
 _FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
-            "stop", "descent", "rows_max_per_device", "centroids_sha256", "wall_seconds")  # fmt: skip
+            "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
+            "wall_seconds")  # fmt: skip
 
 
 def run_study(
@@ -127,18 +128,19 @@ def measure(result: Result) -> Row:
     """Return what a study says of a run."""
     ledger, n = result.ledger, result.ledger.devices
     loads = sum(np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
-    rounds, volume = reach(result.rounds)
+    rounds, volume, seconds = reach(result.rounds)
     return {
         **{name: result.summary[name] for name in _FIGURES},
         "bytes_busiest": int(np.max(loads, initial=0)),
         "rounds_to_1pct": rounds,
         "bytes_to_1pct": volume,
+        "seconds_to_1pct": seconds,
         "trace": trace(result.rounds),
     }
 
 
 def trace(records: Iterable[dict[str, Any]]) -> list[list[Any]]:
-    """Return [rounds so far, seeding stages included, bytes so far, mean ratio] of every record."""
+    """Return rounds so far, seeding included, bytes, mean ratio and virtual seconds (or None) of every record."""
     found: list[list[Any]] = []
     before = last = 0
     stage = None
@@ -146,23 +148,23 @@ def trace(records: Iterable[dict[str, Any]]) -> list[list[Any]]:
         if record["stage"] != stage or record["round"] < last:
             stage, before = record["stage"], before + last
         last = record["round"]
-        found.append([before + last, record["bytes"], record["ratio_mean"]])
+        found.append([before + last, record["bytes"], record["ratio_mean"], record.get("virtual_seconds")])
     return found
 
 
-def reach(records: Iterable[dict[str, Any]]) -> tuple[int | None, int | None]:
-    """Return rounds and bytes from which on the mean ratio stays within 1 % of its final value.
+def reach(records: Iterable[dict[str, Any]]) -> tuple[int | None, int | None, float | None]:
+    """Return rounds, bytes and virtual seconds from which on the mean ratio stays within 1 % of its final value.
 
-    Rounds and bytes of the seeding stages count. None if the last record has no ratio.
+    Those of the seeding stages count. None if the last record has no ratio; seconds also if there is no network.
     """
     steps = trace(records)
     if not steps or steps[-1][2] is None:
-        return None, None
+        return None, None, None
     final = steps[-1][2]
     first = len(steps) - 1
     while first > 0 and steps[first - 1][2] is not None and abs(steps[first - 1][2] - final) <= _NEAR * abs(final):
         first -= 1
-    return steps[first][0], steps[first][1]
+    return steps[first][0], steps[first][1], steps[first][3]
 
 
 def _describe(row: Row, number: int, count: int) -> str:

@@ -26,6 +26,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("agreement of groups", _number(summary["groups_ari"]), "adjusted Rand index over devices; 1 is perfect"),
         ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
+        ("virtual seconds", _number(summary["virtual_seconds"]), f"that it would take in life: {summary['net']}"),
         ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
         ("descent", summary["descent"] or "-", _DESCENTS.get(summary["descent"], "")),

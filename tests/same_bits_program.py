@@ -50,6 +50,7 @@ KEYS = (
     "loss_local",
     "loss_global",
     "groups",
+    "virtual_seconds",
 )
 
 
@@ -122,7 +123,7 @@ def over_changing_links(options):
 def runs():
     """Return one record per configuration."""
     for name, graph, shards, algorithm, options in configurations():
-        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **options)
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, net="edge", **options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]

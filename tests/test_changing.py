@@ -12,10 +12,12 @@ from p2pkm.algorithms.coreset import Coreset
 from p2pkm.algorithms.gossip import GossipMatching
 from p2pkm.algorithms.pushsum import PushSumLloyd
 from p2pkm.algorithms.tracking import TrackingLloyd
+from p2pkm.changing import Links
 from p2pkm.errors import ExperimentError
 from p2pkm.spread.matching import match
 from p2pkm.topology import Topology
-from tests.invoke import here, solve
+from tests.invoke import SMALL, here, needs_mpirun, ranks, solve, there
+from tests.play import arrange
 from topologies.varying import Exchange, record
 
 
@@ -25,6 +27,7 @@ def changing(n, *rounds):
     return record(n, [Exchange(u, v) for u, v in ends], "by-hand")
 
 
+KEPT = ("graph", "chain_sha256", "messages", "bytes", "stop", "rounds")
 ALTERNATING = changing(3, [(0, 1)], [(1, 2)])  # directed edges of the union in the order 01 10 12 21
 POINTS = p2pkm.Shards.from_list([np.array([[x]]) for x in (0.0, 4.0, 8.0)])
 START = np.array([2.0, 6.0, 10.0]).reshape(3, 1, 1)
@@ -181,6 +184,16 @@ def test_a_round_without_any_link_is_not_the_end():
     assert result.summary["messages"] == 2 * 3  # one pair meets in rounds 0, 3 and 6 of the graph
 
 
+def test_silence_is_no_end_and_an_interruption_always_is():
+    table = arrange([[[0.0]]] * 3, [(0, 1), (1, 2)])
+    links = Links(table.devices, table.network, ALTERNATING)
+    said = []
+    for stop in ("silent", "converged", "converged", "silent", "stalled", "interrupted"):
+        links.change(due=True)
+        said.append(links.judge(stop))
+    assert said == ["", "", "converged", "", "", "interrupted"]
+
+
 def test_seeding_speaks_over_all_links():
     graph = topologies.one_peer_exponential(8)
     shards, union = deal(8), graph.union
@@ -223,6 +236,14 @@ def test_the_command_line_takes_them(graph):
     summary = solve("--graph", graph, "--seed", "3")
     assert summary["graph"].startswith(graph)
     assert summary["descent"] == "not claimed"
+
+
+@needs_mpirun
+@pytest.mark.parametrize("graph", ["random-waypoint", "edge-markov:over=ring,on=0.5"])
+def test_every_rank_builds_the_same_rounds(graph):
+    words = (*SMALL, "--devices", "8", "--graph", graph, "--seed", "2", "--out", "none", "--format", "json")
+    apart, together = there(*ranks(3), "-m", "p2pkm", "run", *words).summary, here("run", *words).summary
+    assert [apart[key] for key in KEPT] == [together[key] for key in KEPT]
 
 
 def test_a_run_of_the_gallery_is_verified_and_read_back(tmp_path, monkeypatch):

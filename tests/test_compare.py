@@ -49,9 +49,9 @@ def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
     records = [record("a", 0, None, 5), record("a", 2, None, 10), record("b", 0, 1.02, 10), record("b", 1, 1.005, 20),
                record("b", 2, 1.03, 30), record("b", 3, 1.004, 40), record("b", 4, 1.0, 50)]  # fmt: skip
     assert [step[0] for step in trace(records)] == [0, 2, 2, 3, 4, 5, 6]
-    assert reach(records) == (5, 40)
-    assert reach(records[:2]) == (None, None)
-    assert reach(records[2:3]) == (0, 10)
+    assert reach(records) == (5, 40, None)
+    assert reach(records[:2]) == (None, None, None)
+    assert reach(records[2:3]) == (0, 10, None)
 
 
 def test_means_and_paired_differences_by_hand():

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.devices import Devices, Floats, Mask
+from p2pkm.algorithm import Work
+from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.errors import ExperimentError
 from p2pkm.mail import Inbox, Mail, pack, pack_some
 from p2pkm.spec import suggest
@@ -96,8 +97,7 @@ class GTVMin:
         Strength of every link, as in the paper.
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Default 10, and 30 for 10 devices or more or a diameter of 8 or more (not in recipe groups). An edge's weight
-        multiplies either.
+        Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
     schedule : {"coloured", "jacobi", "async"}
     theta : float, optional
         Relaxation; default 1.5, and 1 for jacobi and on graphs that change (where more is refused).
@@ -208,6 +208,10 @@ class GTVMin:
         """Return whether (7) provably never rises with these parameters."""
         exact = self.star_term and self.update_rule == "exact"
         return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
+
+    def flops(self, work: Work) -> Integers:
+        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
+        return self.passes * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""

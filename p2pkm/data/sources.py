@@ -15,7 +15,7 @@ from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import SUFFIXES, read_table
 from p2pkm.data.order import narrow
 from p2pkm.data.table import Table
-from p2pkm.errors import ExperimentError
+from p2pkm.errors import DataError, ExperimentError
 from p2pkm.spec import Spec, parse
 
 Points = NDArray[np.float64]
@@ -222,3 +222,11 @@ def load(
     if "seed" in inspect.signature(source).parameters:
         options.setdefault("seed", seed)
     return source(**options)
+
+
+def load_centers(path: str, d: int) -> Any:
+    """Return the known centers in a file, float64[c, d]."""
+    points = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None).points
+    if points.shape[1] != d:
+        raise DataError(f"centers {path} have {points.shape[1]} features, the data {d}; expected the same features")
+    return points
