@@ -1,6 +1,7 @@
 """The end of a run: from what the ranks hold to one result and one summary."""
 
 import json
+import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -116,7 +117,13 @@ def _last(referee: Referee) -> dict[str, Any]:
     """Return what the last record says of the whole run."""
     last = referee.trace[-1]
     found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
-    return found if referee.objective_known else found | {"descent": None}
+    if not referee.objective_known:
+        return found | {"descent": None}
+    from topologies.measures import fitted
+
+    fall = fitted(referee.trace).contraction
+    # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
+    return found | {"contraction": None if fall is None else float(f"{math.sqrt(fall):.6g}")}
 
 
 def _count(traffic: Traffic, referee: Referee, centroids: Floats) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
         ("virtual seconds", _number(summary["virtual_seconds"]), f"that it would take in life: {summary['net']}"),
         ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
+        ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
         ("descent", summary["descent"] or "-", _DESCENTS.get(summary["descent"], "")),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import p2pkm
+import topologies
 from tests.play import arrange, loss, play, random_links, squared, variation
 
 ALPHAS = (0.0, 0.01, 0.1, 1.0, 5.0, 100.0)
@@ -137,3 +138,12 @@ def test_the_textbook_objective_is_the_sum_over_devices_and_links():
     assert variation(a, b) == 70.0
     assert loss(np.array([[4.0]]), a) == 16.0
     assert squared(a, b)[1, 0] == 81.0
+
+
+def test_the_summary_says_how_fast_the_objective_fell():
+    shards = p2pkm.Shards.from_list([np.array([[float(i)]]) for i in range(6)])
+    run = p2pkm.simulate(
+        p2pkm.GTVMin(1, coupling=1.0, schedule="jacobi", seeding="own", tol=0.0), topologies.ring(6), shards
+    )
+    # w_i <- (x_i + w_{i-1} + w_{i+1}) / 3: what alternates around the ring shrinks by 2 / 3, all else faster
+    assert run.summary["contraction"] == pytest.approx(2 / 3, rel=1e-3)
