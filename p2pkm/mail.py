@@ -151,10 +151,10 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
     rows : int64[n]
         Number of real rows.
     """
+    if centroids[:, :, 0].max(initial=0.0) < np.inf:
+        return centroids, np.full(len(centroids), centroids.shape[1])
     real = centroids[:, :, 0] < np.inf
     rows = real.sum(axis=1)
-    if real.all():
-        return centroids, rows
     order = np.argsort(~real, axis=1, kind="stable")
     return np.take_along_axis(centroids, order[:, :, None], axis=1), rows
 

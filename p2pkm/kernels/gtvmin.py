@@ -8,7 +8,7 @@ looked at once, at its lower end, which leaves the answer for the other one.
 import numpy as np
 from numba import njit
 
-from p2pkm.kernels.lanes import add_row, largest_gap, least_of_columns, least_of_row, turn_rows
+from p2pkm.kernels.lanes import add_row, fetch, largest_gap, least_of_columns, least_of_row, turn_rows
 from p2pkm.kernels.nearest import _add, _measure, _nearest, _room
 from p2pkm.kernels.threads import divide
 
@@ -22,6 +22,8 @@ def _points(points, mass, first, last, centroids, sums, counts, block, centers, 
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
+        if points.shape[1] == 2:  # of more features the processor brings the next ones in time
+            fetch(points, start + count, min(count, points.shape[0] - start - count))
         _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
@@ -162,13 +164,13 @@ def _sweep(
     begin, start, stop = first, indptr[first], indptr[last] if kept.shape[0] > 0 else indptr[first]
     flat, said = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2])
     before, earlier = centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
-    for i in range(first, last):  # by the thread that needs it
-        for f in range(k * d):
-            flat[i, f] = before[i, f]
     while begin < last:
-        for _ in range(passes):
+        for number in range(passes):
             end, heard, listed = begin, 0, 0
             while end < last and (end == begin or (passes == 1 and heard + indptr[end + 1] - indptr[end] <= most)):
+                if number == 0:
+                    for f in range(k * d):
+                        flat[end, f] = before[end, f]
                 if awake[end]:
                     for e in range(indptr[end], indptr[end + 1]):  # neighbours in ascending id
                         if slots[e] >= 0:
