@@ -97,6 +97,9 @@ def gtvmin_case(seed):
     if seed % 2:  # everybody moves at once, and most have said what they hold
         awake[:], (tables, rows) = True, pack(centroids)
         tables = tables + (rng.random(n) < 0.2)[:, None, None]
+    if seed % 4 == 3:  # and all have: one look at a link serves both ends
+        centroids = rng.normal(0, 2, (n, k, d)).round(int(rng.integers(0, 2)) * 3)
+        tables, rows, slots = centroids, np.full(n, k), indices
     previous = np.where(centroids < np.inf, rng.normal(size=centroids.shape), np.inf)
     return (*draw_points(rng, n, d), centroids, previous, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
             *options)  # fmt: skip
