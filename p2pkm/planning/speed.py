@@ -27,7 +27,7 @@ from p2pkm.spec import Spec, parse
 from p2pkm.topology import Topology
 
 RANKS = (1, 2, 16, 256, 4096)
-SHARED, NETWORK = (2e-4, 2e9), (2e-5, 1e10)  # latency, bandwidth: ranks that share cores; nodes of a cluster
+SHARED = 2e-4, 2e9  # latency, bandwidth of ranks that share cores
 _FURTHER = 1 / 3  # of a latency, for every message of an exchange but the first: 15 of them take 5 times as long
 _WORK = 1.5e7  # multiplications of a round of a trial
 _FEW, _MOST, _TINY = 64, 20_000, 8  # devices
