@@ -114,6 +114,17 @@ def test_a_sample_of_points_prices_almost_as_all_do(monkeypatch):
         assert part.summary[name] == pytest.approx(whole.summary[name], rel=0.05)
 
 
+def test_the_cost_on_a_sample_stands_for_that_on_all_points(monkeypatch):
+    rng = np.random.default_rng(5)
+    shards = p2pkm.Shards.deal(rng.normal(size=(8000, 2)), rng.integers(0, 10, 8000), devices=10)
+    whole = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=2).summary
+    monkeypatch.setattr(prices, "_PRICED", 3_200)
+    part = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=2).summary
+    for name in ("loss_global", "loss_local"):  # what all points cost over what central k-means costs on the sample
+        assert part[name] != whole[name]
+        assert part[name] == pytest.approx(whole[name], rel=0.05)
+
+
 def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
     rng = np.random.default_rng(4)
     shards = p2pkm.Shards.deal(rng.normal(size=(400, 2)), rng.integers(0, 100, 400), devices=100)

@@ -1,5 +1,7 @@
 """Several threads in one process: each takes a range of devices, and no bit depends on how many there are."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -66,4 +68,4 @@ def test_ranges_follow_one_another_and_hold_everybody(divided):
     threads.divide(lambda first, last: threads_seen.append((int(first), int(last))), offsets)
     seen = sorted(threads_seen)
     assert seen[0][0] == 0 and seen[-1][1] == 8
-    assert all(one[1] == other[0] for one, other in zip(seen, seen[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in pairwise(seen))
