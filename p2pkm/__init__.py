@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from p2pkm.paths import coupling_path as coupling_path
     from p2pkm.reporting import partition_report as partition_report
     from p2pkm.result import Result as Result
+    from p2pkm.rows import Study as Study
+    from p2pkm.rows import load_study as load_study
     from p2pkm.simulation import simulate as simulate
     from p2pkm.topology import Topology as Topology
 
@@ -75,6 +77,8 @@ _HOMES = {
     "simulate": "p2pkm.simulation",
     "coupling_path": "p2pkm.paths",
     "load": "p2pkm.loading",
+    "Study": "p2pkm.rows",
+    "load_study": "p2pkm.rows",
     "partition_report": "p2pkm.reporting",
     **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),
     **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),

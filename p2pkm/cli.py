@@ -7,18 +7,17 @@ from typing import Any
 
 from p2pkm.errors import ExperimentError, NetworkError, P2PKMError
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _QUIET_WORDS = {"--help", "-h", "--version"}
 _INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
-    from p2pkm.launcher import expected_rank, launched
+    from p2pkm.launcher import THREADS, expected_rank, launched
 
     arguments = sys.argv[1:] if arguments is None else arguments
     if launched():
-        for name in _THREADS:  # many ranks on one machine: one thread each
+        for name in THREADS:  # many ranks on one machine: one thread each
             os.environ.setdefault(name, "1")
     try:
         if expected_rank() > 0:

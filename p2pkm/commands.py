@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment, read_toml
 from p2pkm.graph_commands import topology
+from p2pkm.study_commands import sweep
 
 _OPTIONS: list[Callable[..., Any]] = [
     click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
@@ -224,6 +225,7 @@ def algorithms_command(name: str | None, form: str) -> int:
 
 
 command.add_command(topology)
+command.add_command(sweep)
 
 
 @command.command("doctor")

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,11 @@ import numpy as np
 
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import Experiment, build
-from p2pkm.folder import check_target
 from p2pkm.network import connect
 from p2pkm.recipe import needs_hub
 from p2pkm.running import INTERRUPTED, Manner
 from p2pkm.storage import write_bytes, write_json
-from p2pkm.study import SERVED, Row, run_study
+from p2pkm.study import SERVED, Row, describe, open_folder, run_study
 
 _FAILED = 4
 _MARK = "comparison.json"
@@ -73,21 +71,23 @@ def lead_compare(
         raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
     cells = lay_out(base, algorithms, graphs, seeds)
     asked = {"base": base.to_mapping(), "algorithms": list(algorithms), "graphs": list(graphs), "seeds": list(seeds)}
-    folder = open_folder(base.out, asked)
+    folder = open_folder(base.out, "comparison", _MARK)
+    if folder is not None:
+        write_json(folder, _MARK, asked)
     world = connect()
 
-    def tell(line: str) -> None:
+    def tell(row: Row, number: int, count: int) -> None:
         if not manner.quiet:
-            print(line, file=sys.stderr, flush=True)
+            print(describe(row, number, count), file=sys.stderr, flush=True)
 
-    rows = run_study(cells, folder, world, tell)
+    rows = [_without(row, "options") for row in run_study(cells, folder, world, tell)]
     compared = compare(rows, reference)
     failed = sum(row["error"] is not None for row in rows)
     compared |= {"out": None if folder is None else str(folder), "failed": failed}
     if folder is not None:
         write_folder(folder, rows, compared, plot=base.plot)
     if manner.json:
-        print(json.dumps({"rows": [_without_trace(row) for row in rows], **compared}), flush=True)
+        print(json.dumps({"rows": [_without(row, "trace") for row in rows], **compared}), flush=True)
     else:
         print(tabulate(compared), flush=True)
     if len(rows) < len(cells):
@@ -106,27 +106,6 @@ def lay_out(
             one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
             cells += [replace(one, seed=seed) for seed in seeds]
     return cells
-
-
-def open_folder(out: str | None, asked: dict[str, Any]) -> Path | None:
-    """Return the folder of the comparison, made if it is new; one that holds a comparison goes on.
-
-    Raises
-    ------
-    ExperimentError
-        If it is in use by something else.
-    """
-    if out == "none":
-        return None
-    folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
-    if not (folder / _MARK).is_file():
-        check_target(folder, force=False)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder, _MARK, asked)
-    except OSError as error:
-        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None
-    return folder
 
 
 def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
@@ -191,7 +170,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *, plot: bool) -> None:
     """Write rows.jsonl and rows.csv (one row per run), summary.json and the figure."""
-    plain = [_without_trace(row) for row in rows]
+    plain = [_without(row, "trace") for row in rows]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     write_bytes(folder, "rows.jsonl", lambda file: file.write(lines.encode()))
     names = list(dict.fromkeys(name for row in plain for name in row))
@@ -233,5 +212,5 @@ def _show(value: float | None, form: str, title: str) -> str:
     return "-" if value is None else format(value / 1000 if title.startswith("kB") else value, form)
 
 
-def _without_trace(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != "trace"}
+def _without(row: Row, unwanted: str) -> Row:
+    return {name: value for name, value in row.items() if name != unwanted}

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 
 from p2pkm.errors import DataError, ExperimentError, TopologyError
 from p2pkm.methods import known
+from p2pkm.sharing import once
 from p2pkm.spec import Spec, complete, convert, parameters, parse, suggest
 
 
@@ -151,7 +152,8 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
-    table: Any = stored or load(source, seed=experiment.seed, **columns)
+    given = str(source), experiment.seed, *columns.values()
+    table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
@@ -160,10 +162,11 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
-    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else Shards.deal(
-        table.points, PARTITIONS[partition.name](table, topology.clients, **partition.options),
-        devices=topology.clients, labels=table.labels, dtype=experiment.dtype,
-    )  # fmt: skip
+    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else once(
+        "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype), lambda: Shards.deal(
+            table.points, PARTITIONS[partition.name](table, topology.clients, **partition.options),
+            devices=topology.clients, labels=table.labels, dtype=experiment.dtype,
+        ))  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
@@ -231,6 +234,10 @@ def _count_in_column(partition: Spec, table: Any) -> int | None:
 
 def build_topology(graph: Spec, n: int | None, default: int) -> Any:
     """Build the graph; real graphs, files and the gallery bring their own number of devices."""
+    return once("graph", lambda: (str(graph), n, default), lambda: _build_topology(graph, n, default), keep=_GRAPHS)
+
+
+def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
     import topologies
     from p2pkm.topology import Topology
 
@@ -284,5 +291,6 @@ def read_toml(path: str) -> dict[str, Any]:
     return keys
 
 
+_GRAPHS = 64  # that a study keeps
 _METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -11,6 +11,7 @@ from p2pkm.devices import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, Sea
 from p2pkm.kernels.plain import uniforms
 from p2pkm.network import Network
 from p2pkm.network.division import spans
+from p2pkm.sharing import digest, once
 
 _EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
 _IN_THE_END, _UNCOMPARED = 2e10, 1e9  # distances in the last record, without baseline; more: a sample of the devices
@@ -19,6 +20,7 @@ _VISIT = 64  # distances that take as long as going from one device to the next
 _ROWS = 1024  # of a sum at a time
 _POOLED = 2_000_000  # values that central k-means works on; more: a sample of the points
 _STARTS_CENTRAL, _STARTS_ALONE = 20, 5
+_REMEMBERED = 64_000_000  # bytes of centroid sets whose cost is remembered
 
 
 class Pooled(NamedTuple):
@@ -78,6 +80,7 @@ class Prices:
         self.alone = np.full(1, np.nan)
         self.notes: list[str] = []
         self._pool = self._draw_pool(network.share(devices.sizes))
+        self._known: dict[bytes, float] = once("costs", self._name_points, dict)
         if central is not None:
             self._set_baselines(central)
 
@@ -94,13 +97,21 @@ class Prices:
         classes = self.classes[rows] if self.n_classes else self.classes
         return points[rows], weights[rows] if len(weights) else weights, offsets_of(counts[own.ids]), classes
 
+    def _name_points(self) -> tuple[bytes, float]:
+        """Return what the cost of a centroid set depends on besides."""
+        return digest(*self._pool[:3]), self._each
+
     def _set_baselines(self, central: Floats) -> None:
         """Price central k-means, and k-means (best of 5) at every device alone, or at a sample of the devices."""
         own, chosen = self._devices, self._choose(central.size, _IN_THE_END)
         few = len(chosen) < own.clients
         mine = np.flatnonzero(np.isin(own.ids, chosen)) if few else np.arange(len(own))
         alone = np.full((len(own), *central.shape), np.inf)
-        alone[mine], _, _ = (_take(own, mine) if few else own).kmeans(len(central), ALONE, starts=_STARTS_ALONE)
+        asked = _take(own, mine) if few else own
+        alone[mine] = once(
+            "alone", lambda: (digest(*asked.own, asked.keys), len(central)),
+            lambda: asked.kmeans(len(central), ALONE, starts=_STARTS_ALONE)[0],
+        )  # fmt: skip
         costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone)[chosen])), 0)
         self.central = float(costs[0])
         self.alone = self._ratios(costs[which[1:]])
@@ -132,13 +143,21 @@ class Prices:
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
         _, first = np.unique(which, return_index=True)
+        known = self._known if n_classes == 0 else {}  # of what is remembered nobody knows the tables
+        fresh = np.array([name not in known for name in numbers])
         points, weights, offsets, classes = self._pool
         costs, tables = self._devices.kernels.price(
-            points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first])
+            points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first[fresh]])
         )
         gathered = self._network.collect(costs)
-        total = np.full(len(first), np.nan) if gathered is None else self._each * _add_rows(gathered)
-        return total, which, self._network.total(tables)
+        total = np.array([known.get(name, np.nan) for name in numbers])
+        if gathered is not None:
+            total[fresh] = self._each * _add_rows(gathered)
+        if (len(self._known) + len(numbers)) * sets[0].nbytes > _REMEMBERED:
+            self._known.clear()
+        self._known.update(zip(numbers, total.tolist(), strict=True))
+        counted = self._network.total(tables) if n_classes else np.zeros((len(numbers), 0, sets.shape[1]), np.int64)
+        return total, which, counted
 
     def _ratios(self, costs: Floats) -> Floats:
         """Return pooled costs over the central cost; 1 if both are 0, nan if there is nothing to compare."""
@@ -169,8 +188,11 @@ def pool(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | 
 
 def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> Floats:
     """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
-    search = Search(k, CENTRAL, starts=_STARTS_CENTRAL)
-    return cluster(devices.kernels, devices.shared_key, *pooled, search)[0]
+    search, key = Search(k, CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
+    found: Floats = once(
+        "central", lambda: (digest(*pooled), search, key), lambda: cluster(devices.kernels, key, *pooled, search)[0]
+    )
+    return found
 
 
 def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, Integers]:

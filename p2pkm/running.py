@@ -72,7 +72,7 @@ def settle(experiment: Experiment, world: World) -> Prepared:
     from p2pkm.planning.check import check_memory
     from p2pkm.simulation import check
 
-    ranks = world.size if launched() else None
+    ranks = world.size if launched() and world.library() is not None else None
     check_placement(experiment.placement, world.size)
     check_memory(experiment, ranks)
     prepared = prepare(experiment, ranks)
@@ -123,7 +123,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
         progress(record)
 
     try:
-        with _asked_to_stop() as interrupted:
+        with asked_to_stop() as interrupted:
             begin = (lambda: None) if folder is None else folder.begin
             more = {"names": names, "sink": sink, "begin": begin, "wishes": wishes, "tell": progress.tell}
             result = _perform(job, world, interrupted=interrupted, **more)
@@ -145,7 +145,7 @@ def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]],
     errands : mapping
         What to call for an order that is not a run, by the name in it.
     """
-    with _asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
+    with asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
         while True:
             order = world.broadcast(None)
             if "exit" in order:
@@ -274,7 +274,7 @@ def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> No
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+def asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a wish that the run ends with this round; the second one ends it at once."""
     asked = False
 

@@ -1,36 +1,49 @@
-"""Many runs as one study: dealt to ranks, each run in one process, each kept under the hash of its configuration."""
+"""Many runs as one study: dealt to ranks or processes, each kept under the hash of its configuration."""
 
 import hashlib
 import json
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pkm.errors import P2PKMError
+from p2pkm.errors import ExperimentError, P2PKMError
 from p2pkm.experiment import Experiment, Prepared
+from p2pkm.folder import check_target
 from p2pkm.network import World
 from p2pkm.network.local import LocalWorld
 from p2pkm.result import Result
-from p2pkm.running import Manner, execute, settle
+from p2pkm.running import Manner, asked_to_stop, execute, settle
+from p2pkm.sharing import once, sharing
 from p2pkm.storage import write_json
+from p2pkm.topology import Topology
+from p2pkm.workers import serve, work_through
 
 Row = dict[str, Any]
+Tell = Callable[[Row, int, int], None]
 SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
 _KEPT = "runs"  # folder of the rows, one file each
 _NEAR = 0.01  # of the final ratio
 _FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
             "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
             "wall_seconds")  # fmt: skip
+MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", "algebraic_connectivity",
+            "spectral_gap", "effective_neighbors")  # fmt: skip
+_MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps
+_ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")  # runs that share something follow one another
+_SERVE = "from p2pkm.study import serve_study; serve_study()"
 
 
 def run_study(
-    cells: Sequence[Experiment], folder: Path | None, world: World, tell: Callable[[str], None] = lambda line: None
-) -> list[Row]:
+    cells: Sequence[Experiment], folder: Path | None, world: World, tell: Tell = lambda row, number, count: None,
+    *, jobs: int = 1,
+) -> list[Row]:  # fmt: skip
     """Run all cells and return their rows in order, on rank 0; what is kept in the folder is not computed again.
 
     Parameters
@@ -40,43 +53,86 @@ def run_study(
     folder : Path or None
         Where rows are kept, one file each, written when its run has ended; None: nowhere.
     world : World
-        Cell i is run by rank i modulo the number of ranks, in one process.
+        The cells are dealt to the ranks; each is run in one process.
     tell : callable
-        Gets a line for every cell that has ended.
+        Gets the row of every cell that has ended, how many have, and how many there are on this rank.
+    jobs : int
+        Number of processes, without MPI.
 
     Notes
     -----
     A run that fails is a row with its error. An interrupted run ends the study; its row is left out.
     """
-    order = {"cells": [cell.to_mapping() for cell in cells], "folder": None if folder is None else str(folder)}
+    order = {"cells": [cell.to_mapping() for cell in cells], "folder": None if folder is None else str(folder),
+             "jobs": jobs}  # fmt: skip
     text = np.frombuffer(json.dumps(order).encode(), np.uint8)
     return _work(world, world.broadcast({"study": text}), tell) or []
 
 
 def follow_study(world: World, order: dict[str, Any]) -> None:
     """Do this rank's part of a study that rank 0 has broadcast."""
-    _work(world, order, lambda line: None)
+    _work(world, order, lambda row, number, count: None)
 
 
-def _work(world: World, order: dict[str, Any], tell: Callable[[str], None]) -> list[Row] | None:
+def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
     """Run this rank's cells; return all rows on rank 0."""
     asked = json.loads(order["study"].tobytes())
     folder = None if asked["folder"] is None else Path(asked["folder"])
-    cells = [Experiment.from_mapping(cell, "the study") for cell in asked["cells"]]
     if world.size > 1:
         _compile_once(world)
-    own = []
-    for number in range(world.rank, len(cells), world.size):
-        row = run_cell(cells[number], folder)
-        if row["stop"] == "interrupted":
-            break
-        own.append((number, row))
-        tell(_describe(row, len(own), len(range(world.rank, len(cells), world.size))))
+    cells: list[Row] = asked["cells"]
+    mine = sorted(range(len(cells)), key=partial(_place, cells))[world.rank :: world.size]
+    run = _run_here if asked["jobs"] == 1 else partial(_run_beside, jobs=asked["jobs"])
+    own: list[tuple[int, Row]] = []
+    with asked_to_stop() as interrupted:
+        for place, row in run([cells[number] for number in mine], folder, interrupted):
+            if row["stop"] == "interrupted":
+                break
+            own.append((mine[place], row))
+            tell(row, len(own), len(mine))
     parts = world.gather(np.frombuffer(json.dumps(own).encode(), np.uint8))
     if parts is None:
         return None
     rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
-    return [rows[number] for number in sorted(rows)]
+    return [rows[number] | {"options": cells[number]} for number in sorted(rows)]
+
+
+def _place(cells: Sequence[Row], number: int) -> tuple[str, ...]:
+    """Return when it is the turn of a cell: next to those that it shares points or a graph with."""
+    return (*(str(cells[number].get(name)) for name in _ORDER), f"{number:09}")
+
+
+def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], bool]) -> Iterator[tuple[int, Row]]:
+    """Run cells one after the other."""
+    with sharing():
+        for place, cell in enumerate(cells):
+            if interrupted():
+                return
+            yield place, run_cell(Experiment.from_mapping(cell, "the study"), folder)
+
+
+def _run_beside(
+    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], bool], *, jobs: int
+) -> Iterator[tuple[int, Row]]:
+    """Run cells in processes of their own."""
+    place = None if folder is None else str(folder)
+    tasks = [json.dumps([cell, place]) for cell in cells]
+    for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
+        cell = Experiment.from_mapping(cells[number], "the study")
+        error = "NetworkError: its process died, perhaps for want of memory"
+        yield number, _name(cell) | {"error": error, "stop": "failed"} if answer is None else json.loads(answer)
+
+
+def serve_study() -> None:
+    """Run cells that another process sends until it sends no more."""
+
+    def work(task: str) -> str:
+        cell, place = json.loads(task)
+        row = run_cell(Experiment.from_mapping(cell, "the study"), None if place is None else Path(place))
+        return json.dumps(row)
+
+    with sharing():
+        serve(work)
 
 
 def _compile_once(world: World) -> None:
@@ -91,7 +147,7 @@ def _compile_once(world: World) -> None:
 def run_cell(cell: Experiment, folder: Path | None) -> Row:
     """Run one cell in this process, or read its row if it is kept."""
     world = LocalWorld()
-    facts: Row = {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "stop": None}
+    facts = _name(cell)
     try:
         prepared = settle(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
@@ -102,7 +158,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())
         result = execute(prepared, world, None, Manner(quiet=True))
-        row = facts | measure(result)
+        row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
         if kept is not None and row["stop"] != "interrupted":
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_json(kept.parent, kept.name, row)
@@ -114,14 +170,61 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         return facts | {"error": f"{type(error).__name__}: {error}", "stop": "failed"}
 
 
-def fingerprint(prepared: Prepared) -> str:
-    """Return the hash of a resolved configuration, its points and the version of the program."""
-    from importlib.metadata import version
+def _name(cell: Experiment) -> Row:
+    """Return what a row says of its cell before it has run."""
+    return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "stop": None}
 
+
+def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
+    """Return a study's folder, made if it is new, ``runs/<time>-<kind>`` by default; one with the mark goes on.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be written, or is in use by something else.
+    """
+    if out == "none":
+        return None
+    folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}"
+    try:
+        if not (folder / mark).is_file():
+            if folder.is_dir() and any(folder.iterdir()):
+                raise ExperimentError(f"--out {folder} is in use, but not by a {kind}; choose another folder")
+            check_target(folder, force=False)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None
+    return folder
+
+
+def fingerprint(prepared: Prepared) -> str:
+    """Return the hash of a resolved configuration, its points and the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
-    parts = [json.dumps(prepared.experiment.to_mapping(), sort_keys=True).encode(), version("p2pkm").encode()]
+    parts = [json.dumps(prepared.experiment.to_mapping(), sort_keys=True).encode(), digest_program()]
     parts += [shards.points.tobytes(), shards.offsets.tobytes(), shards.weights.tobytes()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+@cache
+def digest_program() -> bytes:
+    """Return the SHA-256 of the program's own source, so that what other code computed is not taken for its own."""
+    root, found = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(path for package in ("p2pkm", "topologies") for path in (root / package).rglob("*.py")):
+        text = path.read_bytes()
+        found.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
+    return found.digest()
+
+
+def measure_graph(topology: Topology, name: str) -> Row:
+    """Return the measures of a graph; None of the star around a server, of very many devices, or if infinite."""
+    if topology.hub >= 0 or topology.n > _MEASURED:
+        return dict.fromkeys(MEASURES)
+    from topologies import LightGraph, measures
+
+    graph = topology.varying or LightGraph(topology.indptr, topology.indices, topology.weights)
+    found = once("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
+    values = {name: found[name].value for name in MEASURES}
+    return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
 
 
 def measure(result: Result) -> Row:
@@ -167,6 +270,7 @@ def reach(records: Iterable[dict[str, Any]]) -> tuple[int | None, int | None, fl
     return steps[first][0], steps[first][1], steps[first][3]
 
 
-def _describe(row: Row, number: int, count: int) -> str:
+def describe(row: Row, number: int, count: int) -> str:
+    """Return a line of progress."""
     shown = row["error"] or ("" if row.get("ratio_mean") is None else f"ratio {row['ratio_mean']:.4f}")
     return f"{number} of {count}: {row['algorithm']} on {row['graph']}, seed {row['seed']}: {shown}"

@@ -106,7 +106,7 @@ class Progress:
     def __init__(self, rounds: int, *, quiet: bool, verbose: bool) -> None:
         self._rounds, self._quiet, self._verbose = rounds, quiet, verbose
         self._shown = time.monotonic()
-        self._live: Any = None
+        self._live = Live()
         self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -121,11 +121,6 @@ class Progress:
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)
             return
-        if self._live is None:
-            from rich.console import Console
-
-            self._live = Console(stderr=True).status(line)
-            self._live.start()
         self._live.update(line)
 
     def tell(self, note: str) -> None:
@@ -135,5 +130,25 @@ class Progress:
 
     def close(self) -> None:
         """Remove the live line."""
-        if self._live is not None:
-            self._live.stop()
+        self._live.close()
+
+
+class Live:
+    """One line on a terminal that changes."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def update(self, line: str) -> None:
+        """Show this line from now on."""
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(line)
+            self._status.start()
+        self._status.update(line)
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._status is not None:
+            self._status.stop()

@@ -7,19 +7,24 @@ from p2pkm.plots.graph import plot_graph, plot_topology
 from p2pkm.plots.partition import plot_partition, plot_partition_of
 from p2pkm.plots.path import plot_coupling_path
 from p2pkm.plots.points import plot_points
+from p2pkm.plots.study import draw_study, plot_heatmap, plot_measures, plot_study_quality
 from p2pkm.plots.traffic import plot_bytes
 
 __all__ = [
     "draw_all",
     "draw_comparison",
+    "draw_study",
     "overview",
     "plot_bytes",
     "plot_convergence",
     "plot_coupling_path",
     "plot_graph",
+    "plot_heatmap",
+    "plot_measures",
     "plot_partition",
     "plot_partition_of",
     "plot_points",
     "plot_quality",
+    "plot_study_quality",
     "plot_topology",
 ]

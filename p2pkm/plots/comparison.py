@@ -5,17 +5,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p2pkm.plots.canvas import CATEGORIES, GREY, dress, open_axes, save_figure, write_plainly
+from p2pkm.plots.canvas import CATEGORIES, GREY, choose_steps, dress, open_axes, save_figure, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = "osD^vP*Xd<>h"
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
-_WORDS = {"bytes": "bytes of a run, all devices", "bytes_busiest": "bytes at the busiest device"}
+_WORDS = {
+    "bytes": "bytes of a run, all devices",
+    "bytes_busiest": "bytes at the busiest device",
+    "virtual_seconds": "virtual seconds of a run",
+}
+_DRAWN = ("bytes", "bytes_busiest")
 
 
-def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
+def plot_quality(
+    table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
+) -> "Axes":
     """Draw the excess of the cost over central k-means against bytes: colours are methods, markers graphs.
 
     A method that sends nothing is a dotted line.
@@ -27,12 +34,16 @@ def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, a
         bytes_busiest``; rows without a ratio are left out.
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
-    against : {"bytes", "bytes_busiest"}
+    against : {"bytes", "bytes_busiest", "virtual_seconds"}
+    bars : str
+        What reaches from ``ratio_low`` to ``ratio_high``.
 
     Returns
     -------
     matplotlib.axes.Axes
     """
+    from matplotlib.ticker import LogLocator
+
     ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
     rows = [row for row in table if row["ratio_mean"] is not None]
     methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
@@ -48,12 +59,16 @@ def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, a
                     marker=marker, capsize=3, linestyle="none", markersize=8,
                     markerfacecolor="white" if hollow else color)  # fmt: skip
     ax.set_xscale("log")
+    if "seconds" in against and rows:
+        seconds = [row[against] for row in rows]
+        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(seconds), max(seconds))))
+        write_plainly(ax.xaxis)
     ax.set_yscale("symlog", linthresh=_LINEAR)
     ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
     ends = [100 * (row[name] - 1) for row in rows for name in ("ratio_mean", "ratio_low", "ratio_high")]
     ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
     write_plainly(ax.yaxis)
-    title = "Quality against traffic: mean over seeds, 95 % intervals"
+    title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
     dress(ax, title, _WORDS[against], "cost above central k-means (%)")
     _explain(ax, methods, graphs, {row["algorithm"] for row in rows if row[against]})
     return ax
@@ -61,7 +76,7 @@ def plot_quality(table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, a
 
 def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw quality against all bytes and against those at the busiest device, as PNG and SVG."""
-    draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _WORDS}
+    draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _DRAWN}
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
 
 

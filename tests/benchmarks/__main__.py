@@ -23,6 +23,7 @@ ROWS = {  # name: module and function, threads
     "against": ("against.measure", 1),
     "ranks": ("ranks.measure", 2),
     "roofline": ("roofline.measure", 1),
+    "study": ("study.measure", 2),
 }
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HEAD = ("what", "measured", "target", "", "from")

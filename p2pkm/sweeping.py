@@ -1,0 +1,207 @@
+"""A sweep: the runs of a study file, as one tidy table with its pictures."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.errors import ExperimentError, NetworkError
+from p2pkm.experiment import Experiment
+from p2pkm.launcher import launched
+from p2pkm.network import connect
+from p2pkm.rows import TABLES
+from p2pkm.running import INTERRUPTED, Manner
+from p2pkm.storage import write_bytes
+from p2pkm.study import Row, describe, open_folder, run_study
+from p2pkm.study_file import StudyFile, check_runs, lay_out, read_study
+from p2pkm.table import Live
+
+_FAILED = 4
+_MARK = "study.toml"
+_PAUSE = 3.0  # seconds between two plain lines of progress
+_FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"),
+            ("rounds_to_1pct", "to 1 %", ".1f"), ("seconds_to_1pct", "s to 1 %", ".4g"))  # fmt: skip
+
+
+def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None) -> int:
+    """Run a study file, write its folder, print its table, and return the exit code.
+
+    Parameters
+    ----------
+    path : str
+    out : str or None
+        Folder; None: what the file says, else a new one below ``runs``.
+    jobs : int
+        Number of processes, without MPI.
+    plot : bool or None
+        Whether to draw; None: what the file says, else yes.
+
+    Raises
+    ------
+    P2PKMError
+        If anything in the file cannot be used; nothing has been computed then.
+    """
+    if jobs > 1 and launched():
+        raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
+    study = read_study(path)
+    cells = lay_out(study, path)
+    check_runs(cells, study)
+    if manner.dry_run:
+        print(_show_plan(cells, study, as_json=manner.json))
+        return 0
+    folder = open_folder(out or study.base.get("out"), "sweep", _MARK)
+    if folder is not None:
+        _write_text(folder, _MARK, _to_toml(study))
+    world = connect()
+    told = Told(quiet=manner.quiet)
+    try:
+        found = run_study(cells, folder, world, told, jobs=jobs)
+    finally:
+        told.close()
+    rows = tidy(found, study)
+    failed = sum(row["error"] is not None for row in rows)
+    if folder is not None:
+        write_tables(folder, rows, found)
+        if plot or (plot is None and study.base.get("plot", not manner.json)):
+            from p2pkm.plots import draw_study
+
+            draw_study(rows, folder / "figures")
+    closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
+    print(json.dumps({"rows": rows, **closing}) if manner.json else tabulate(rows, study, closing), flush=True)
+    if len(rows) < len(cells):
+        return INTERRUPTED
+    return _FAILED if failed else 0
+
+
+class Told:
+    """Tell on standard error which runs have ended, and about when all will: live on a terminal, else now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet, self._live = quiet, Live()
+        self._began = self._shown = time.monotonic()
+        self._terminal = sys.stderr.isatty() and not launched()
+
+    def __call__(self, row: Row, number: int, count: int) -> None:
+        """Show that a run has ended, if it is time to; always if it failed."""
+        now = time.monotonic()
+        due = row["error"] is not None or number == count or now - self._shown > _PAUSE
+        if self._quiet or not (due or self._terminal):
+            return
+        left = (now - self._began) / number * (count - number)
+        line = describe(row, number, count) + (f", about {_say(left)} left" if number < count else "")
+        if not self._terminal or row["error"] is not None:
+            self._shown = now
+            print(line, file=sys.stderr, flush=True)
+            return
+        self._live.update(line)
+
+    def close(self) -> None:
+        """Remove the live line."""
+        self._live.close()
+
+
+def tidy(found: Sequence[Row], study: StudyFile) -> list[Row]:
+    """Return flat rows with the same columns: what was swept, what was found; what a run does not have is None."""
+    figures = {name for row in found for name in row}
+    rows = []
+    for row in found:
+        asked = row["options"]
+        swept = {f"{name}_asked" if name == "rounds" else name: asked.get(name) for name in study.swept}
+        rows.append({"algorithm": None, "graph": None, **swept, **row})
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", "options"))
+    return [{name: row.get(name) for name in names} for row in rows] if figures else []
+
+
+def write_tables(folder: Path, rows: Sequence[Row], found: Sequence[Row]) -> None:
+    """Write study.jsonl, study.parquet if pyarrow is there, and traces.jsonl.
+
+    Raises
+    ------
+    NetworkError
+        If the disk fails.
+    """
+    names = ("key", "algorithm", "graph", "seed", "trace")
+    traces = [{name: row.get(name) for name in names} for row in found if row["error"] is None]
+    try:
+        _write_text(folder, TABLES[0], "".join(json.dumps(row) + "\n" for row in rows))
+        _write_text(folder, "traces.jsonl", "".join(json.dumps(one) + "\n" for one in traces))
+        _write_parquet(folder, rows)
+    except OSError as error:
+        raise NetworkError(f"{folder} cannot be written: {error.strerror or error}. The runs are kept") from None
+
+
+def _write_parquet(folder: Path, rows: Sequence[Row]) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        return
+    columns = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers and words in one column
+            columns[name] = pa.array([None if value is None else str(value) for value in values])
+    write_bytes(folder, "study.parquet", lambda file: parquet.write_table(pa.table(columns), file))
+
+
+def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> str:
+    """Return means over seeds, a line per configuration."""
+    names = list(dict.fromkeys(["algorithm", "graph", *study.swept]))
+    names = ["rounds_asked" if name == "rounds" else name for name in names]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    shown = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    lines = [[*names, "seeds", *(title for _, title, _ in shown)]]
+    for sides, group in groups.items():
+        ended = [row for row in group if row["error"] is None]
+        cells = [_mean([row[name] for row in ended], form, title) for name, title, form in shown]
+        lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = len(names)
+    text = ["  ".join(cell.ljust(width) if place < left else cell.rjust(width)
+                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+            for line in lines]  # fmt: skip
+    text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
+    missing = closing["runs"] - closing["ended"]
+    text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
+        missing > 0 and closing["out"] is not None
+    )
+    return "\n".join([*text, f"results in {closing['out'] or 'none'}"])
+
+
+def _mean(values: Sequence[Any], form: str, title: str) -> str:
+    if not values or None in values:
+        return "-"
+    return format(float(np.mean(values)) / (1000 if title == "kB" else 1), form)
+
+
+def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) -> str:
+    """Return which runs a study has."""
+    if as_json:
+        return json.dumps({"runs": len(cells), "cells": [cell.to_mapping() for cell in cells]})
+    from p2pkm.study_file import name_run
+
+    each = dict.fromkeys(name_run(cell, study) for cell in cells)
+    seeds = ", ".join(map(str, study.seeds))
+    return "\n".join([f"{len(cells)} runs: {len(each)} with seeds {seeds} each", *(f"  {name}" for name in each)])
+
+
+def _to_toml(study: StudyFile) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(study.to_mapping())
+
+
+def _write_text(folder: Path, name: str, text: str) -> None:
+    write_bytes(folder, name, lambda file: file.write(text.encode()))
+
+
+def _say(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
