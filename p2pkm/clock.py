@@ -20,14 +20,12 @@ computing, a table of b bytes, latency l, bandwidth w and access a, the same eve
 ``coloured`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
 turns before. Colours need no more than that, because neighbours never act in the same turn; so a slow device slows
 down its neighbours first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
-waiting for the rest, is another method, and not computed here.)
+waiting for the rest, is another matter: `p2pkm.events` plays ``async`` so.)
 
 A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
 all have settled, and what the referee looks at.
 
-Operations are estimates. A turn awake, and the opening, count as one local pass over the own m points: 3 m k d for the
-distances and 2 m d for the sums; a server instead makes so many passes over the rows that it has heard since its last
-turn. A method that has ``flops(work)`` says itself what a turn takes.
+Operations are estimates, see `p2pkm.operations`: 3 m k d + 2 m d for a turn with m points, or what the method says.
 """
 
 from collections.abc import Iterator
@@ -37,8 +35,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm import operations
 from p2pkm.algorithm import Work
 from p2pkm.devices import Devices, Integers, Mask
+from p2pkm.events import Events
 from p2pkm.nets import Net
 from p2pkm.network import Network
 from p2pkm.network.ledger import Exchange
@@ -46,15 +46,18 @@ from p2pkm.recipe import Stage
 from p2pkm.schedule import Schedule, make
 from p2pkm.topology import Topology
 
-_PASSES = 20  # of a server over the rows that it has heard: how often its k-means looks at them is not known
 _FREE = ("coloured", "async")  # schedules without a barrier
 
 
 class Timing(NamedTuple):
-    """What a clock needs beside the ledger: the network in life, and the stages in the order they were played."""
+    """What a clock needs beside the ledger: the network in life, the stages as they were played, and by which events.
+
+    events: those of the last stage, None: it was played by rounds.
+    """
 
     net: Net
     stages: tuple[Stage, ...]
+    events: Events | None = None
 
 
 class Turn(NamedTuple):
@@ -120,13 +123,32 @@ class Clock:
 
 def keep_time(
     timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
-) -> dict[str, float]:
-    """Add `virtual_seconds` to every record and return that of the whole run, on rank 0; every rank calls it."""
+) -> dict[str, float | None]:
+    """Add `virtual_seconds` to every record and return what the summary says, on rank 0; every rank calls it."""
     if timing is None:
         return {}
+    clock = Clock(timing.net, topology)
+    ends = _follow(clock, timing, devices, topology, network)
+    end, ages = clock.now, {}
+    if timing.events is not None:
+        ends |= {(len(timing.stages) - 1, t): end + computed for t, computed in enumerate(timing.events.ends)}
+        end, ages = end + timing.events.ends[-1], timing.events.summary
+    stage_number = -1
+    for record in trace:
+        stage_number += record["round"] == 0  # every stage records its opening
+        record["virtual_seconds"] = ends[stage_number, record["round"]]
+    return {"virtual_seconds": end, **ages}
+
+
+def _follow(
+    clock: Clock, timing: Timing, devices: Devices, topology: Topology, network: Network
+) -> dict[tuple[int, int], float]:
+    """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
     ends: dict[tuple[int, int], float] = {}
-    clock, flops = Clock(timing.net, topology), _Flops(topology, network.collect(devices.sizes), devices.d)
+    flops = _Flops(topology, network.collect(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
+        if timing.events is not None and number == len(timing.stages) - 1:
+            break
         stage, held = timing.stages[number], list(exchanges)
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
@@ -143,11 +165,7 @@ def keep_time(
             work = flops.of(stage.algorithm, acts, rows, edges)
             clock.pass_turn(Turn(acts, rows, exchange.row_bytes, edges, work))
             ends[number, t] = clock.now
-    stage_number = -1
-    for record in trace:
-        stage_number += record["round"] == 0  # every stage records its opening
-        record["virtual_seconds"] = ends[stage_number, record["round"]]
-    return {"virtual_seconds": clock.now}
+    return ends
 
 
 def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
@@ -180,7 +198,7 @@ def _mask(exchange: Exchange, e: int) -> Mask:
 
 
 class _Flops:
-    """Count the operations of turns; see the module for what counts."""
+    """Count the operations of turns, and the rows that were heard."""
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
         self._topology, self._sizes, self._d = topology, sizes, d
@@ -190,15 +208,8 @@ class _Flops:
         """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they speak."""
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
-        found: Integers = algorithm.flops(work) if hasattr(algorithm, "flops") else self._estimate(algorithm.k, work)
+        found = operations.count(algorithm, work, np.arange(n) == self._topology.hub)
         self._unread[awake] = 0
         over = edges & (rows >= 0)[source]
         np.add.at(self._unread, target[over], rows[source[over]])
         return found
-
-    def _estimate(self, k: int, work: Work) -> Integers:
-        """Return one pass over the own points; a server's passes over what it has heard."""
-        read = work.sizes.copy()
-        if self._topology.hub >= 0:
-            read[self._topology.hub] = _PASSES * work.rows[self._topology.hub]
-        return read * (3 * k + 2) * work.d

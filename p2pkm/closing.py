@@ -36,7 +36,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "alpha": getattr(algorithm, "alpha", None),
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),
-        "theta": relaxation(varying=devices.varying) if relaxation else None,
+        "theta": relaxation(unsteady=devices.unsteady) if relaxation else None,
         "passes": getattr(algorithm, "passes", None),
     }
 
@@ -65,6 +65,8 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     devices, shards, referee, state, topology, timing = played
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
+    if timing is not None and timing.events is not None:
+        traffic = traffic._replace(age_mean=timing.events.ages[0], age_max=timing.events.ages[1])
     clock = keep_time(timing, devices, topology, network, referee.trace)
     census = take_census(devices, network, shards, prices.n_classes, state.centroids)
     sets = network.share(state.centroids)

@@ -42,8 +42,9 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
     click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
     click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
-    click.option("--schedule", metavar="NAME", help="coloured, jacobi or async.  [default: coloured]"),
-    click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi 1]"),
+    click.option("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
+                 "goes on; up to 2,000 devices).  [default: coloured]"),
+    click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi, async with --net 1]"),
     click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "

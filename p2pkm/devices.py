@@ -115,6 +115,8 @@ class Devices:
     turn : int
     awake : bool[n]
         Who acts in this turn.
+    late : bool
+        Whether what is heard may be older than what was said last.
     """
 
     ids: Integers
@@ -141,6 +143,7 @@ class Devices:
     step: int
     turn: int
     awake: Mask
+    late: bool = False
 
     def __len__(self) -> int:
         """Return the number of devices in this batch."""
@@ -155,6 +158,11 @@ class Devices:
     def d(self) -> int:
         """Return the number of features."""
         return self.stored.shape[1]
+
+    @property
+    def unsteady(self) -> bool:
+        """Return whether devices may act on other links, or on older tables, than their neighbours do."""
+        return self.varying or self.late
 
     @cached_property
     def points(self) -> Floats:

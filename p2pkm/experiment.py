@@ -139,6 +139,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.data.shards import Shards
     from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.data.stored import open_stored
+    from p2pkm.events import schedule_events
     from p2pkm.nets import parse_net, reread
     from p2pkm.recipe import needs_hub
     from p2pkm.referee import usual_every
@@ -158,6 +159,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     net = reread(spec, topology, graph)
+    schedule_events(draft, net, topology)
     clusters = experiment.clusters or table.classes or 8
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     if partition.name == "mufc" and stored is None:

@@ -1,6 +1,7 @@
 """Stages and the loop, all of it; knows no algorithm."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from p2pkm.referee import Referee
 from p2pkm.schedule import make
 
 if TYPE_CHECKING:
+    from p2pkm.events import Events
     from topologies import TimeVaryingGraph
 
 
@@ -35,7 +37,7 @@ class Ending(NamedTuple):
 class Field(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
-    graph: which links the last stage uses in which round, None: all.
+    graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds.
     """
 
     devices: Devices
@@ -43,6 +45,7 @@ class Field(NamedTuple):
     referee: Referee
     interrupted: Callable[[], bool]
     graph: "TimeVaryingGraph | None" = None
+    events: "Events | None" = None
 
 
 def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
@@ -72,8 +75,12 @@ def _use(field: Field, devices: Devices) -> Field:
 def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
     """Update, THEN speak: after a round everybody has heard everybody's newest table."""
     algorithm, network = stage.algorithm, field.referee.network
-    network.open()
+    events = field.events if closing else None
+    field = field if events is None else _use(field, replace(field.devices, late=True))
+    network.open(events)
     schedule = make(algorithm.schedule, field.devices, field.colors)
+    if events is not None:
+        schedule = events.open(algorithm, field.devices, network)
     links = Links(field.devices, network, field.graph if closing else None)
     state = algorithm.init(links.devices, start)
     del start
@@ -87,16 +94,16 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         field.referee.look(record, state, algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
             return Ending(state, stop, t)
-        t, spoke, turns = t + 1, False, list(schedule.turns(t + 1))
-        for turn, awake in enumerate(turns, 1):
+        t, spoke, turn = t + 1, False, 0
+        for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at(t, turn - 1, awake)
             state = algorithm.update(state, inbox, now)
-            if links.change(due=schedule.in_step or turn == len(turns)):
+            if links.change(due=schedule.in_step or turn == schedule.length):
                 now = links.devices.at(t, turn - 1, schedule.opening)
             mail = algorithm.message(state, now)
             inbox = _deliver(network, mail)
             spoke = _speaks(mail) or (spoke and not schedule.answers)
-        stop = links.judge(_verdict(network, state, field.interrupted(), spoke=spoke))
+        stop = schedule.judge(links.judge(_verdict(network, state, field.interrupted(), spoke=spoke)))
 
 
 def _deliver(network: Network, mail: Mail | Letters) -> Any:

@@ -40,16 +40,17 @@ class Inbox(NamedTuple):
     Attributes
     ----------
     tables : float64[s, r, w]
-        The last table said by every own device, then by every neighbour on another rank. What lies beyond a table's own
-        rows and columns is left over from others and must not be read.
+        The last table said by every own device, then by every neighbour on another rank; where mail may be late, those
+        said before follow. What lies beyond a table's own rows and columns is left over from others and must not be
+        read.
     rows : int64[s]
-        Rows of each table, -1 for devices that never spoke.
+        Rows of each table, -1 where nothing was said.
     slots : int64[e]
         Index of the table last heard over each own edge, -1 = never since the edge came into use.
     senders : int64[e]
-        Index of the table of each own edge's neighbour.
+        Index of the last table said by each own edge's neighbour.
     spoke : bool[s] or None
-        Who said a table in this exchange; None: everybody.
+        Who said a table in this exchange; None: everybody, or `over` says it all.
     over : bool[e] or None
         The own edges over which something could come in this exchange; None: all.
     """

@@ -178,7 +178,7 @@ class Referee:
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
-        if not getattr(algorithm, "certified", False) or self._devices.varying or objective is None:
+        if not getattr(algorithm, "certified", False) or self._devices.unsteady or objective is None:
             return "not claimed"
         if t == 0:
             self._first = self._before = objective

@@ -24,7 +24,7 @@ SUMMARY_KEYS = """
     descent contraction ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
     rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
     l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
-    chain_sha256 net virtual_seconds wall_seconds out
+    chain_sha256 net virtual_seconds wall_seconds out age_mean age_max
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 
@@ -40,6 +40,8 @@ class Traffic(NamedTuple):
         out. None above 100,000 devices.
     devices : int
         Number of devices, isolated ones and a hub included.
+    age_mean, age_max : float64[e] or None
+        How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
     """
 
     src: Integers
@@ -52,6 +54,8 @@ class Traffic(NamedTuple):
     sender: Integers | None
     rows: Integers | None
     devices: int
+    age_mean: Floats | None = None
+    age_max: Floats | None = None
 
     @property
     def rows_per_device(self) -> Integers:

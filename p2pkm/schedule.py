@@ -23,18 +23,24 @@ class Schedule(NamedTuple):
         Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
     in_step : bool
         Whether everybody acts in every turn.
+    length : int
+        Turns of a round, at most.
+    judge : callable
+        Returns why to stop, given why the last round says so; nothing while that does not count yet.
     """
 
     opening: Mask
     turns: Callable[[int], Iterator[Mask]]
     answers: bool = False
     in_step: bool = False
+    length: int = 1
+    judge: Callable[[str], str] = str
 
 
 def jacobi(devices: Devices, turns: int = 1) -> Schedule:
     """Wake everybody, in one turn or in several."""
     everybody = np.ones(len(devices), np.bool_)
-    return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True)
+    return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
 
 
 def coloured(devices: Devices, colors: Integers) -> Schedule:
@@ -47,7 +53,7 @@ def coloured(devices: Devices, colors: Integers) -> Schedule:
     """
     own = colors[devices.ids]
     masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
-    return Schedule(np.ones(len(devices), np.bool_), lambda t: iter(masks))
+    return Schedule(np.ones(len(devices), np.bool_), lambda t: iter(masks), length=len(masks))
 
 
 def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
@@ -75,7 +81,7 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
 def star(devices: Devices) -> Schedule:
     """Wake the hub, then the clients, who also speak at the opening."""
     hub = devices.ids == devices.hub
-    return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True)
+    return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:

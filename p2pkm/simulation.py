@@ -14,6 +14,7 @@ from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers, Kernels
 from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.events import schedule_events
 from p2pkm.hosting import count_classes, host, shared_key, sizes_of
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.loop import Field, run, run_stage
@@ -144,6 +145,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else lay_out(net, topology, graph)
+    schedule_events(algorithm, life, topology)
     given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
@@ -232,18 +234,19 @@ def perform(job: Job, world: World) -> Result:
     for note in [stage.note for stage in played if stage.note]:
         prices.notes.append(note)
         job.tell(note)
-    ending = run(played, job.start, Field(devices, job.topology.colors, referee, job.interrupted, job.topology.varying))
+    events = schedule_events(job.algorithm, job.net, job.topology)
+    field = Field(devices, job.topology.colors, referee, job.interrupted, job.topology.varying, events)
+    ending = run(played, job.start, field)
     network.close()
-    facts = {**describe(job.algorithm, devices), **job.names, **figures, "devices": job.topology.clients,
-             "ranks": world.size, "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop,
-             "wall_seconds": time.perf_counter() - began}  # fmt: skip
+    facts = {**describe(job.algorithm, replace(devices, late=events is not None)), **job.names, **figures,
+             "devices": job.topology.clients, "ranks": world.size, "seed": job.seed, "rounds": ending.rounds,
+             "stop": ending.stop, "wall_seconds": time.perf_counter() - began}  # fmt: skip
     wishes = job.wishes
     if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
         shift, span = (part[0] for part in job.scaling)
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
-    timing = None
-    if job.net is not None:
-        timing = Timing(job.net, (() if job.scale == "none" else (scaling_stage(job.scale, setting),)) + played)
+    scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
+    timing = None if job.net is None else Timing(job.net, scaling + played, events)
     result = close(world, Played(devices, job.own, referee, ending.state, job.topology, timing), facts, wishes)
     return replace(result, scaling=job.scaling)
 

@@ -18,6 +18,7 @@ import topologies
 from p2pkm.mail import Letters, Mail, Tables
 from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
+from p2pkm.network.delays import Heard
 from p2pkm.network.division import Division
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.placement import place
@@ -51,6 +52,8 @@ KEYS = (
     "loss_global",
     "groups",
     "virtual_seconds",
+    "age_mean",
+    "age_max",
 )
 
 
@@ -105,10 +108,22 @@ def configurations():
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
     yield from over_changing_links(few)
+    events = p2pkm.GTVMin(3, schedule="async")
+    yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
+
+
+def uneven(graph):
+    """Let some links and devices be much slower than others."""
+    rng = np.random.default_rng(3)
+    for u, v in graph.edges:
+        graph.edges[u, v].update(latency=float(rng.choice([0.0, 0.01, 3.0])), bandwidth=float(rng.choice([10.0, 1e4])))
+    for i in graph:
+        graph.nodes[i].update(speed=float(rng.choice([30.0, 3e3, 1e6])), access=float(rng.choice([50.0, 1e5])))
+    return graph
 
 
 def over_changing_links(options):
@@ -137,6 +152,8 @@ def draw_mail(rng, n, e, kind):
     values = rng.normal(size=(n, r, width))
     rows = rng.integers(0, r + 1, n)
     rows[rng.random(n) < rng.choice([0.0, 0.5])] = -1
+    if kind == "late":
+        return Mail(values[:, :, :1].copy(), np.abs(rows))
     if kind == "selective":
         return Mail(values, rows, edges=rng.random(e) < 0.5)
     return Mail(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
@@ -162,12 +179,33 @@ def compare(here, whole, placement, widths):
     edges = placement.edges
     heard = whole.slots[edges]
     same = np.array_equal(here.fresh, whole.fresh[edges])
-    same &= np.array_equal(here.slots, np.where(heard >= 0, placement.senders, -1))
+    blocks = np.where(heard >= 0, heard // placement.division.owner.size, 0)  # of older tables, where mail is late
+    same &= np.array_equal(here.slots, np.where(heard >= 0, blocks * placement.slots + placement.senders, -1))
     for mine, theirs in zip(here.slots[heard >= 0], heard[heard >= 0], strict=True):
-        count, width = whole.rows[theirs], widths[theirs]
+        count, width = whole.rows[theirs], widths[theirs % len(widths)]
         same &= bool(here.rows[mine] == count)
         same &= np.array_equal(here.tables[mine, :count, :width], whole.tables[theirs, :count, :width])
     return bool(same)
+
+
+class Tape:
+    """Delays every table by up to three exchanges of its sender, loses some, and lets nothing overtake."""
+
+    bound = 4
+
+    def __init__(self, topology, edges):
+        self._edges, self._step, self._e = topology.mirror[edges], 0, len(topology.indices)
+        self._held = np.zeros(len(self._edges), np.int64)
+
+    def hear(self, said):
+        """Return what is heard; `said.rows` is of this rank's slots, so every exchange counts as a table of all."""
+        self._step += 1
+        late = np.random.default_rng(self._step).integers(0, 9, self._e)[self._edges]
+        number = np.where(late < 4, self._step - late, 0)
+        fresh = number > self._held
+        self._held = np.maximum(np.maximum(self._held, number), self._step - self.bound)
+        self._held[self._held < 0] = 0
+        return Heard(np.where(self._held > 0, self._step - self._held, -1), fresh)
 
 
 def draw_letters(rng, topology):
@@ -209,10 +247,10 @@ def exchanges():
         placement = place(topology, world.rank, world.size, anywhere if seed % 2 else None)
         network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
         same, freed = [], []
-        for kind in ("plain", "selective", "ragged", "mixed", "masked"):
+        for kind in ("plain", "selective", "ragged", "mixed", "masked", "late"):
             held = list(getattr(network, "_requests", []))
-            network.open()
-            local.open()
+            network.open(Tape(topology, placement.edges) if kind == "late" else None)
+            local.open(Tape(topology, slice(None)) if kind == "late" else None)
             widths = np.zeros(n, np.int64)
             freed += [not request for request in held]
             for _ in range(5):

@@ -186,13 +186,13 @@ def test_a_run_with_a_server_waits_for_its_line():
 
 @pytest.mark.parametrize("schedule", ["coloured", "async", "jacobi"])
 @pytest.mark.parametrize("recipe", ["global", "groups"])
-def test_time_never_goes_back_and_changes_nothing_else(schedule, recipe):
+def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, recipe):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, recipe=recipe)
     timed, plain = simulate(method, graph, "edge"), simulate(method, graph, None)
     ends = [record["virtual_seconds"] for record in timed.rounds]
     assert ends == sorted(ends) and ends[0] > 0 and ends[-1] == timed.summary["virtual_seconds"]
     assert plain.summary["virtual_seconds"] is None and "virtual_seconds" not in plain.rounds[0]
-    assert timed.summary["chain_sha256"] == plain.summary["chain_sha256"]
+    assert (timed.summary["chain_sha256"] == plain.summary["chain_sha256"]) == (schedule != "async")
 
 
 def test_scaling_takes_its_time_too():
@@ -256,17 +256,11 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))
 
 
-ASYNC = p2pkm.GTVMin(3, schedule="async", seeding="own"), {"rounds": 5, "central": False}
-
-
-@pytest.mark.parametrize(
-    "name", ["groups async", "star async own", "star of 5", "groups swap", "grid rooted", "coreset over a tree"]
-)
+@pytest.mark.parametrize("name", ["groups async", "groups swap", "grid rooted", "coreset over a tree"])
 def test_whoever_speaks_was_awake(name, monkeypatch):
     seen, real = [], Clock.pass_turn
     monkeypatch.setattr(Clock, "pass_turn", lambda self, one: (seen.append(one), real(self, one)))
-    found = next((one for one in configurations() if one[0] == name), None)
-    _, graph, shards, algorithm, options = found or (name, topologies.star(16), deal(16), *ASYNC)
+    _, graph, shards, algorithm, options = next(one for one in configurations() if one[0] == name)
     result = p2pkm.simulate(algorithm, graph, shards, seed=5, net="lan", **options)
     assert len(seen) >= result.summary["rounds"]
     assert not any(((one.rows >= 0) & ~one.awake).any() for one in seen)

@@ -30,7 +30,7 @@ def compare(**options):
     plan = sketch(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    perform(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale,
+    perform(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append), connect())  # fmt: skip
     planned, before, at, rows = courses(plan), (0, 0), -1, []
     for record in trace:
@@ -90,6 +90,12 @@ def test_a_seeding_sends_what_was_planned(seeding, scale):
 @pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
 def test_schedules_wake_whom_the_plan_says(schedule):
     assert check(compare(schedule=schedule, devices=12, graph="grid", partition="iid", rounds=6, seed=3)) == 1.0
+
+
+@pytest.mark.parametrize("graph", ["ring", "star"])
+def test_a_round_by_events_has_a_turn_for_each_device(graph):
+    rows = compare(schedule="async", net="wan", devices=12, graph=graph, partition="iid", rounds=6)
+    assert check(rows) >= 0.6 and rows[-1][1].exact_messages == (graph == "ring")
 
 
 def test_recipe_groups_stays_below_what_was_planned():

@@ -80,7 +80,7 @@ class GTVMin:
     counts of all others, recipe `groups` those of its neighbours.
 
     Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes, with swaps or without)
-    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term.
+    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
 
     Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
     link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
@@ -100,7 +100,7 @@ class GTVMin:
         Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
     schedule : {"coloured", "jacobi", "async"}
     theta : float, optional
-        Relaxation; default 1.5, and 1 for jacobi and on graphs that change (where more is refused).
+        Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
     passes : int
         Passes per turn.
     star_term : bool
@@ -182,7 +182,7 @@ class GTVMin:
         centroids, moves = devices.kernels.gtvmin(
             *devices.own, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha,
-            self.relaxation(varying=devices.varying), self.passes, self.star_term, self.update_rule == "as-printed",
+            self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
             trying = devices.awake & (quiet < _TRIES)
@@ -199,9 +199,9 @@ class GTVMin:
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
-    def relaxation(self, *, varying: bool = False) -> float:
-        """Return theta, or its default: above 1, overshooting adds up where links vary."""
-        return self.theta if self.theta is not None else 1.0 if varying or self.schedule == "jacobi" else 1.5
+    def relaxation(self, *, unsteady: bool = False) -> float:
+        """Return theta, or its default: above 1, overshooting adds up where links vary or mail is late."""
+        return self.theta if self.theta is not None else 1.0 if unsteady or self.schedule == "jacobi" else 1.5
 
     @property
     def certified(self) -> bool:

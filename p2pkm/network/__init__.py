@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.launcher import launched
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
+from p2pkm.network.delays import Delays
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.placement import Placement
 
@@ -17,8 +18,8 @@ class Network(Protocol):
     placement: Placement
     ledger: Ledger
 
-    def open(self) -> None:
-        """Begin a stage: nothing has been heard yet."""
+    def open(self, delays: Delays | None = None) -> None:
+        """Begin a stage: nothing has been heard yet; delays: how late `Mail` is in it, None: never."""
 
     def use(self, active: Mask) -> None:
         """Let mail go over these own edges only, bool[e], from now on, also in later stages.

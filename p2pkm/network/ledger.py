@@ -8,6 +8,8 @@ from p2pkm.devices import Integers, Mask
 from p2pkm.mail import Delivery, Letters, Mail
 from p2pkm.topology import LARGE
 
+_FEW = 8  # where fewer than one of so many speak, only they are kept
+
 
 class Exchange(NamedTuple):
     """Who said how many rows in one exchange.
@@ -91,13 +93,14 @@ class Ledger:
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
         for exchange in self._noted:
+            spoke = np.flatnonzero(exchange.rows >= 0)
             if exchange.edges is None:
-                spoke = np.flatnonzero(exchange.rows >= 0)
                 _add(self._senders, spoke, exchange.rows[spoke], exchange.row_bytes)
             else:
                 self._count_some(exchange, np.asarray(exchange.edges))
             if len(self._degrees) <= LARGE:
-                self._exchanges.append(exchange)
+                few = _FEW * len(spoke) < len(self._degrees)
+                self._exchanges.append(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
         self._noted.clear()
 
     def _count_some(self, exchange: Exchange, edges: Mask) -> None:

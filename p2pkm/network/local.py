@@ -5,6 +5,7 @@ from typing import Any
 
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
+from p2pkm.network.delays import Delays
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Placement
@@ -21,10 +22,10 @@ class LocalNetwork:
         self._active: Mask | None = None
         self._memory, self._post = Memory(placement), Post(placement)
 
-    def open(self) -> None:
+    def open(self, delays: Delays | None = None) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._stage, self._turn = self._stage + 1, 0
-        self._memory = Memory(self.placement)
+        self._memory = Memory(self.placement, delays=delays)
 
     def use(self, active: Mask) -> None:
         """Let mail go over these own edges only, from now on."""

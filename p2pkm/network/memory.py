@@ -1,9 +1,15 @@
-"""What a rank has heard: the tables last said, who spoke, and over which edges it came."""
+"""What a rank has heard: the tables last said, who spoke, and over which edges it came.
+
+Where mail may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the network
+moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What an edge hears is a place
+in there. Where nobody is late there are no such blocks, and nothing is copied.
+"""
 
 import numpy as np
 
-from p2pkm.devices import Floats, Mask
+from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
+from p2pkm.network.delays import Delays, Said
 from p2pkm.network.placement import Placement
 
 
@@ -15,28 +21,34 @@ class Memory:
     placement : Placement
     spare : int
         Rows that every table has beyond the largest one said; a network may let something travel in them.
+    delays : Delays, optional
+        How late mail is; None: never.
 
     Attributes
     ----------
     tables : float64[s, r + spare, w]
-        Grows to the largest table of the stage.
+        Grows to the largest table of the stage; where mail may be late, the tables that are kept follow.
     heads : int64[s]
         Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
 
-    def __init__(self, placement: Placement, spare: int = 0) -> None:
+    def __init__(self, placement: Placement, spare: int = 0, delays: Delays | None = None) -> None:
         self._senders, self._spare = placement.senders, spare
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
-        self._rows = np.full(slots, -1)
+        self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
+        self._count = np.zeros(slots, np.int64)  # tables that each has said, where mail may be late
+        self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
+        self._rows = np.full(self._blocks * slots, -1)
         self._slots = np.full(len(self._senders), -1)
         self._complete = False  # whether something has come over every edge
-        self._hold(np.zeros((slots, spare, 0)), borrowed=False)
+        self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
     def say(self, mail: Mail, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
         n = self._n
         self.heads[:n] = mail.rows
+        self._row_bytes = 8 * (mail.values.shape[2] - mail.header)
         whole = n == 0 or mail.rows.min() >= 0
         steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
         if not (whole and steady and not self._borrowed):
@@ -51,6 +63,8 @@ class Memory:
 
     def hear(self, flags: Mask | None) -> Inbox:
         """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
+        if self._delays is not None:
+            return self._hear_late(self._delays, flags)
         if self.heads.min(initial=0) >= 0:
             spoke = None
             self._rows[:] = self.heads
@@ -64,10 +78,28 @@ class Memory:
                 self._complete, self._slots = True, self._senders
         return inbox
 
+    def _hear_late(self, delays: Delays, flags: Mask | None) -> Inbox:
+        """Keep what was said, and return those of the tables kept that have come by now."""
+        who = np.flatnonzero(self.heads >= 0)
+        self._count[who] += 1
+        places = self._place(self._count[who], who)
+        self.tables[places], self._rows[places] = self.tables[who], self.heads[who]
+        ages, fresh = delays.hear(Said(self.heads, self._row_bytes, flags))
+        number = self._count[self._senders] - ages
+        known = (ages >= 0) & (number > self._forgotten)
+        slots = np.where(known, self._place(number, self._senders), -1)
+        return Inbox(self._readable, self._rows, slots, self._senders, None, fresh & known)
+
+    def _place(self, number: Integers, slots: Integers) -> Integers:
+        """Return where the tables of these slots with these numbers are kept."""
+        kept: Integers = (1 + number % (self._blocks - 1)) * len(self.heads) + slots
+        return kept
+
     def forget(self, edges: Mask) -> None:
         """Take what came over these own edges, bool[e], as never heard."""
         self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
         self._slots[edges] = -1
+        self._forgotten[edges] = self._count[self._senders[edges]]
 
     def _borrow(self, mail: Mail, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""

@@ -14,6 +14,7 @@ from p2pkm.errors import NetworkError
 from p2pkm.launcher import expected_size
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.aborting import abort_on_error
+from p2pkm.network.delays import Delays
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Peer, Placement
@@ -38,11 +39,11 @@ class MPINetwork:
         self._active: Mask | None = None
         self._memory, self._post = Memory(placement, spare=1), Post(placement)
 
-    def open(self) -> None:
+    def open(self, delays: Delays | None = None) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._free()
         self._stage, self._turn = self._stage + 1, 0
-        self._memory = Memory(self.placement, spare=1)
+        self._memory = Memory(self.placement, spare=1, delays=delays)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
     def use(self, active: Mask) -> None:
@@ -54,8 +55,8 @@ class MPINetwork:
         """Deliver what every device says to its neighbours.
 
         The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
-        the receiver has already). In the first number of its spare last row each table carries its head: how many rows
-        were said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
+        the receiver has already). In the first number of its spare last row each carries its head: how many rows were
+        said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
         edges = narrow(mail.edges, self._active)
         self.ledger.note(mail, edges, self._stage, self._turn)
@@ -72,7 +73,7 @@ class MPINetwork:
         flags = self._say_flags(edges) if selective and edges is not None else None
         self._mpi.Prequest.Startall(self._requests)
         self._mpi.Request.Waitall(self._requests)
-        memory.heads[own:] = memory.tables[own:, -1, 0]
+        memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
         return memory.hear(self._active if flags is None else self._hear_flags(flags))
 
     def deliver(self, letters: Letters) -> Delivery:

@@ -107,6 +107,11 @@ def _sweep(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     columns, whole = _SAID[type(stage.algorithm)]
     word, _, turns = stage.algorithm.schedule.partition("*")
     full = whole or facts.full
+    if word == "async" and facts.plan.experiment.net is not None and stage is facts.plan.stages[-1]:
+        degrees = facts.plan.topology.degrees  # a round has as many turns as there are devices, whoever takes them
+        most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
+        later = tables(most, k, d + columns, spoken=alike, full=full)
+        return lambda t: later if t else tables(e, k, d + columns, full=full), True
     if word == "async":
         return _awake(facts, lambda edges: tables(edges, k, d + columns, full=full)), False
     each = int(turns or 1)
