@@ -10,6 +10,7 @@ from p2pkm.census import take_census
 from p2pkm.clock import Timing, keep_time
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers
+from p2pkm.frames import Frames
 from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
@@ -91,19 +92,21 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
-         **_freeze(referee.links())} if world.rank == 0 else None
+         "ratios": _ratios(referee), **_freeze(referee.links())} if world.rank == 0 else None
     )  # fmt: skip
+    frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
     gtv = network.share(referee.gtv, network.placement.edge_counts)
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
         centroids, model, trace, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
+        frames=Frames(**frames) if frames else None, ratios=shared["ratios"],
     )  # fmt: skip
 
 
 def _tell(topology: Topology, referee: Referee, census: Census, centroids: Floats) -> list[str]:
     """Return what is left out of the results of large runs."""
-    notes, stride = [], _stride(centroids)
+    notes, stride = referee.recorder.notes, _stride(centroids)
     if topology.n > LARGE:
         notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
     if topology.n > LARGE and referee.every > 1:
@@ -243,6 +246,11 @@ def measure_consensus(centroids: Floats, reference: int) -> float | None:
 def _stride(centroids: Floats) -> int:
     """Return one of how many devices is compared with the others."""
     return int(max(1, centroids.size * centroids.shape[1] // _COMPARED))
+
+
+def _ratios(referee: Referee) -> Floats:
+    """Return the ratio of each device, float64[n]; NaN where it is not known."""
+    return np.full(len(referee.losses), np.nan) if referee.priced is None else referee.priced.ratios
 
 
 def _freeze(chain: Chain) -> dict[str, Any]:

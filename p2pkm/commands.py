@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment, read_toml
 from p2pkm.graph_commands import topology
+from p2pkm.picture_commands import animate
 from p2pkm.study_commands import sweep
 
 _OPTIONS: list[Callable[..., Any]] = [
@@ -227,6 +228,7 @@ def algorithms_command(name: str | None, form: str) -> int:
 
 command.add_command(topology)
 command.add_command(sweep)
+command.add_command(animate)
 
 
 @command.command("doctor")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
-from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.methods import known
 from p2pkm.sharing import once
 from p2pkm.spec import Spec, complete, convert, parameters, parse, suggest
@@ -136,11 +136,10 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     """
     from p2pkm.data.partition import PARTITIONS
     from p2pkm.data.sharded import Sharded
-    from p2pkm.data.shards import Shards
     from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.data.stored import open_stored
-    from p2pkm.events import schedule_events
-    from p2pkm.nets import parse_net, reread
+    from p2pkm.hosting import label_pooled
+    from p2pkm.nets import parse_net
     from p2pkm.recipe import needs_hub
     from p2pkm.referee import usual_every
     from p2pkm.topology import Topology
@@ -158,24 +157,39 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
-    net = reread(spec, topology, graph)
-    schedule_events(draft, net, topology)
+    net = _lay_out(spec, topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
-    rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     if partition.name == "mufc" and stored is None:
-        table = table._replace(clusters=_pooled_labels(table.points, clusters, experiment.seed))
+        table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else once(
-        "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype), lambda: Shards.deal(
-            table.points, PARTITIONS[partition.name](table, topology.clients, **partition.options),
-            devices=topology.clients, labels=table.labels, dtype=experiment.dtype,
-        ))  # fmt: skip
+        "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
+        lambda: _deal(table, partition, topology.clients, experiment.dtype))  # fmt: skip
+    rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
     )  # fmt: skip
     centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
-    shards = shards.with_hub() if needs_hub(draft) else shards
+    shards = shards if topology.hub < 0 else shards.with_hub()
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net)
+
+
+def _deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
+    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.shards import Shards
+
+    device = PARTITIONS[partition.name](table, devices, **partition.options)
+    return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)
+
+
+def _lay_out(spec: str | None, topology: Any, graph: Spec, method: Any) -> Any:
+    """Return the network in life, if one is asked for; refuse clocks that the method cannot be played by."""
+    from p2pkm.events import schedule_events
+    from p2pkm.nets import reread
+
+    net = reread(spec, topology, graph)
+    schedule_events(method, net, topology)
+    return net
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
@@ -252,22 +266,6 @@ def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
     return topology
-
-
-def _pooled_labels(points: Any, k: int, seed: int) -> Any:
-    """Return the labels of k-means on all points, which the partition mufc deals by."""
-    import numpy as np
-
-    from p2pkm.devices import CENTRAL, Search, cluster
-    from p2pkm.hosting import shared_key
-    from p2pkm.kernels import pick
-
-    if k > len(points):
-        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
-    kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
-    points = np.require(points, np.float64, ["C", "W"])
-    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
-    return kernels.losses(points, weights, offsets, centroids[None])[1]
 
 
 def read_toml(path: str) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import numpy as np
 
 from p2pkm.data.shards import Shards
-from p2pkm.devices import KEYS, Devices, Integers, Kernels
+from p2pkm.devices import CENTRAL, KEYS, Devices, Floats, Integers, Kernels, Search, cluster
+from p2pkm.errors import DataError
+from p2pkm.kernels import pick
 from p2pkm.kernels.plain import philox
 from p2pkm.network import Network
 from p2pkm.topology import Topology
@@ -72,3 +74,14 @@ def sizes_of(shards: Shards, network: Network) -> Integers:
     """Return the number of points of every device of the system, int64[n]."""
     sizes: Integers = network.share(shards.sizes)
     return sizes
+
+
+def label_pooled(points: Floats, k: int, seed: int) -> Integers:
+    """Return the labels of k-means on all points, which the partition mufc deals by."""
+    if k > len(points):
+        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
+    kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
+    points = np.require(points, np.float64, ["C", "W"])
+    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
+    labels: Integers = kernels.losses(points, weights, offsets, centroids[None])[1]
+    return labels

@@ -9,6 +9,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from p2pkm.errors import DataError
+from p2pkm.frames import Frames
 from p2pkm.result import Census, Chain, Result, Traffic
 from p2pkm.topology import Topology
 
@@ -34,19 +35,20 @@ def load(path: str | Path) -> Result:
 
 
 def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]]) -> Result:
-    centroids, labels, ledger, census, chain = (
-        _read(folder / f"{name}.npz") for name in ("centroids", "labels", "ledger", "census", "chain")
+    centroids, labels, ledger, census, chain, frames = (
+        _read(folder / f"{name}.npz") for name in ("centroids", "labels", "ledger", "census", "chain", "frames")
     )
     topology, n = _read_topology(folder), len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
-    groups = census.pop("groups", None)
+    groups, ratios = census.pop("groups", None), census.pop("ratios", None)
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
+        Frames(**frames) if frames else None, ratios,
     )  # fmt: skip
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from p2pkm.devices import Devices, Floats
+from p2pkm.frames import Recorder
 from p2pkm.network import Network
 from p2pkm.pieces import label
 from p2pkm.prices import Priced, Prices
 from p2pkm.result import Chain
 from p2pkm.scores import ari
-from p2pkm.topology import LARGE
+from p2pkm.topology import LARGE, Topology
 
 Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
@@ -32,6 +33,8 @@ class Referee:
         Record every so many rounds, and the last one of each stage.
     sink : callable
         Gets every record as it is made, on rank 0.
+    topology : Topology
+        Of all devices.
 
     Attributes
     ----------
@@ -51,9 +54,11 @@ class Referee:
         Time spent on looking.
     objective_known : bool
         Whether the method of the last record has the objective (7).
+    recorder : Recorder
+        What is kept for replay.
     """
 
-    def __init__(self, network: Network, every: int, sink: Callable[[Record], None]) -> None:
+    def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
         self.network, self.every, self._sink = network, every, sink
         self._root = network.placement.rank == 0
         self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
@@ -68,6 +73,7 @@ class Referee:
         self.seconds = 0.0
         self.objective_known = False
         self.priced: Priced | None = None
+        self.recorder = Recorder(topology, network)
 
     def meet(self, devices: Devices, prices: Prices | None) -> None:
         """Watch this batch from now on; without prices nobody asks what centroids cost."""
@@ -87,6 +93,10 @@ class Referee:
             return
         began = time.perf_counter()
         self._look(now, state, algorithm, closing)
+        if self.prices is None:  # the points are not scaled yet
+            self.recorder.skip()
+        else:
+            self.recorder.look(self._devices, state.centroids, self.gtv, self.losses, last=last)
         self.seconds += time.perf_counter() - began
 
     def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:

@@ -53,8 +53,9 @@ class PartitionReport(NamedTuple):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<tr><th>{name}</th><td>{value:.4g}</td></tr>" for name, value in self.figures.items())
-        return f"<table><caption>partition</caption>{cells}</table>"
+        from p2pkm.notebook import show_card
+
+        return show_card("partition", self.figures, self.plot)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the devices x classes map (without labels: points per device)."""

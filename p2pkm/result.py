@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from p2pkm.frames import Frames
     from topologies import LightGraph
 
 SUMMARY_KEYS = """
@@ -145,6 +146,10 @@ class Result:
         methods than GTVMin.
     notes : list of str
         What a reader of the figures should know, such as a sample that stands for the whole.
+    frames : Frames or None
+        The run in at most 60 pictures, for replay; None if there are none.
+    ratios : float64[n] or None
+        Cost of each device's centroids on all points over the central cost; NaN where it is not known.
     """
 
     centroids: Floats
@@ -161,6 +166,8 @@ class Result:
     notes: list[str] = field(default_factory=list)
     scaling: tuple[Floats, Floats] | None = None
     groups: Integers | None = None
+    frames: "Frames | None" = None
+    ratios: Floats | None = None
 
     @property
     def graph(self) -> "nx.Graph | LightGraph":
@@ -251,8 +258,13 @@ class Result:
         return graph
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from p2pkm.notebook import show_card
 
-        shown = ("graph", "devices", "clusters", "rounds", "stop", "descent", "ratio_mean", "ratio_worst", "bytes")
-        rows = "".join(f"<tr><th>{name}</th><td>{escape(str(self.summary[name]))}</td></tr>" for name in shown)
-        return f"<table><caption>p2pkm result</caption>{rows}</table>"
+        shown = "algorithm graph devices clusters rounds stop descent ratio_mean ratio_worst ari messages bytes"
+        figures = {name: self.summary.get(name) for name in shown.split()}
+        return show_card("p2pkm result", {name: x for name, x in figures.items() if x is not None}, self._draw_graph)
+
+    def _draw_graph(self) -> Any:
+        from p2pkm.plots import plot_graph
+
+        return plot_graph(self)

@@ -218,7 +218,7 @@ def perform(job: Job, world: World) -> Result:
     figures = _measure(network, sizes, world.size)
     kernels = _pick_kernels(world, job, int(sizes.sum()))
     devices = host(job.topology, job.own, network, job.seed, kernels)
-    referee = Referee(network, job.every, job.sink)
+    referee = Referee(network, job.every, job.sink, job.topology)
     job.begin()
     if world.size > 1:
         job.tell(

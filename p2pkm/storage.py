@@ -50,7 +50,7 @@ def _pack(file: Any, arrays: dict[str, Any]) -> None:
 
 
 def write_result(result: Any, folder: Path) -> None:
-    """Write everything but config, manifest, rounds and figures: centroids, labels, ledger, graph, chain, summary."""
+    """Write everything but config, manifest, rounds and figures: centroids, ledger, graph, frames, summary ..."""
     census, ledger = result.census, result.ledger
     archives: Any = {
         "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
@@ -60,9 +60,10 @@ def write_result(result: Any, folder: Path) -> None:
         "census": {
             **{name: value for name, value in census._asdict().items() if name not in _LABEL_NAMES},
             "losses": result.losses, "gtv": result.gtv, "best": result.best, "notes": np.array(result.notes, np.str_),
-            "groups": result.groups,
+            "groups": result.groups, "ratios": result.ratios,
         },
         "chain": result.chain._asdict(),
+        "frames": {} if result.frames is None else result.frames._asdict(),
     }  # fmt: skip
     for name, arrays in archives.items():
         present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}

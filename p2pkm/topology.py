@@ -148,6 +148,19 @@ class Topology:
         """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""
         return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
+    def _repr_html_(self) -> str:
+        from p2pkm.notebook import show_card
+
+        figures = {"devices": self.clients, "links": len(self.indices) // 2, "server": "yes" if self.hub >= 0 else None,
+                   "links_of_a_device": f"{self.degrees.min()} to {self.degrees.max()}",
+                   "components": int(self.components.max()) + 1}  # fmt: skip
+        return show_card("p2pkm topology", {name: x for name, x in figures.items() if x is not None}, self._draw)
+
+    def _draw(self) -> Any:
+        from p2pkm.plots import plot_topology
+
+        return plot_topology(self, "topology")
+
     def to_arrays(self) -> dict[str, Any]:
         """Return what another rank needs to build the same topology, but for `varying`."""
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,

@@ -142,7 +142,8 @@ def runs():
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]
-        seen = hashlib.sha256(b"".join(part.tobytes() for part in (result.centroids, result.losses, result.gtv)))
+        parts = (result.centroids, result.losses, result.gtv, *result.frames)
+        seen = hashlib.sha256(b"".join(part.tobytes() for part in parts))
         yield {"name": name, "ledger": ledger, "seen": seen.hexdigest(), **{key: result.summary[key] for key in KEYS}}
 
 

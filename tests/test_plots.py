@@ -12,8 +12,8 @@ import p2pkm
 import topologies
 from p2pkm import plots
 from p2pkm.plots.convergence import line_up
-from p2pkm.plots.graph import cost_per_point
 from p2pkm.plots.layout import place_devices
+from p2pkm.plots.readings import cost_per_point
 from p2pkm.result import Census, Result, Traffic
 from p2pkm.topology import Topology
 

@@ -51,6 +51,11 @@ class LightGraph:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    def _repr_html_(self) -> str:
+        from topologies.notebook import show_card
+
+        return show_card("graph", self, {})
+
     def number_of_nodes(self) -> int:
         """Return the number of devices."""
         return len(self)

@@ -63,6 +63,12 @@ class TimeVaryingGraph:
     def __len__(self) -> int:
         return self.n
 
+    def _repr_html_(self) -> str:
+        from topologies.notebook import show_card
+
+        period = "never" if self.period is None else f"after {self.period:,} rounds"
+        return show_card("graph that changes: all links that are ever in use", self.union, {"repeats": period})
+
     def number_of_nodes(self) -> int:
         """Return the number of devices."""
         return self.n

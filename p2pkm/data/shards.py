@@ -160,6 +160,11 @@ class Shards:
             return np.arange(self.order, self.order + self.m)
         return self.order.astype(np.int64, copy=False)
 
+    def _repr_html_(self) -> str:
+        from p2pkm.reporting import partition_report
+
+        return partition_report(self)._repr_html_()
+
     def to_arrays(self) -> dict[str, Any]:
         """Return what `from_arrays` needs on another rank; weights that are all 1 stay here."""
         parts = {"points": self.points, "offsets": self.offsets, "order": np.asarray(self.order)}

@@ -90,6 +90,12 @@ class Ledger:
             sent += self._edges
         return sent.T
 
+    def volume(self, edges: Integers) -> Integers:
+        """Return the bytes that went over each of these own directed edges so far, int64[e]."""
+        self._count()
+        sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
+        return sent + self._edges[2, edges] if self._edges.size else sent
+
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
         for exchange in self._noted:

@@ -99,8 +99,13 @@ def count_one_by_one(axis: Any, n: int) -> None:
     axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
 
 
-def add_bar(ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False) -> None:
-    """Add a colour bar in a box given in the coordinates of the axes; with whole numbers only if these are counts."""
+def add_bar(
+    ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False, unit: str = ""
+) -> Any:
+    """Add a colour bar in a box given in the coordinates of the axes, and return it.
+
+    whole: with whole numbers only, if these are counts; unit: counts as 4 k, with that unit.
+    """
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -111,7 +116,11 @@ def add_bar(ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, 
         bar.set_ticks(MaxNLocator(nbins=8, integer=True))
     bar.set_label(label, fontsize=8.5)
     bar.ax.tick_params(labelsize=8)
-    write_plainly(bar.ax.yaxis)
+    if unit:
+        count_in_thousands(bar.ax.yaxis, unit)
+    else:
+        write_plainly(bar.ax.yaxis)
+    return bar
 
 
 def choose_steps(low: float, high: float) -> tuple[float, ...]:

@@ -7,11 +7,12 @@ import numpy as np
 
 from p2pkm.devices import Floats, Mask
 from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, choose_steps, count, is_wide, open_axes, write_plainly
+from p2pkm.plots.opening import open_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from p2pkm.result import Result
+    from p2pkm.plots.opening import Run
 
 _MARKED = 40  # records; above, a line needs no marks
 _LETTER = 0.014  # of the axes' width: what a letter of a stage's name takes
@@ -38,7 +39,7 @@ class Panel(NamedTuple):
     values: Floats
 
 
-def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
+def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """Draw quality, objective and disagreement over the recorded rounds of all stages.
 
     Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
@@ -47,7 +48,7 @@ def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
 
@@ -55,6 +56,7 @@ def plot_convergence(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
+    result = open_run(result)
     panels = _choose_panels(result.rounds)
     height = 1.4 + 1.65 * len(panels)
     places, spans = line_up(result.rounds)
@@ -94,7 +96,9 @@ def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
 
 def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     """Return the panels for which there are values; the objective's if there are none at all."""
-    ratio, objective, gtv, ari = (_read(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients"))
+    ratio, objective, gtv, ari = (
+        read_records(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients")
+    )
     excess = 100 * (ratio - 1)
     excess[np.abs(excess) < _EXACT] = 0.0
     panels = [
@@ -107,7 +111,7 @@ def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
 
 
-def _read(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
+def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
     """Return a figure of every record, float64[r]; NaN where it is not known."""
     values = np.array([np.nan if record.get(name) is None else record[name] for record in rounds], np.float64)
     return np.where(np.isfinite(values), values, np.nan)

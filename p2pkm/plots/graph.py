@@ -18,11 +18,13 @@ from p2pkm.plots.canvas import (
     scale_colors,
 )
 from p2pkm.plots.layout import place_devices
+from p2pkm.plots.opening import open_run
+from p2pkm.plots.readings import Reading, read_edges, read_nodes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from p2pkm.result import Result
+    from p2pkm.plots.opening import Run
     from p2pkm.topology import Topology
 
 _LINKS = 5_000  # links; above, a sample is drawn
@@ -30,40 +32,50 @@ _NODES = 20_000  # devices; above, a sample is drawn
 _NUMBERED = 40  # devices; above, their numbers are not written
 
 
-def plot_graph(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Draw the communication graph: devices coloured by their cost per point, links by their GTV.
+def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
+    """Draw the communication graph: devices and links coloured by figures of theirs.
 
-    Devices without points are grey, devices with points but without a centroid white with a red rim. Of more than
-    5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
+    Devices whose figure is not known, such as those without points, are grey, devices with points but without a
+    centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
+    the title says so.
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
+    nodes : {"cost", "disagreement", "ratio"}
+        Cost per point; sum of the GTV of a device's links; cost on all points over the central cost.
+    edges : {"gtv", "bytes"}
+        GTV of a link; bytes sent over it, both ways.
 
     Returns
     -------
     matplotlib.axes.Axes
+
+    Raises
+    ------
+    ExperimentError
+        If a name is not known.
     """
+    result = open_run(result)
+    devices, links = read_nodes(result, nodes), read_edges(result, edges)
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
     topology = result.topology
     places = place_devices(topology)
-    links = np.flatnonzero(topology.sources < topology.indices)
-    drawn = links[draw_sample(len(links), _LINKS)]
-    nodes = draw_sample(topology.n, _NODES)
+    every = np.flatnonzero(topology.sources < topology.indices)
+    drawn, shown = every[draw_sample(len(every), _LINKS)], draw_sample(topology.n, _NODES)
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
-    edges = _draw_links(ax, topology, places, drawn, result.gtv)
-    marks = _draw_devices(ax, places, nodes, result)
+    lines = draw_links(ax, topology, places, drawn, links.values)
+    marks = _draw_devices(ax, places, shown, devices)
     ax.margins(0.08)
     ax.autoscale_view()
-    if marks is not None:
-        add_bar(ax, marks, "cost per point of a device\n(squared distance)", (1.02, 0.54, 0.035, 0.4))
-    if edges is not None:
-        add_bar(ax, edges, "GTV of a link\n(squared distance)", (1.02, 0.04, 0.035, 0.4))
-    title = _entitle(topology, len(nodes), len(links), len(drawn), agree=edges is None)
-    ax.set_title(title, fontsize=11, loc="left")
+    for colored, reading, bottom in ((marks, devices, 0.54), (lines, links, 0.04)):
+        if colored is not None:
+            add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, 0.4), unit=reading.unit)
+    agree = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
+    ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
     return ax
 
 
@@ -90,13 +102,13 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     drawn, nodes = links[draw_sample(len(links), _LINKS)], draw_sample(topology.n, _NODES)
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
-    _draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GREY)
+    draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GREY)
     ax.margins(0.08)
     spread = degrees.min() < degrees.max()
     colors: dict[str, Any] = {"color": CATEGORIES[4]}
     if spread:
         colors = {"c": degrees[nodes], "cmap": "viridis", "norm": scale_colors(degrees)}
-    marks = ax.scatter(places[nodes, 0], places[nodes, 1], **colors, **_style_marks(topology.n, len(nodes)))
+    marks = ax.scatter(places[nodes, 0], places[nodes, 1], **colors, **style_marks(topology.n, len(nodes)))
     if topology.n <= _NUMBERED:
         _write_numbers(ax, places, degrees if spread else np.full(topology.n, np.nan), marks)
     if spread:
@@ -123,12 +135,7 @@ def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree:
     return "\n".join([title, *(["; ".join(notes)] if notes else [])])
 
 
-def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
-    """Return each device's cost per point, float64[n]; NaN without points, inf without a centroid for them."""
-    return np.where(sizes > 0, losses / np.maximum(sizes, 1), np.nan)
-
-
-def _draw_links(
+def draw_links(
     ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats, least: str = "#D9D9D9"
 ) -> Any:
     """Draw links, `least` the colour of those without GTV, those of largest on top.
@@ -136,15 +143,13 @@ def _draw_links(
     Return what a colour bar needs, None if no two neighbours differ.
     """
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import LinearSegmentedColormap
 
     if not len(drawn):
         return None
     values = np.where(np.isfinite(gtv[drawn]), gtv[drawn], np.nan)
     order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
     ends = np.stack((places[topology.sources[drawn]], places[topology.indices[drawn]]), axis=1)[order]
-    width = float(np.clip(60 / np.sqrt(len(drawn)) / 5, 0.4, 2.2))
-    shades = LinearSegmentedColormap.from_list("links", [least, "#F2B48A", "#D55E00", "#5E1F00"])
+    shades, width = shade_links(least), style_links(len(drawn))
     lines = LineCollection(
         list(ends), cmap=shades, norm=scale_colors(values), linewidths=width, zorder=1, rasterized=len(drawn) > RASTER
     )
@@ -153,40 +158,42 @@ def _draw_links(
     return lines if (values > 0).any() else None
 
 
-def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, result: "Result") -> Any:
-    """Draw devices; return what a colour bar needs, None if no device has a cost."""
-    n = result.topology.n
-    costs = np.full(n, np.nan)  # a hub without points has no entry of its own
-    own = cost_per_point(result.losses, result.census.sizes)[:n]
-    costs[: len(own)] = own
-    border = _style_marks(n, len(nodes))
-    known = nodes[np.isfinite(costs[nodes])]
+def shade_links(least: str = "#D9D9D9") -> Any:
+    """Return the colours of links, from `least` for those without a figure to dark."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("links", [least, "#F2B48A", "#D55E00", "#5E1F00"])
+
+
+def style_links(count: int) -> float:
+    """Return how wide so many links are drawn."""
+    return float(np.clip(60 / np.sqrt(max(count, 1)) / 5, 0.4, 2.2))
+
+
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading) -> Any:
+    """Draw devices; return what a colour bar needs, None if no device has a figure or all have 0."""
+    values, n = reading.values, len(places)
+    border = style_marks(n, len(nodes))
+    known = nodes[np.isfinite(values[nodes])]
     marks = None
     if len(known):
-        marks = ax.scatter(
-            places[known, 0], places[known, 1], c=costs[known], cmap="viridis", norm=scale_colors(costs), **border
-        )
-    empty, lost = nodes[np.isnan(costs[nodes])], nodes[np.isinf(costs[nodes])]
+        shades: dict[str, Any] = {"c": values[known], "cmap": "viridis", "norm": scale_colors(values)}
+        marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
+    empty, lost = nodes[np.isnan(values[nodes])], nodes[np.isinf(values[nodes])]
     if len(empty):
-        label = "device without points" if result.topology.hub < 0 else "server, device without points"
-        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label=label, **border)
+        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label=reading.unknown, **border)
     if len(lost):
-        ax.scatter(
-            places[lost, 0],
-            places[lost, 1],
-            **(border | {"edgecolors": RED}),
-            color="white",
-            label="device without centroids",
-        )
+        look = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
+        ax.scatter(places[lost, 0], places[lost, 1], **look)
     if len(empty) or len(lost):
         scale = (50 / border["s"]) ** 0.5
         ax.legend(loc="upper left", bbox_to_anchor=(0, 0.02), ncols=2, fontsize=8.5, markerscale=scale, frameon=False)
     if n <= _NUMBERED:
-        _write_numbers(ax, places, costs, marks)
-    return marks
+        _write_numbers(ax, places, values, marks)
+    return marks if (values[known] > 0).any() else None
 
 
-def _style_marks(n: int, drawn: int) -> dict[str, Any]:
+def style_marks(n: int, drawn: int) -> dict[str, Any]:
     """Return how n devices are marked, of which so many are drawn."""
     return {
         "s": float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330)),

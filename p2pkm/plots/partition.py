@@ -19,23 +19,24 @@ from p2pkm.plots.canvas import (
     open_axes,
     scale_colors,
 )
+from p2pkm.plots.opening import open_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from p2pkm.result import Result
+    from p2pkm.plots.opening import Run
 
 _WRITTEN = (24, 16)  # devices and classes; up to these the counts are written
 _WIDE = 8.0  # largest over smallest count from which colours are logarithmic
 _COLUMNS = 2_000  # of the map; more devices share columns
 
 
-def plot_partition(result: "Result", ax: "Axes | None" = None) -> "Axes":
+def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """Draw how many points of each class each device has; see `plot_partition_of`.
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
 
@@ -43,6 +44,7 @@ def plot_partition(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
+    result = open_run(result)
     return plot_partition_of(result.census.sizes, result.census.classes, ax)
 
 

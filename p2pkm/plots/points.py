@@ -17,19 +17,20 @@ from p2pkm.plots.canvas import (
     dress,
     open_axes,
 )
+from p2pkm.plots.flat import show_flat
+from p2pkm.plots.opening import open_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from p2pkm.result import Result
+    from p2pkm.plots.opening import Run
 
 _CROSSES = 600  # centroids; above, they are dots
 _CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
-_ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
 _ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
 
 
-def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
+def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """Draw the sample of points and every device's centroids.
 
     With two features as they are; with more on the two principal components of the sample, and the title says how
@@ -38,7 +39,7 @@ def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
 
@@ -46,6 +47,7 @@ def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
+    result = open_run(result)
     ax = open_axes(ax, 6.4, 5.9, left=0.12, right=0.97, bottom=0.09, top=0.85)
     n, _, d = result.centroids.shape
     devices = draw_sample(n, max(1, _CENTROIDS // result.centroids.shape[1]))
@@ -59,8 +61,13 @@ def plot_points(result: "Result", ax: "Axes | None" = None) -> "Axes":
             for rows, lines in ((sample, result.census.sample_device), (centroids, owner), (hub, np.full(len(hub), -1)))
         ]
     else:
-        names, note, views = _project(sample, [sample, centroids, hub])
-    _draw_points(ax, views[0], result.census.sample_class, upright=d == 1)
+        flat = show_flat(sample)
+        names, note, views = (
+            flat.names,
+            f"\n{flat.note}".rstrip(),
+            [flat.place(rows) for rows in (sample, centroids, hub)],
+        )
+    draw_points(ax, views[0], result.census.sample_class, upright=d == 1)
     _draw_centroids(ax, views[1], views[2])
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
     dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
@@ -84,24 +91,7 @@ def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floa
     return devices[np.nonzero(present)[0]], centroids[devices][present]
 
 
-def _project(sample: Floats, tables: list[Floats]) -> tuple[tuple[str, str], str, list[Floats]]:
-    """Return names of two axes, a note for the title, and each table on these axes, float64[rows, 2]."""
-    d = sample.shape[1]
-    if d == 2:
-        return ("feature 0", "feature 1"), "", tables
-    step = max(1, -(-sample.size // _ANALYSED))
-    middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
-    _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
-    axes = np.concatenate((axes, np.eye(d)))[:2]
-    axes = axes * np.where(axes[np.arange(2), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
-    total = float((lengths**2).sum())
-    shares = [100 * float(length) ** 2 / total if total > 0 else 0.0 for length in [*lengths, 0.0, 0.0][:2]]
-    names = (f"principal component 1 ({shares[0]:.0f} %)", f"principal component 2 ({shares[1]:.0f} %)")
-    note = f"\nprincipal components 1 and 2 of {d} features: {sum(shares):.0f} % of the variance"
-    return names, note, [(table - middle) @ axes.T for table in tables]
-
-
-def _draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool) -> None:
+def draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool) -> None:
     """Draw points lightly, each class in its colour; the colours repeat after seven classes."""
     from matplotlib.colors import to_rgba_array
 

@@ -17,19 +17,21 @@ from p2pkm.plots.canvas import (
     dress,
     open_axes,
 )
+from p2pkm.plots.opening import open_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from p2pkm.plots.opening import Run
     from p2pkm.result import Result
 
 
-def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
+def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
 
@@ -37,6 +39,7 @@ def plot_bytes(result: "Result", ax: "Axes | None" = None) -> "Axes":
     -------
     matplotlib.axes.Axes
     """
+    result = open_run(result)
     ax = open_axes(ax, 7.0, 4.2, left=0.12)
     sent, received = sum_bytes(result)
     n = len(sent)
