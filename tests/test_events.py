@@ -11,8 +11,11 @@ import p2pkm
 import topologies
 from p2pkm.errors import ExperimentError
 from p2pkm.events import Events
+from p2pkm.kernels import compiled, plain
+from p2pkm.loop import Start
 from p2pkm.mail import Mail
 from p2pkm.nets import Net
+from p2pkm.network.delays import Heard
 from tests.invoke import here
 from tests.play import arrange
 from tests.same_bits_program import deal
@@ -334,6 +337,35 @@ def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):
     assert done.code == 2 and message in done.err and "Traceback" not in done.err
     with pytest.raises(ExperimentError, match="theta"):
         simulate(p2pkm.GTVMin(3, schedule="async", theta=1.2), topologies.ring(4), "lan")
+
+
+class Behind:
+    """Lets everybody hear what was said one exchange ago, as a tape of faults may."""
+
+    bound = 1
+
+    def hear(self, said):
+        """Return ages of 1, once something was said before."""
+        self.count = getattr(self, "count", 0) + 1
+        ages = np.full(len(self.senders), 1 if self.count > 1 else -1)
+        return Heard(ages, ages >= 0)
+
+
+def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
+    rng, found = np.random.default_rng(0), []
+    data, start = rng.normal(size=(6, 40, 2)), rng.normal(size=(6, 9, 2))
+    method = p2pkm.GTVMin(9, schedule="jacobi", seeding="own", alpha=2.0)
+    for kernels in (plain, compiled):
+        table, delays = arrange(list(data), [(i, (i + 1) % 6) for i in range(6)], kernels=kernels), Behind()
+        delays.senders = table.network.placement.senders
+        table.network.open(delays)
+        state = method.init(table.devices, Start(start, np.ones(6, bool)))
+        for t in range(5):
+            now = table.devices.at(t, 0, np.ones(6, bool))
+            inbox = table.network.exchange(method.message(state, now))
+            state = method.update(state, inbox, now)
+        found.append(state.centroids)
+    assert_array_equal(*found)
 
 
 def test_on_a_graph_that_changes_rounds_are_what_they_are_without_clocks():

@@ -259,7 +259,7 @@ def gtvmin(
     """Update every awake device; see `p2pkm.kernels.plain.gtvmin`."""
     (n, k, _), same = centroids.shape, tables.shape[1:] == centroids.shape[1:]
     together = passes == 1 and k <= _SHARED and same and awake.all() and slots.min(initial=0) >= 0
-    together = together and bool((rows[:n] == k).all() and (slots[mirror >= 0] < n).all())  # not older tables
+    together = together and bool((rows[:n] == k).all())
     together = together and (tables.ctypes.data == centroids.ctypes.data or _equal(tables, centroids))
     kept = np.empty((len(slots) if together else 0, k), np.uint8)  # all rows are real: each has a nearest one
     given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha

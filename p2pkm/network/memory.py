@@ -2,7 +2,8 @@
 
 Where mail may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the network
 moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What an edge hears is a place
-in there. Where nobody is late there are no such blocks, and nothing is copied.
+in there; of the first s it has no rows, so that no kernel takes them for what was heard. Where nobody is late there are
+no such blocks, and nothing is copied.
 """
 
 import numpy as np
