@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from p2pkm.errors import NetworkError as NetworkError
     from p2pkm.errors import P2PKMError as P2PKMError
     from p2pkm.errors import TopologyError as TopologyError
+    from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.loading import load as load
     from p2pkm.paths import coupling_path as coupling_path
     from p2pkm.reporting import partition_report as partition_report
@@ -68,6 +69,7 @@ _HOMES = {
     "KFED": "p2pkm.algorithms.kfed",
     "MAvg": "p2pkm.algorithms.mavg",
     "MUFC": "p2pkm.algorithms.mufc",
+    "P2PKMeans": "p2pkm.estimator",
     "PushSumLloyd": "p2pkm.algorithms.pushsum",
     "TrackingLloyd": "p2pkm.algorithms.tracking",
     "communities": "p2pkm.data.communities",

@@ -5,10 +5,12 @@ import re
 from typing import Any
 
 from p2pkm.errors import ExperimentError
-from p2pkm.methods import METHODS, find
+from p2pkm.methods import METHODS, find, names
+from p2pkm.plugins import summarize
 from p2pkm.recipe import needs_hub
 from p2pkm.spec import parameters, show, suggest
 
+_KINDS = {False: "Peer to peer, on any graph:", True: "With a server, as a star:", None: "Not usable:"}
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
@@ -21,10 +23,13 @@ def describe(name: str | None) -> Any:
         If there is no such method; the nearest is named.
     """
     if name is None:
-        return [describe(one) for one in METHODS]
+        found = [(one, summarize(one, describe)) for one in names()]
+        return [
+            {"name": one, "summary": text, "server": None} if isinstance(text, str) else text for one, text in found
+        ]
     key = name.replace("_", "-").lower()
-    if key not in METHODS:
-        raise ExperimentError(f"unknown algorithm {name!r}. {suggest(key, METHODS)}")
+    if key not in METHODS and key not in names():
+        raise ExperimentError(f"unknown algorithm {name!r}. {suggest(key, names())}")
     kind = find(key)
     inner: Any = getattr(kind, "func", kind)
     text, *sections = _SECTION.split(inspect.cleandoc(inner.__doc__ or ""))
@@ -46,11 +51,11 @@ def describe(name: str | None) -> Any:
 def explain(name: str | None) -> str:
     """Return the same as text."""
     if name is None:
-        width = max(map(len, METHODS))
-        lines = []
-        for server, title in ((False, "Peer to peer, on any graph:"), (True, "With a server, as a star:")):
-            lines += [title, *(f"  {one['name']:{width}}  {one['summary']}" for one in describe(None)
-                               if one["server"] is server), ""]  # fmt: skip
+        every, lines = describe(None), []
+        width = max(len(one["name"]) for one in every)
+        for server, title in _KINDS.items():
+            rows = [f"  {one['name']:{width}}  {one['summary']}" for one in every if one["server"] is server]
+            lines += [title, *rows, ""] if rows else []
         return "\n".join([*lines, "One in full: p2pkm algorithms NAME. Options: --algorithm NAME:key=value,..."])
     found = describe(name)
     options = ",".join(f"{key}={show(value).lower()}" for key, value in found["defaults"].items())

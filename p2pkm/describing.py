@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p2pkm.errors import ExperimentError, TopologyError
+from p2pkm.plugins import families, summarize
 from p2pkm.spec import Spec, complete, parameters, parse, show
 
 if TYPE_CHECKING:
@@ -68,10 +69,12 @@ class Question(NamedTuple):
 
 def list_graphs() -> list[dict[str, Any]]:
     """Return what is known of every family of graphs: name, summary, options with their defaults."""
-    from topologies import FAMILIES, TIME_VARYING
-
     found = []
-    for name, family in {**FAMILIES, **TIME_VARYING}.items():
+    for name in families(None):
+        family = summarize(name, lambda one: families(one)[one])
+        if isinstance(family, str):
+            found.append({"name": name, "summary": family, "options": {}})
+            continue
         defaults = inspect.signature(family).parameters
         options = {key: defaults[key].default for key in parameters(family) if key not in {"path", "recipe", "seed"}}
         summary = inspect.cleandoc(family.__doc__ or "").split("\n")[0]
@@ -193,8 +196,8 @@ def _build(text: str, n: int | None, seed: int) -> tuple[Spec, Any, "Topology"]:
     from p2pkm.topology import Topology
     from topologies.measures import read
 
-    families = {**topologies.FAMILIES, **topologies.TIME_VARYING}
-    spec = complete(parse(text, families, "graph"), families, seed)
+    kinds = families(text)
+    spec = complete(parse(text, kinds, "graph"), kinds, seed)
     usual = None if spec.name in topologies.FIXED else _USUAL
     try:
         graph = topologies.build(spec.name, n or usual, **spec.options)

@@ -7,19 +7,19 @@ class P2PKMError(Exception):
     code = 1
 
 
-class ExperimentError(P2PKMError):
+class ExperimentError(P2PKMError, ValueError):
     """Report an option, a key or a combination of them that does not exist or is out of range."""
 
     code = 2
 
 
-class DataError(P2PKMError):
+class DataError(P2PKMError, ValueError):
     """Report points, labels, weights or a partition that cannot be used."""
 
     code = 3
 
 
-class TopologyError(P2PKMError):
+class TopologyError(P2PKMError, ValueError):
     """Report a communication graph that cannot be used."""
 
     code = 3

@@ -134,7 +134,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     P2PKMError
         If anything cannot be used; nothing has been written then.
     """
-    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.sharded import Sharded
     from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.data.stored import open_stored
@@ -148,13 +148,14 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     graph = parse_graph(experiment, draft)
     spec = None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
     source = parse_source(experiment.data)
-    partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
+    partitions = known_partitions(experiment.partition)
+    partition = parse(experiment.partition, partitions, "partition") if experiment.partition else None
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
     given = str(source), experiment.seed, *columns.values()
     table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
-    partition = complete(partition or Spec(_usual(table, experiment.devices), {}), PARTITIONS, experiment.seed)
+    partition = complete(partition or Spec(_usual(table, experiment.devices), {}), partitions, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     net = _lay_out(spec, topology, graph, draft)
@@ -175,10 +176,10 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
 
 
 def _deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
-    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.shards import Shards
 
-    device = PARTITIONS[partition.name](table, devices, **partition.options)
+    device = known_partitions(partition.name)[partition.name](table, devices, **partition.options)
     return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)
 
 
@@ -194,18 +195,19 @@ def _lay_out(spec: str | None, topology: Any, graph: Spec, method: Any) -> Any:
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
     """Return the spec of the graph in full: what was asked for, else a ring, or, with a server, its star alone."""
-    import topologies
+    from p2pkm.plugins import families
     from p2pkm.recipe import needs_hub
 
-    text, served = experiment.graph, needs_hub(method)
-    families = {**topologies.FAMILIES, **topologies.TIME_VARYING}
-    graph = parse(("star" if served else "ring") if text is None else text, families, "graph")
+    served = needs_hub(method)
+    text = ("star" if served else "ring") if experiment.graph is None else experiment.graph
+    kinds = families(text)
+    graph = parse(text, kinds, "graph")
     if served and graph.name != "star":
         raise TopologyError(
             f"{method.name} talks to a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
             "peer-to-peer method such as gtvmin"
         )
-    return complete(graph, families, experiment.seed)
+    return complete(graph, kinds, experiment.seed)
 
 
 def build(experiment: Experiment, k: int) -> Any:

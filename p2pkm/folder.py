@@ -32,6 +32,8 @@ def check_target(path: Path, *, force: bool) -> None:
     """
     try:
         _refuse_target(path, force)
+    except ExperimentError:
+        raise
     except (OSError, ValueError) as error:  # a name that is too long, for example
         reason = getattr(error, "strerror", None) or error
         raise ExperimentError(f"--out {path} cannot be used: {reason}; choose another folder") from None

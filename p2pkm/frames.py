@@ -222,7 +222,7 @@ class _Cast:
         network, (_, rows, d) = self._network, centroids.shape
         tables = np.clip(centroids[self._mine], -_HUGE, np.where(centroids[self._mine] < np.inf, _HUGE, np.inf))
         with np.errstate(over="ignore"):
-            shown = np.column_stack((tables.reshape(-1, rows * d), self._disagree(own, centroids, gtv)))
+            shown = np.column_stack((tables.reshape(len(tables), rows * d), self._disagree(own, centroids, gtv)))
             devices = network.collect(shown.astype(np.float32), self._counts)
         volume = network.ledger.volume(self._edges)
         links = network.collect(np.column_stack((gtv[self._edges], volume.view(np.float64))), self._edge_counts)

@@ -80,7 +80,8 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
     """Return the labels of k-means on all points, which the partition mufc deals by."""
     if k > len(points):
         raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
-    kernels, offsets, weights = pick(1, 1, 0), np.array([0, len(points)]), np.ones(len(points))
+    kernels = pick(1, 1, points.size * k)
+    offsets, weights = np.array([0, len(points)]), np.ones(len(points))
     points = np.require(points, np.float64, ["C", "W"])
     centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
     labels: Integers = kernels.losses(points, weights, offsets, centroids[None])[1]

@@ -5,6 +5,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from p2pkm.plugins import METHODS as GROUP
+from p2pkm.plugins import extend
+
 _HOME = "p2pkm.algorithms."
 
 
@@ -40,6 +43,8 @@ METHODS: Mapping[str, Home] = {
 
 def find(name: str) -> Callable[..., Any]:
     """Return the class of a method, with the options that its name stands for."""
+    if name not in METHODS:
+        return extend(METHODS, GROUP, name)[name]
     home = METHODS[name]
     kind: Callable[..., Any] = getattr(import_module(_HOME + home.module), home.kind)
     return partial(kind, **home.fixed) if home.fixed else kind
@@ -48,4 +53,9 @@ def find(name: str) -> Callable[..., Any]:
 def known(spec: str) -> dict[str, Callable[..., Any]]:
     """Return all names, and the class behind the one that a spec begins with; the others are not imported."""
     wanted = spec.strip().partition(":")[0].replace("_", "-").lower()
-    return {name: find(name) if name == wanted else partial(find, name) for name in METHODS}
+    return {name: find(name) if name == wanted else partial(find, name) for name in extend(METHODS, GROUP, spec)}
+
+
+def names() -> list[str]:
+    """Return the names of all methods, those of other packages too."""
+    return list(extend(METHODS, GROUP, None))

@@ -28,6 +28,7 @@ from topologies.drawn import edge_markov, peer_sampler, random_matchings, random
 from topologies.fixed import davis, file, florentine, karate, les_miserables
 from topologies.graph import Graph, GraphError, check, sort_nodes
 from topologies.light import LightGraph
+from topologies.plugins import GRAPHS, PluginError, extend
 from topologies.randomized import (
     barabasi_albert,
     communities,
@@ -114,6 +115,7 @@ __all__ = [
     "TIME_VARYING",
     "GraphError",
     "LightGraph",
+    "PluginError",
     "Recipe",
     "TimeVaryingGraph",
     "barabasi_albert",
@@ -172,7 +174,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     Parameters
     ----------
     name : str
-        A key of `FAMILIES` or `TIME_VARYING`; `-` and `_` are equal.
+        A key of `FAMILIES` or `TIME_VARYING`, or what another package adds to them; `-` and `_` are equal.
     n : int, optional
         The number of devices; those in `FIXED` do without.
     light : bool, optional
@@ -192,7 +194,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
         If the name or an option is unknown, or the family refuses a value.
     """
     key = name.replace("_", "-").lower()
-    families = {**FAMILIES, **TIME_VARYING}
+    families = extend({**FAMILIES, **TIME_VARYING}, GRAPHS, key)
     if key not in families:
         raise GraphError(f"unknown graph {name!r}. {_nearest(key, families)}")
     known = families[key].__kwdefaults__ or {}

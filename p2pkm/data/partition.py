@@ -15,6 +15,8 @@ from p2pkm.data.owners import column, fill
 from p2pkm.data.skew import blocks, by_label, dirichlet, iid, mufc, quantity
 from p2pkm.data.table import Labels, Table
 from p2pkm.errors import DataError
+from p2pkm.plugins import PARTITIONS as GROUP
+from p2pkm.plugins import extend
 
 __all__ = ["PARTITIONS", "beta", "blocks", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
 
@@ -97,3 +99,8 @@ PARTITIONS: dict[str, Callable[..., Ints]] = {
     "mufc": _mufc,
     "column": _column,
 }
+
+
+def known(spec: str | None) -> dict[str, Callable[..., Ints]]:
+    """Return the partitions by name; if a spec names none of them, those of other packages too."""
+    return PARTITIONS if spec is None else extend(PARTITIONS, GROUP, spec)

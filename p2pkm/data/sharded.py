@@ -11,7 +11,7 @@ from p2pkm.data.checks import bounded, finite, store
 from p2pkm.data.columns import Roles
 from p2pkm.data.formats import Header, Rows
 from p2pkm.data.order import blocks, narrow, offsets_of, sort_by
-from p2pkm.data.partition import PARTITIONS
+from p2pkm.data.partition import known
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.data.stored import Stored, format_of, labels_of
 from p2pkm.data.table import Table
@@ -184,7 +184,7 @@ class Sharded:
             ])
         device = np.repeat(np.arange(len(files)), [one.rows for one in files])
         table = Table(np.broadcast_to(0.0, (self.m, 1)), labels, None, device)
-        owner = PARTITIONS[self.partition.name](table, self.clients, **self.partition.options)
+        owner = known(self.partition.name)[self.partition.name](table, self.clients, **self.partition.options)
         rows = np.flatnonzero((owner >= first) & (owner < last))
         return rows, owner[rows]
 

@@ -1,10 +1,13 @@
 """The local computations: arrays in, arrays out; the only folder that knows numba."""
 
+import sys
 from typing import cast
 
 from p2pkm.devices import Kernels
 
-_FEW, _SMALL = 2, 2_000_000  # devices on this rank, and points x clusters x features in all, that plain NumPy handles
+# devices on this rank, and points x clusters x features in all, that plain NumPy handles
+_FEW, _SMALL = 2, 2_000_000  # of several ranks
+_FEW_ALONE, _SMALL_ALONE = 16, 20_000  # of one, unless numba is there already
 
 
 def pick(ranks: int, devices: int, work: int) -> Kernels:
@@ -13,13 +16,15 @@ def pick(ranks: int, devices: int, work: int) -> Kernels:
     Parameters
     ----------
     ranks : int
-        Every one of them would import numba; with one rank it always pays.
+        Every one of them would import numba.
     devices : int
         Number of devices on this rank.
     work : int
         Points x clusters x features of all devices.
     """
-    if ranks > 1 and devices <= _FEW and work <= _SMALL:
+    alone = ranks == 1
+    few, small = (_FEW_ALONE, _SMALL_ALONE) if alone else (_FEW, _SMALL)
+    if devices <= few and work <= small and not (alone and "numba" in sys.modules):
         from p2pkm.kernels import plain
 
         return cast(Kernels, plain)

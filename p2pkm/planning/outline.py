@@ -64,7 +64,7 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
         Whether to read a file to the end if its classes or devices are to be counted.
     """
     import topologies
-    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.partition import known
     from p2pkm.data.sources import SOURCES, parse_source
 
     method = build(experiment, experiment.clusters or 1)
@@ -72,7 +72,7 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
     source = parse_source(experiment.data)
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    partition = parse(experiment.partition, PARTITIONS, "partition") if experiment.partition else None
+    partition = parse(experiment.partition, known(experiment.partition), "partition") if experiment.partition else None
     size = measure(source, **columns, whole_file=unknown, partition=partition)
     clusters = experiment.clusters or size.classes or _CLUSTERS
     column = partition is None or partition.name == "column"
@@ -110,14 +110,14 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
 
 def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
     """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
-    from p2pkm.data.partition import PARTITIONS
+    from p2pkm.data.partition import known
 
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
     sizes[: m % n] += 1
-    spec = parse(experiment.partition or _usual(size, n), PARTITIONS, "partition")
-    known = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
-    return np.append(sizes, np.zeros(topology.n - n, np.int64)), known
+    spec = parse(experiment.partition or _usual(size, n), known(experiment.partition), "partition")
+    even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
+    return np.append(sizes, np.zeros(topology.n - n, np.int64)), even
 
 
 def _usual(size: Size, n: int) -> str:

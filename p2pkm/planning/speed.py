@@ -23,6 +23,7 @@ from p2pkm.network.division import divide
 from p2pkm.network.local import LocalWorld
 from p2pkm.planning.outline import Outline
 from p2pkm.planning.trial import Seconds, endless, exchange, launch, play
+from p2pkm.plugins import families
 from p2pkm.spec import Spec, parse
 from p2pkm.topology import Topology
 
@@ -222,10 +223,8 @@ def _shrink(plan: Outline, n: int) -> Topology:
     """Return the plan's graph, or a smaller or larger one of its family; a ring if there is none of that size."""
     if n == plan.topology.clients:
         return plan.topology
-    import topologies
-
     name = str(plan.experiment.graph)
-    return _like(plan, parse(name, topologies.FAMILIES, "graph"), n)
+    return _like(plan, parse(name, families(name), "graph"), n)
 
 
 def _like(plan: Outline, graph: Spec, n: int) -> Topology:

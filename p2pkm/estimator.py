@@ -1,0 +1,258 @@
+"""The estimator: k-means on a communication graph for those who know scikit-learn.
+
+Imported when ``p2pkm.P2PKMeans`` is first used: its parents are scikit-learn's.
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from p2pkm.arranging import Arrangement, arrange, check
+from p2pkm.data.order import blocks, sort_by
+from p2pkm.data.partition import iid
+from p2pkm.data.shards import Shards, unweighted
+from p2pkm.devices import Floats, Integers
+from p2pkm.errors import DataError
+from p2pkm.kernels import pick
+from p2pkm.result import Result
+from p2pkm.simulation import simulate
+from p2pkm.topology import LARGE
+
+Points = NDArray[np.floating[Any]]
+_KINDS = (np.float64, np.float32)
+
+
+class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Decentralized k-means on a communication graph.
+
+    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbors alone.
+    Under ``mpirun`` the devices are dealt to the ranks: every rank calls `fit` with the same data and gets the same
+    result, bit for bit that of one process.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    graph : str, networkx.Graph, LightGraph, TimeVaryingGraph or Topology, default="ring"
+        A spec as on the command line, such as ``"small-world:degree=4"``, or a graph: device i is its i-th node in
+        sorted order. A method with a server has a star of its own; leave this alone then.
+    n_devices : int, default=None
+        None: as many as the graph has nodes; where its spec leaves that open, as many as `devices` of `fit` names,
+        else 16, or one for each row if there are fewer.
+    algorithm : str or Algorithm, default="gtvmin"
+        Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
+        ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `recipe` and `tol`.
+    coupling : float, default=None
+        How strongly neighbors pull at each other; None: the method's default.
+    recipe : {"global", "groups", "none"}, default="global"
+        How GTVMin starts and what it aims at: one clustering for all devices, one for each group of devices, or each
+        device from its own points.
+    max_iter : int, default=150
+        Most rounds.
+    tol : float, default=1e-3
+        Move of the centroids, relative to the scale of the data, below which a device sees no reason to go on; methods
+        with a tolerance of their own ignore the default.
+    random_state : int, RandomState, Generator or None, default=None
+        Decides the graph, the partition and all draws. The same int gives the same bits, on any number of ranks or
+        threads, and is the `seed` of `p2pkm.simulate` and of the command line. None: another start at every call.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centroids of the device whose set costs least on the rows of all devices (the first of them; of very many
+        devices and rows a sample is priced). Some methods find fewer clusters than were asked for: then there are
+        fewer rows.
+    labels_ : ndarray of shape (n_samples,)
+        Nearest row of `cluster_centers_`, alike for the rows of all devices.
+    inertia_ : float
+        Sum of squared distances to the nearest row of `cluster_centers_`, weighted by `sample_weight`.
+    n_iter_ : int
+        Rounds of the method, without seeding.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where the columns have names.
+    device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
+        The centroids of every device; rows that it does not have are +inf.
+    graph_ : networkx.Graph or LightGraph
+        Devices and links, with points, cost, variation and traffic as attributes; above 100,000 devices the links
+        alone.
+    history_ : list of dict
+        What was recorded of every round of every stage, such as the objective, messages and bytes so far.
+    ledger_ : p2pkm.result.Traffic
+        Messages, bytes and rows of every directed link.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=40, seed=0)
+    >>> model = p2pkm.P2PKMeans(3, graph="small-world", random_state=0).fit(X)
+    >>> model.cluster_centers_.shape, model.device_centers_.shape
+    ((3, 2), (16, 3, 2))
+    """
+
+    def __init__(  # noqa: PLR0913 - the public signature
+        self, n_clusters: int = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
+        coupling: float | None = None, recipe: str = "global", max_iter: int = 150, tol: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.n_clusters = n_clusters
+        self.graph = graph
+        self.n_devices = n_devices
+        self.algorithm = algorithm
+        self.coupling = coupling
+        self.recipe = recipe
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Cluster the rows.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+            Data frames will do; float32 and float64 stay what they are.
+        y : Ignored
+        devices : array_like of int of shape (n_samples,), optional
+            Device of each row, from 0; devices without rows will do. None: the rows are dealt at random, evenly.
+        sample_weight : array_like of shape (n_samples,), optional
+            Weight of each row; one of weight 0 counts as absent.
+
+        Raises
+        ------
+        ValueError
+            If rows, graph or a parameter cannot be used; `p2pkm.errors` has the kinds.
+        """
+        points, given = validate_data(self, X, dtype=_KINDS, order="C"), self.get_params(deep=False)
+        check(given, len(points))
+        weights = _weigh(sample_weight, len(points))
+        counted = np.flatnonzero(weights > 0) if sample_weight is not None else slice(None)
+        own, mass = points[counted], weights[counted]
+        if len(own) < self.n_clusters:
+            raise DataError(f"n_samples={len(own)} of weight above 0 should be >= n_clusters={self.n_clusters}.")
+        owner = None if devices is None else _own(devices, len(points))[counted]
+        at = arrange(given, len(own), owner)
+        owner = iid(len(own), at.devices, seed=at.seed) if owner is None else owner
+        shards = Shards.deal(
+            own, owner, devices=at.devices, weights=None if (mass == 1.0).all() else mass, dtype=own.dtype
+        )
+        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, central=False)
+        self._keep(result, points.dtype)
+        self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
+        self._warn(at, result)
+        return self
+
+    def predict(self, X: Any, devices: Any = None) -> Integers:  # noqa: N803
+        """Return the nearest centroid of each row, int64[n_samples].
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+        devices : array_like of int of shape (n_samples,), optional
+            Device of each row, whose own centroids are taken then: rows of `device_centers_`, -1 where a device has
+            none. None: those of `cluster_centers_`, for every row.
+        """
+        points = self._check(X)
+        if devices is None:
+            return _assign(points, unweighted(len(points)), self.cluster_centers_)[0]
+        n, owner = len(self.device_centers_), _own(devices, len(points))
+        if not ((owner >= 0) & (owner < n)).all():
+            raise DataError(f"devices are {owner.min()} to {owner.max()}; expected 0 to {n - 1}, as in fit")
+        rows, offsets = sort_by(owner, n)
+        sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
+        kernels = pick(1, n, points.size * sets.shape[1])
+        labels[rows] = kernels.losses(points[rows].astype(np.float64), np.ones(len(rows)), offsets, sets)[1]
+        return labels
+
+    def transform(self, X: Any) -> Points:  # noqa: N803
+        """Return the distance of each row to each of `cluster_centers_`, of shape (n_samples, n_clusters)."""
+        points, centers = self._check(X), self.cluster_centers_.astype(np.float64)
+        distances = np.empty((len(points), len(centers)), points.dtype)
+        for block in blocks(*points.shape):
+            for j, center in enumerate(centers):
+                distances[block, j] = np.sqrt(((points[block] - center) ** 2).sum(axis=1))
+        return distances
+
+    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return minus the inertia of the rows: the larger, the nearer they are to `cluster_centers_`."""
+        points = self._check(X)
+        return -_assign(points, _weigh(sample_weight, len(points)), self.cluster_centers_)[1]
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn's tools should know."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in _KINDS]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _check(self, X: Any) -> Points:  # noqa: N803
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=_KINDS, order="C", reset=False)
+
+    def _keep(self, result: Result, dtype: Any) -> None:
+        """Take over what the run left behind; centroids in the type of the rows."""
+        best = result.centroids[result.best]
+        self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
+        self.device_centers_ = result.centroids.astype(dtype, copy=False)
+        self.n_iter_ = int(result.summary["rounds"])
+        self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
+        self.history_, self.ledger_ = result.rounds, result.ledger
+
+    def _warn(self, at: Arrangement, result: Result) -> None:
+        """Say that there was no convergence, where the method has a notion of it."""
+        if result.summary["stop"] == "round-limit" and getattr(at.method, "tol", 0.0) > 0.0:
+            warnings.warn(
+                f"{at.method.name} did not converge within max_iter={self.max_iter} rounds: raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
+    """Return the weight of each row, float64[m]."""
+    if sample_weight is None:
+        return unweighted(m)
+    weights = np.asarray(sample_weight, np.float64)
+    if weights.ndim == 0:
+        weights = np.broadcast_to(weights, (m,))
+    if weights.shape != (m,):
+        raise DataError(f"sample_weight has shape {weights.shape}; expected ({m},): one weight for each row")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if wrong.size:
+        raise DataError(
+            f"sample_weight is {weights[wrong[0]]} at row {wrong[0]} (counted from 0); expected finite numbers of at "
+            "least 0"
+        )
+    if not weights.any():
+        raise DataError("every sample_weight is zero; expected at least one row that counts")
+    return weights
+
+
+def _own(devices: ArrayLike, m: int) -> Integers:
+    """Return the device of each row."""
+    owner = np.asarray(devices)
+    if owner.shape != (m,) or owner.dtype.kind not in "iu":
+        raise DataError(
+            f"devices have shape {owner.shape} and dtype {owner.dtype}; expected ({m},) whole numbers from 0, one for "
+            "each row: p2pkm.partition.column(devices) numbers names"
+        )
+    return owner.astype(np.int64, copy=False)
+
+
+def _assign(points: Points, weights: Floats, centers: Points) -> tuple[Integers, float]:
+    """Return the nearest center of each row, int64[m], and the weighted sum of squared distances to them."""
+    sets: Floats = centers[None].astype(np.float64)
+    labels, inertia = np.empty(len(points), np.int64), 0.0
+    kernels, inputs = pick(1, 1, points.size * len(centers)), (points, weights)
+    for block in blocks(len(points), centers.size):
+        own, mass = (np.require(part[block], np.float64, ["C", "W"]) for part in inputs)  # as compiled for
+        costs, labels[block] = kernels.losses(own, mass, np.array([0, len(own)]), sets)
+        inertia += float(costs[0])
+    return labels, inertia

@@ -1,0 +1,342 @@
+"""The estimator against numpy by hand, against `simulate`, against scikit-learn's KMeans, and in its tools."""
+
+import hashlib
+import json
+import pickle
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import p2pkm
+import topologies
+from p2pkm import P2PKMeans
+from tests.test_same_bits import find_mpirun, needs_mpi
+
+X, Y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
+OWNER = p2pkm.partition.dirichlet(Y, 6, alpha=0.5, seed=1)
+
+
+def nearest(points, centers):
+    squared = ((points[:, None].astype(float) - centers[None].astype(float)) ** 2).sum(axis=2)
+    return squared.argmin(axis=1), squared
+
+
+def fitted(**options):
+    return P2PKMeans(4, **{"random_state": 0} | options).fit(X)
+
+
+def test_two_devices_with_two_points_each_by_hand():
+    points = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 2.0], [10.0, 2.0]])
+    model = P2PKMeans(2, n_devices=2, coupling=30.0, tol=1e-12, max_iter=5000, random_state=0)
+    model.fit(points, devices=[0, 0, 1, 1])
+    assert_array_equal(np.sort(model.device_centers_[:, :, 0]), [[0, 10], [0, 10]])
+    assert_array_equal(model.labels_, model.labels_[[0, 1, 0, 1]])
+    height = model.cluster_centers_[:, 1]
+    assert_allclose(model.inertia_, 2 * (height**2 + (2 - height) ** 2).sum() / 2)
+    assert model.score(points) == -model.inertia_
+    assert_allclose(sorted(model.transform([[0.0, 0.0]])[0]), sorted(np.hypot([0, 10], height[np.argsort(
+        model.cluster_centers_[:, 0])])))  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_labels_inertia_and_distances_are_those_of_numpy(dtype):
+    points = X.astype(dtype)
+    model = P2PKMeans(4, random_state=0).fit(points)
+    labels, squared = nearest(points, model.cluster_centers_)
+    assert_array_equal(model.labels_, labels)
+    assert_array_equal(model.predict(points), labels)
+    assert_array_equal(clone(model).fit_predict(points), labels)
+    assert_allclose(model.inertia_, squared.min(axis=1).sum(), rtol=1e-12)
+    assert_allclose(model.transform(points), np.sqrt(squared), rtol=1e-6)
+    for array in (model.cluster_centers_, model.device_centers_, model.transform(points)):
+        assert array.dtype == dtype
+
+
+def test_cluster_centers_are_those_of_the_device_that_costs_least():
+    with pytest.warns(ConvergenceWarning):
+        model = fitted(recipe="none", max_iter=1)
+    costs = [nearest(X, one)[1].min(axis=1).sum() for one in model.device_centers_]
+    assert_array_equal(model.cluster_centers_, model.device_centers_[np.argmin(costs)])
+    assert_allclose(model.inertia_, min(costs))
+    assert len(set(costs)) > 1
+
+
+def test_with_devices_every_row_asks_its_own_device():
+    model = P2PKMeans(4, graph="path", recipe="none", max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
+        model.fit(X, devices=OWNER)
+    own = np.array([nearest(X[i : i + 1], model.device_centers_[OWNER[i]])[0][0] for i in range(len(X))])
+    assert_array_equal(model.predict(X, devices=OWNER), own)
+    assert_array_equal(model.predict(X), nearest(X, model.cluster_centers_)[0])
+    assert len(model.device_centers_) == 6
+    assert np.any(own != model.predict(X))
+
+
+def test_a_device_without_centroids_gives_no_label():
+    model = P2PKMeans(2, n_devices=3, algorithm="alone", random_state=0).fit(X[:6], devices=[0, 0, 0, 2, 2, 2])
+    assert_array_equal(model.predict(X[:3], devices=[1, 0, 1])[[0, 2]], [-1, -1])
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.parametrize("algorithm", ["gtvmin", "consensus", "fkm:weighted=true"])
+def test_it_is_simulate_bit_by_bit(algorithm):
+    model = P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=7)
+    model.fit(X, devices=OWNER)
+    methods = {"gtvmin": p2pkm.GTVMin(4), "consensus": p2pkm.ConsensusLloyd(4, tol=1e-3)}
+    method = methods.get(algorithm, p2pkm.FKM(4, weighted=True))
+    shards, graph = p2pkm.Shards.deal(X, OWNER, devices=6), None if "fkm" in algorithm else topologies.ring(6)
+    result = p2pkm.simulate(method, graph, shards, rounds=20, seed=7, central=False)
+    assert_array_equal(model.device_centers_, result.centroids)
+    assert_array_equal(model.cluster_centers_, result.centroids[result.best])
+    assert_array_equal(model.labels_, result.predict(X))
+    assert model.n_iter_ == result.summary["rounds"]
+    assert model.history_ == result.rounds
+    assert_array_equal(model.ledger_.bytes, result.ledger.bytes)
+    assert nx.utils.graphs_equal(model.graph_, result.to_networkx())
+
+
+def test_without_devices_the_rows_are_dealt_evenly():
+    owner = p2pkm.partition.iid(len(X), 16, seed=5)
+    one, other = P2PKMeans(4, random_state=5).fit(X), P2PKMeans(4, random_state=5).fit(X, devices=owner)
+    assert_array_equal(one.device_centers_, other.device_centers_)
+    assert [one.graph_.nodes[i]["points"] for i in range(16)] == list(np.bincount(owner))
+
+
+GRAPHS = {
+    "spec": ("random-regular:degree=3", 16),
+    "fixed size": ("karate", 34),
+    "networkx": (nx.relabel_nodes(nx.path_graph(5), dict(enumerate("abcde"))), 5),
+    "light": (topologies.build("torus", 12, light=True), 12),
+    "topology": (p2pkm.Topology.from_graph(topologies.star(7)), 7),
+    "changing": (topologies.one_peer_exponential(8), 8),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # where links change it moves on
+@pytest.mark.parametrize(("graph", "devices"), GRAPHS.values(), ids=GRAPHS.keys())
+def test_graphs_of_every_kind(graph, devices):
+    model = fitted(graph=graph)
+    assert len(model.device_centers_) == model.graph_.number_of_nodes() == devices
+    copied = pickle.loads(pickle.dumps(clone(model))).fit(X)
+    assert_array_equal(copied.device_centers_, model.device_centers_)
+
+
+def test_the_number_of_devices():
+    assert len(fitted().device_centers_) == 16
+    assert len(P2PKMeans(4).fit(X[:9]).device_centers_) == 9
+    assert len(fitted(n_devices=200).device_centers_) == 200  # most without points
+    assert len(fitted(graph="star", n_devices=1).device_centers_) == 1
+    assert fitted(algorithm="kfed", n_devices=5).graph_.number_of_nodes() == 6  # the server besides
+
+
+def test_random_states():
+    first = fitted(random_state=3).device_centers_
+    assert_array_equal(first, fitted(random_state=np.int64(3)).device_centers_)
+    assert np.any(first != fitted(random_state=4).device_centers_)
+    for make in (np.random.RandomState, np.random.default_rng):
+        state = make(3)
+        again = fitted(random_state=make(3)).device_centers_
+        assert_array_equal(fitted(random_state=state).device_centers_, again)
+        assert np.any(fitted(random_state=state).device_centers_ != again)  # it has moved on
+    assert np.any(fitted(random_state=None).device_centers_ != fitted(random_state=None).device_centers_)
+
+
+def test_rows_of_weight_zero_are_absent_and_weights_count():
+    weights = np.where(np.arange(len(X)) % 3 == 0, 0.0, 1.0)
+    one, other = clone(fitted()).fit(X, sample_weight=weights), clone(fitted()).fit(X[weights > 0])
+    assert_array_equal(one.device_centers_, other.device_centers_)
+    assert_array_equal(one.labels_[weights > 0], other.labels_)
+    assert len(one.labels_) == len(X)
+    assert_allclose(one.inertia_, other.inertia_)
+    assert_allclose(one.score(X, sample_weight=2 * weights), 2 * other.score(X[weights > 0]))
+    heavy = P2PKMeans(1, n_devices=1).fit([[0.0], [1.0]], sample_weight=[3, 1])
+    assert_allclose(heavy.cluster_centers_, [[0.25]])
+    assert_allclose(heavy.inertia_, 3 * 0.25**2 + 0.75**2)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([-1.0] + [1.0] * 119, "sample_weight is -1.0 at row 0"),
+        ([np.nan] * 120, "sample_weight is nan"),
+        ([1.0] * 3, r"expected \(120,\)"),
+        ([0.0] * 120, "every sample_weight is zero"),
+        ([1.0] * 3 + [0.0] * 117, "n_samples=3 of weight above 0 should be >= n_clusters=4"),
+    ],
+)
+def test_weights_that_cannot_be_used(weights, message):
+    with pytest.raises(ValueError, match=message):
+        P2PKMeans(4).fit(X, sample_weight=weights)
+
+
+APART = nx.Graph([(0, 1), (2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_clusters": 121}, "n_samples=120 should be >= n_clusters=121"),
+        ({"n_clusters": 0}, "n_clusters is 0"),
+        ({"n_devices": 0}, "n_devices is 0"),
+        ({"max_iter": 0}, "max_iter is 0"),
+        ({"tol": -1e-3}, "tol is -0.001"),
+        ({"coupling": -1}, "coupling is -1"),
+        ({"recipe": "globl"}, "Did you mean 'global'"),
+        ({"random_state": -1}, "random_state is -1"),
+        ({"graph": "rink"}, "Did you mean 'ring'"),
+        ({"graph": 5}, "expected a networkx.Graph"),
+        ({"graph": APART}, "2 components"),
+        ({"graph": nx.path_graph(5), "n_devices": 6}, "5 nodes, but n_devices is 6"),
+        ({"graph": "grid", "n_devices": 7}, "prime"),
+        ({"algorithm": "gtvmim"}, "Did you mean 'gtvmin'"),
+        ({"algorithm": 4}, "expected a name, or a method"),
+        ({"algorithm": "fkm", "graph": "path"}, "its graph is a star; got 'path'"),
+        ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its graph is a star"),
+        ({"algorithm": "fkm", "coupling": 2.0}, "fkm has no coupling"),
+        ({"algorithm": "gtvmin:tol=1e-4", "tol": 0.1}, "tol is given both"),
+        ({"algorithm": p2pkm.GTVMin(3)}, "n_clusters is 4, but the algorithm has 3"),
+        ({"algorithm": p2pkm.GTVMin(4), "recipe": "none"}, "leave recipe out"),
+    ],
+)
+def test_user_mistakes_are_value_errors_that_say_so(options, message):
+    with pytest.raises(ValueError, match=message):
+        P2PKMeans(**{"n_clusters": 4} | options).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([0, 1], "whole numbers from 0"),
+        (["a"] * 120, "numbers names"),
+        ([-1] * 120, "device is -1 at row 0"),
+        ([9] * 120, "at least 10"),
+    ],
+)
+def test_devices_that_cannot_be_used(devices, message):
+    with pytest.raises(ValueError, match=message):
+        P2PKMeans(4, n_devices=6).fit(X, devices=devices)
+    with pytest.raises(ValueError, match="devices"):
+        P2PKMeans(4, n_devices=6, random_state=0).fit(X).predict(X, devices=devices)
+
+
+def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
+    shards = p2pkm.Shards.deal(X, OWNER, devices=6)
+    method = p2pkm.GTVMin(4, seeding="own", tol=1e-2)
+    result = p2pkm.simulate(method, topologies.ring(6), shards, rounds=150, seed=0, central=False)
+    for algorithm in ("gtvmin:seeding=own,tol=0.01", method):
+        model = P2PKMeans(4, algorithm=algorithm, random_state=0).fit(X, devices=OWNER)
+        assert_array_equal(model.device_centers_, result.centroids)
+
+
+def test_convergence_is_missed_only_where_a_method_looks_for_it():
+    with pytest.warns(ConvergenceWarning, match="gtvmin did not converge within max_iter=1 rounds"):
+        fitted(recipe="none", max_iter=1)
+    assert fitted(algorithm="fkm", max_iter=3).n_iter_ == 3  # runs its rounds
+    assert fitted(algorithm="kfed").n_iter_ == 1
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_bring_their_names(library):
+    frames = pytest.importorskip(library)
+    table, other = (frames.DataFrame({"north": X[:, 0], name: X[:, 1]}) for name in ("east", "west"))
+    model = P2PKMeans(4, random_state=0).fit(table)
+    assert list(model.feature_names_in_) == ["north", "east"]
+    assert_array_equal(model.labels_, fitted().labels_)
+    assert_array_equal(model.predict(table), model.labels_)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(other)
+    assert list(model.get_feature_names_out()) == [f"p2pkmeans{j}" for j in range(4)]
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_set_output(container):
+    pytest.importorskip(container)
+    distances = P2PKMeans(4, random_state=0).set_output(transform=container).fit_transform(X)
+    assert list(distances.columns) == ["p2pkmeans0", "p2pkmeans1", "p2pkmeans2", "p2pkmeans3"]
+    assert_allclose(np.asarray(distances), fitted().transform(X))
+
+
+def test_grid_search_finds_the_better_number_of_clusters():
+    search = GridSearchCV(P2PKMeans(n_devices=4, random_state=0), {"n_clusters": [1, 2, 4]}, cv=3).fit(X)
+    assert search.best_params_ == {"n_clusters": 4}
+    search = GridSearchCV(P2PKMeans(n_devices=6, random_state=0), {"graph": ["ring", "complete"]}, cv=3)
+    assert search.fit(X, devices=OWNER).best_score_ < 0
+
+
+def test_in_a_pipeline():
+    far = X * [1.0, 1000.0] + [5.0, 0.0]
+    pipeline = make_pipeline(StandardScaler(), P2PKMeans(4, random_state=0))
+    labels = pipeline.fit_predict(far, p2pkmeans__devices=OWNER)
+    scaled = StandardScaler().fit_transform(far)
+    assert_array_equal(labels, P2PKMeans(4, random_state=0).fit(scaled, devices=OWNER).labels_)
+    assert pipeline.transform(far).shape == (120, 4)
+
+
+def test_pickle_round_trip():
+    model = fitted()
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.get_params() == model.get_params()
+    assert_array_equal(copied.device_centers_, model.device_centers_)
+    assert_array_equal(copied.predict(X), model.labels_)
+    assert copied.history_ == model.history_
+
+
+@pytest.mark.parametrize("graph", ["ring", "star", "small-world", "complete"])
+def test_as_good_as_central_k_means_on_blobs(graph):
+    central = KMeans(4, n_init=10, random_state=0).fit(X)
+    model = fitted(graph=graph)
+    assert adjusted_rand_score(model.labels_, central.labels_) == 1.0
+    assert model.inertia_ <= 1.02 * central.inertia_
+
+
+PROGRAM = """
+import hashlib, json
+import numpy as np
+import p2pkm
+from p2pkm.network import connect
+X, y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
+for state, algorithm in ((7, "gtvmin"), (7, "fkm"), (None, "gtvmin")):
+    model = p2pkm.P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=state).fit(X)
+    parts = model.device_centers_, model.labels_, model.ledger_.bytes
+    digest = hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
+    every = connect().gather(np.frombuffer(digest, np.uint8))
+    if connect().rank == 0:
+        print(json.dumps([bytes(one).hex() for one in every]))
+"""
+
+
+@needs_mpi
+def test_under_mpirun_every_rank_gets_the_result_of_one_process():
+    command = [find_mpirun(), "-n", "3", sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    given, served, fresh = (json.loads(line) for line in done.stdout.splitlines())
+    for algorithm, found in (("gtvmin", given), ("fkm", served)):
+        model = P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=7).fit(X)
+        parts = model.device_centers_, model.labels_, model.ledger_.bytes
+        assert found == [hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()] * 3
+    assert fresh == [fresh[0]] * 3 != given
+
+
+def test_a_first_fit_on_few_rows_needs_no_compiler():
+    program = (
+        "import sys, p2pkm\n"
+        "print('sklearn' in sys.modules, end=' ')\n"
+        "X, y = p2pkm.blobs(clusters=3, points=30, seed=0)\n"
+        "model = p2pkm.P2PKMeans(3, random_state=0).fit(X)\n"
+        "model.predict(X, devices=y), model.transform(X), model.score(X)\n"
+        "print(any(name in sys.modules for name in ('numba', 'matplotlib', 'mpi4py')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "False"]

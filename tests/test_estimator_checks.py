@@ -1,0 +1,18 @@
+"""All of scikit-learn's own checks of an estimator, but two."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import p2pkm
+
+WHY = "a row of weight 2 goes to one device, two rows may go to two: as with KMeans, draws depend on the rows"
+FAILING = {
+    "check_sample_weight_equivalence_on_dense_data": WHY,
+    "check_sample_weight_equivalence_on_sparse_data": WHY,
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([p2pkm.P2PKMeans()], expected_failed_checks=lambda estimator: FAILING)
+def test_scikit_learn_finds_nothing_to_object_to(estimator, check):
+    check(estimator)
