@@ -20,8 +20,9 @@ from p2pkm.topology import Topology
 from topologies import LightGraph
 
 BLUE, GREY, PALE = "#0072B2", "#8A8A8A", "#DDDDDD"
-OPTIONS = {"communities": {"bridges": 2}, "inner-outer-exponential": {"size": 8}, "edge-markov": {"over": "torus"},
-           "random-waypoint": {"radius": 0.25, "speed": 0.1}, "simple-base": {"peers": 1}}  # fmt: skip
+OPTIONS = {"communities": {"bridges": 2}, "inner-outer-exponential": {"size": 8}, "inner-outer-ring": {"size": 8},
+           "edge-markov": {"over": "torus"}, "random-waypoint": {"radius": 0.25, "speed": 0.1},
+           "simple-base": {"peers": 1}}  # fmt: skip
 SIZES = {"simple-base": 13} | dict.fromkeys(topologies.FIXED)  # it is made for numbers like 13 = 8 + 4 + 1
 
 

@@ -46,7 +46,7 @@ from p2pkm.recipe import Stage
 from p2pkm.schedule import Schedule, make
 from p2pkm.topology import Topology
 
-_FREE = ("coloured", "async")  # schedules without a barrier
+FREE = ("coloured", "async")  # schedules without a barrier
 
 
 class Timing(NamedTuple):
@@ -145,14 +145,14 @@ def _follow(
 ) -> dict[tuple[int, int], float]:
     """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
     ends: dict[tuple[int, int], float] = {}
-    flops = _Flops(topology, network.collect(devices.sizes), devices.d)
+    flops = Flops(topology, network.collect(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         if timing.events is not None and number == len(timing.stages) - 1:
             break
         stage, held = timing.stages[number], list(exchanges)
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
-        free = stage.algorithm.schedule in _FREE
+        free = stage.algorithm.schedule in FREE
         clock.meet()
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
             said = network.collect(np.column_stack((_dense(exchange, len(devices)), awake)))
@@ -197,7 +197,7 @@ def _mask(exchange: Exchange, e: int) -> Mask:
     return edges
 
 
-class _Flops:
+class Flops:
     """Count the operations of turns, and the rows that were heard."""
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:

@@ -168,7 +168,7 @@ def compare_command(**options: Any) -> int:
 
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "net")
+@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged")
 @click.option("--ranks", type=click.IntRange(1), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip
@@ -180,8 +180,9 @@ def plan_command(
     """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
 
     Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
-    machine. No point is generated or read for it. With --out, a picture of the scaling curves. Code 3 if the run does
-    not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    machine; with --net, virtual seconds come, too. No point is generated or read for it. With --out, a picture of the
+    scaling curves. Code 3 if the run does not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says
+    how much there is.
     """
     from p2pkm.planning.lead import Wanted, lead_plan
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,8 @@ from p2pkm.plugins import families, summarize
 from p2pkm.spec import Spec, complete, parameters, parse, show
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from p2pkm.topology import Topology
     from topologies.measures import Measure
 
@@ -29,6 +32,7 @@ _MEANINGS = {
     "edge_connectivity": "fewest links whose loss separates devices",
     "vertex_connectivity": "fewest devices whose loss separates others",
     "hub_load": "share of all messages that begin or end at the busiest device",
+    "path_load": "share of shortest paths between two others through the busiest device",
     "spectral_gap": "1 - second largest |eigenvalue| of the Metropolis matrix; 1 averages in one round",
     "effective_neighbors": "devices whose noise a device averages out (Vogels et al. 2022)",
     "period": "rounds after which the links repeat",
@@ -98,6 +102,14 @@ def name_graphs() -> str:
     ])
 
 
+class Built(NamedTuple):
+    """A graph that is described: its spec in full, the graph, and as arrays all links that are ever in use."""
+
+    spec: Spec
+    graph: Any
+    topology: "Topology"
+
+
 def describe_graph(question: Question) -> dict[str, Any]:
     """Measure a graph and predict GTVMin on it.
 
@@ -112,10 +124,15 @@ def describe_graph(question: Question) -> dict[str, Any]:
     P2PKMError
         If the graph or an option cannot be used.
     """
+    check_question(question)
+    return measure(build_graph(question.graph, question.devices, question.seed), question)
+
+
+def measure(built: Built, question: Question) -> dict[str, Any]:
+    """Return what `describe_graph` does of a graph that is built."""
     from topologies import GraphError, measures
 
-    _check(question)
-    spec, graph, topology = _build(question.graph, question.devices, question.seed)
+    spec, graph, topology = built
     force = _choose_force(question, topology)
     try:
         found = measures.describe(graph, decay=question.decay, seed=question.seed)
@@ -139,7 +156,7 @@ def explain(found: dict[str, Any]) -> str:
     for title, figures in parts.items():
         lines += ["", title] if title else []
         for name, one in figures.items():
-            value = "-" if one["value"] is None else f"{'' if one['exact'] else '~'}{_write(one['value'])}"
+            value = write_figure(one)
             how = f"({one['how']})" if one["how"] else ""
             lines.append(f"  {name.replace('_', ' '):{width}}  {value:>10}  {_MEANINGS[name]} {how}".rstrip())
     return "\n".join(lines)
@@ -154,20 +171,30 @@ def draw_graph(graph: str, devices: int | None, seed: int, out: str | None) -> P
         If the graph or an option cannot be used, or the file not be written.
     """
     from p2pkm.plots import plot_topology
+
+    check_picture(out)
+    spec, _, topology = build_graph(graph, devices, seed)
+    path = Path(f"{spec.name}-{topology.n}.png" if out is None else out)
+    return save_picture(lambda: plot_topology(topology, str(spec)), path)
+
+
+def check_picture(out: str | None) -> None:
+    """Refuse a file of a kind that is not drawn, before any work."""
+    if out is not None and Path(out).suffix[1:].lower() not in _KINDS:
+        raise ExperimentError(f"--out is {out!r}; expected a file that ends in .png, .svg or .pdf")
+
+
+def save_picture(draw: Callable[[], "Axes"], path: Path) -> Path:
+    """Write a figure into one file."""
     from p2pkm.plots.canvas import save_figure
 
-    kind = "png" if out is None else Path(out).suffix[1:].lower()
-    if kind not in _KINDS:
-        raise ExperimentError(f"--out is {out!r}; expected a file that ends in .png, .svg or .pdf")
-    spec, _, topology = _build(graph, devices, seed)
-    path = Path(f"{spec.name}-{topology.n}.png" if out is None else out)
     try:
-        return save_figure(lambda: plot_topology(topology, str(spec)), path.parent, path.stem, (kind,))[0]
+        return save_figure(draw, path.parent, path.stem, (path.suffix[1:].lower(),))[0]
     except OSError as error:
         raise ExperimentError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
 
 
-def _check(question: Question) -> None:
+def check_question(question: Question) -> None:
     """Refuse options that contradict each other, before a graph is built."""
     of_alpha = (question.points, question.clusters)
     if question.alpha is not None and question.coupling is not None:
@@ -190,21 +217,37 @@ def _choose_force(question: Question, topology: "Topology") -> dict[str, float]:
     return {"coupling": float(coupling or 0.0)}
 
 
-def _build(text: str, n: int | None, seed: int) -> tuple[Spec, Any, "Topology"]:
-    """Return the spec in full, the graph, and as arrays; of a graph that changes all links that are ever active."""
+def parse_spec(text: str, seed: int) -> Spec:
+    """Read the spec of a graph of any kind, and complete it with the seed."""
+    kinds = families(text)
+    return complete(parse(text, kinds, "graph"), kinds, seed)
+
+
+def build_graph(text: str, n: int | None, seed: int) -> Built:
+    """Build a graph from its spec.
+
+    Raises
+    ------
+    P2PKMError
+        If it cannot be.
+    """
     import topologies
     from p2pkm.topology import Topology
     from topologies.measures import read
 
-    kinds = families(text)
-    spec = complete(parse(text, kinds, "graph"), kinds, seed)
+    spec = parse_spec(text, seed)
     usual = None if spec.name in topologies.FIXED else _USUAL
     try:
         graph = topologies.build(spec.name, n or usual, **spec.options)
         topology = Topology.from_graph(read(graph))
     except topologies.GraphError as error:
         raise TopologyError(f"graph {spec}: {error}") from None
-    return spec, graph, topology
+    return Built(spec, graph, topology)
+
+
+def write_figure(one: dict[str, Any]) -> str:
+    """Return a figure as text; ~ marks estimates."""
+    return "-" if one["value"] is None else f"{'' if one['exact'] else '~'}{_write(one['value'])}"
 
 
 def _plain(measure: "Measure") -> dict[str, Any]:

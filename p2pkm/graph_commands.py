@@ -7,13 +7,36 @@ from typing import Any
 import click
 
 
-def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what names one graph."""
+def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a graph is built with."""
     function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")(
         function
     )
-    function = click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
-    return click.argument("graph", metavar="GRAPH")(function)
+    return click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
+
+
+def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what names one graph."""
+    return click.argument("graph", metavar="GRAPH")(_with_size(function))
+
+
+_QUESTIONS: list[Callable[..., Any]] = [
+    click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  "
+                 "[default: as in a run]"),
+    click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters."),
+    click.option("--points", type=int, help="Number of points in all, for --alpha."),
+    click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha."),
+    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbours: "
+                 "how much of a device's past counts in the next round."),
+    click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
+]  # fmt: skip
+
+
+def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what is asked of a graph."""
+    for option in reversed(_QUESTIONS):
+        function = option(function)
+    return function
 
 
 @click.group("topology", context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,18 +56,7 @@ def list_command(form: str) -> int:
 
 @topology.command("describe")
 @_on_graph
-@click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  [default: as in a run]")
-@click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters.")
-@click.option("--points", type=int, help="Number of points in all, for --alpha.")
-@click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha.")
-@click.option(
-    "--decay",
-    type=float,
-    default=0.95,
-    show_default=True,
-    help="Of the effective number of neighbours: how much of a device's past counts in the next round.",
-)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@_asking
 def describe_command(form: str, **options: Any) -> int:
     """Measure a graph, such as small-world:degree=6, and predict how GTVMin settles on it.
 
@@ -54,6 +66,24 @@ def describe_command(form: str, **options: Any) -> int:
 
     found = describe_graph(Question(**options))
     click.echo(json.dumps(found) if form == "json" else explain(found))
+    return 0
+
+
+@topology.command("compare")
+@click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True)
+@_with_size
+@_asking
+@click.option("--out", metavar="FILE", help="Draw them, too: a .png, .svg or .pdf file.")
+def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **options: Any) -> int:
+    """Measure several graphs, such as ring torus one-peer-exponential, and set them side by side.
+
+    Graphs that have a size of their own, such as karate, gallery:NAME and file:PATH, keep it.
+    """
+    from p2pkm.contrasting import contrast, tabulate
+    from p2pkm.describing import Question
+
+    found = contrast(graphs, Question("", **options), out)
+    click.echo(json.dumps(found) if form == "json" else tabulate(found))
     return 0
 
 

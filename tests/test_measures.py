@@ -123,7 +123,7 @@ def test_one_device_and_two_components():
     alone, apart = topologies.ring(1), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(4))
     found = measures.describe(alone)
     assert {name for name, one in found.items() if one.value is None} == {
-        "mean_path", "algebraic_connectivity", "effective_resistance", "hub_load",
+        "mean_path", "algebraic_connectivity", "effective_resistance", "hub_load", "path_load",
     }  # fmt: skip
     assert (found["diameter"].value, found["spectral_gap"].value, found["effective_neighbors"].value) == (0, 1, 1)
     found = measures.describe(apart)

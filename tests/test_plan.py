@@ -14,17 +14,23 @@ from p2pkm.data.sizes import Size, measure
 from p2pkm.data.sources import load, parse_source
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.experiment import Experiment
+from p2pkm.network.division import Division
 from p2pkm.planning import lead, machine, speed
 from p2pkm.planning.check import weigh_plan
-from p2pkm.planning.memory import Load, advise, need, refuse, together, write_size
+from p2pkm.planning.memory import Load, advise, need, refuse, together
 from p2pkm.planning.outline import sketch
 from p2pkm.planning.speed import Costs, Link, Split, fit, predict
 from p2pkm.spec import Spec
+from p2pkm.units import write_size
 from tests.invoke import ROOT, environment, here, needs_mpirun, ranks, there
 
 COSTS = Costs(turn=1e-4, device=1e-7, point=1e-8, link=1e-7, opening=1e-8)
 LINK = Link(1e-4, 1e9, "given")
 HUGE = ("--devices", "1000000", "--data", "blobs:clusters=4,points=12500000")
+
+
+def split(topology, ranks):
+    return speed.split(topology, Division.blocks(topology.n, ranks))
 
 
 @pytest.fixture
@@ -229,7 +235,7 @@ def test_predictions_rise_with_work_and_with_messages():
 def test_a_server_is_not_shared_out():
     plan = sketch(Experiment(devices=64, algorithm="fkm", partition="iid"), None)
     free = Link(1e-15, 1e18, "free")
-    rows = speed.strong(plan, COSTS._replace(point=0.0), free, [speed.split(plan.topology, r) for r in (1, 2, 16)])
+    rows = speed.strong(plan, COSTS._replace(point=0.0), free, [split(plan.topology, r) for r in (1, 2, 16)])
     assert rows[2]["seconds"] == pytest.approx(rows[0]["seconds"], rel=1e-3)
 
 

@@ -1,5 +1,7 @@
 """Planned messages and bytes against the ledgers of real runs."""
 
+from importlib.util import find_spec
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import topologies
 from p2pkm.experiment import Experiment, prepare
 from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
+from p2pkm.network.division import choose
 from p2pkm.network.placement import place
 from p2pkm.planning.outline import sketch
 from p2pkm.planning.speed import split
@@ -17,6 +20,7 @@ from p2pkm.recipe import needs_hub
 from p2pkm.simulation import Job, perform
 from p2pkm.topology import Topology
 
+needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
 SERVED = [name for name in METHODS if name not in PEERS]
 ROUNDS = {"rounds": 4}
@@ -154,12 +158,15 @@ def test_a_flood_arrives_by_distance(graph):
     assert t == max(max(one.values()) for one in distances)
 
 
+@pytest.mark.parametrize("wish", ["blocks", pytest.param("metis", marks=needs_metis)])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("name", ["ring", "small-world", "barabasi-albert", "complete"])
-def test_a_split_counts_what_the_placement_does(name, ranks):
+def test_a_split_counts_what_the_placement_does(name, ranks, wish):
     topology = Topology.from_graph(topologies.build(name, 30))
-    places = [place(topology, rank, ranks) for rank in range(ranks)]
-    part = split(topology, ranks)
+    division = choose(topology, np.full(30, 5), ranks, wish)
+    places = [place(topology, rank, ranks, division) for rank in range(ranks)]
+    part = split(topology, division)
+    assert part.placement == division.name
     assert part.devices == max(len(one.ids) for one in places)
     assert part.edges == max(len(one.indices) for one in places)
     assert part.peers == max(len(one.peers) for one in places)

@@ -18,7 +18,7 @@ from topologies.randomized import draws
 
 NAMES = sorted(topologies.TIME_VARYING)
 DRAWN = ["edge-markov", "peer-sampler", "random-matchings", "random-waypoint"]
-SIZES = {"hyper-hypercube": 16, "inner-outer-exponential": 20}
+SIZES = {"hyper-hypercube": 16, "inner-outer-exponential": 20, "inner-outer-ring": 20}
 
 
 def build(name, **options):
@@ -96,7 +96,7 @@ def test_the_same_options_give_the_same_rounds_in_any_order(name):
         assert build(name, seed=1).active(0).tolist() != ahead[0].tolist()
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"inner-outer-exponential", "peer-sampler"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"inner-outer-exponential", "inner-outer-ring", "peer-sampler"}))
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_and_two_devices(name, n):
     graph = topologies.build(name, n)
@@ -235,6 +235,15 @@ def test_inner_outer_links(n, size):
     assert all((member, distance) in used for member in range(size) for distance in (1, 2, 4) if distance < machines)
 
 
+def test_inner_outer_ring_goes_round_inside_and_outside():
+    graph = topologies.inner_outer_ring(8, size=4)  # machines 0-3 and 4-7; one member of each goes outside
+    assert graph.period == 4
+    assert links(graph, 0) == [(0, 4), (1, 2), (1, 3), (2, 3), (5, 6), (5, 7), (6, 7)]
+    assert links(graph, 3) == [(0, 1), (0, 2), (1, 2), (3, 7), (4, 5), (4, 6), (5, 6)]
+    three = topologies.inner_outer_ring(15, size=5)
+    assert {(1, 6), (6, 11), (1, 11)} <= set(links(three, 1)) and (0, 2) in links(three, 1)
+
+
 # --- by chance ---
 
 
@@ -323,6 +332,7 @@ def test_random_waypoint_links_those_who_are_near():
         ("hyper-hypercube", 12, {"peers": 0}, "peers is 0"),
         ("simple-base", 5, {"peers": 0}, "simple-base: peers is 0"),
         ("inner-outer-exponential", 10, {}, "has to divide 10 devices, .* legal sizes: 1, 5, 10"),
+        ("inner-outer-ring", 10, {}, "inner-outer-ring: size is 4, .* legal sizes: 1, 5, 10"),
         ("inner-outer-exponential", 2, {"size": 2}, "size is 2, .* legal sizes: 1"),
         ("peer-sampler", 4, {}, "peer-sampler: degree is 4, .* the largest legal value is 3"),
         ("peer-sampler", 7, {"degree": 3}, "peer-sampler: degree is 3 for 7 devices"),

@@ -5,8 +5,10 @@ import json
 import pytest
 
 import topologies
-from p2pkm.describing import _MEANINGS
+from p2pkm.contrasting import shorten
+from p2pkm.describing import _MEANINGS, Question, build_graph, measure
 from p2pkm.plots.graph import plot_topology
+from p2pkm.plots.graphs import Panel, plot_graphs
 from p2pkm.topology import Topology
 from tests.invoke import here
 
@@ -80,6 +82,80 @@ def test_a_raw_alpha_becomes_a_strength():
 def test_mistakes_are_told(arguments, code, words):
     ended = here("topology", "describe", *arguments)
     assert ended.code == code and words in ended.err and not ended.out
+
+
+GRAPHS = (
+    "ring",
+    "small-world:degree=4",
+    "small-world:degree=6",
+    "one-peer-exponential",
+    "gallery:walkers-50",
+    "karate",
+)
+
+
+def test_compare_prints_what_describe_says_of_each_in_the_order_given():
+    found = here("topology", "compare", *GRAPHS, "--devices", 20, "--format", "json").summary
+    assert found["figure"] is None and len(found["graphs"]) == len(GRAPHS)
+    for name, one in zip(GRAPHS, found["graphs"], strict=True):
+        size = () if name in ("karate", "gallery:walkers-50") else ("--devices", 20)
+        assert one == here("topology", "describe", name, *size, "--format", "json").summary
+
+
+def test_the_table_of_compare_has_a_column_for_each_and_marks_estimates(tmp_path):
+    large = "grid", "grid:rows=3", "karate", "gallery:walkers-50"
+    ended = here("topology", "compare", *large, "--devices", 1_200, "--out", tmp_path / "all.svg")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert all(len(line) <= 120 for line in lines) and "~ an estimate" in ended.out
+    (devices,) = [line.split()[1:] for line in lines if line.startswith("  devices")]
+    assert devices == ["1,200", "1,200", "34", "50"]
+    picture = (tmp_path / "all.svg").read_text()
+    for word in ("grid", "rows=3", "karate", "spectral gap", "those of round 0", "1,200 devices, 1,997 links"):
+        assert word in picture
+    assert picture.count("~") >= 5
+
+
+def test_names_in_a_comparison_say_in_what_they_differ():
+    specs = ["ring", "small-world:degree=4,rewire=0.1", "small-world:degree=6,rewire=0.1", "gallery:karate"]
+    assert shorten(specs) == ["ring", "small-world:degree=4", "small-world:degree=6", "gallery:karate"]
+    assert shorten(["ring", "ring"]) == ["ring", "ring"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "GRAPH"),
+        (["ring"], 2, "two or more"),
+        (["ring", "rng"], 2, "Did you mean 'ring'"),
+        (["ring", "grid", "--devices", 7], 3, "prime"),
+        (["ring", "file:nowhere.graphml"], 3, "nowhere"),
+        (["ring", "star", "--out", "x.gif"], 2, ".png, .svg or .pdf"),
+        (["ring", "star", "--decay", 1], 2, "decay"),
+        (["ring", "star", "--alpha", 1], 2, "--points"),
+    ],
+)
+def test_mistakes_in_a_comparison_are_told_before_anything_is_measured(arguments, code, words, monkeypatch):
+    monkeypatch.setattr("p2pkm.contrasting._draw", None)
+    ended = here("topology", "compare", *arguments)
+    assert ended.code == code and words in ended.err and not ended.out
+
+
+def test_a_picture_of_a_comparison_names_everything_without_overlap():
+    specs = ("ring", "star", "one-peer-exponential", "edge-markov:over=torus", "gallery:inner-outer-32")
+    built = [build_graph(spec, None if ":inner" in spec else 12, 0) for spec in specs]
+    panels = [
+        Panel(spec, one.topology, one.graph.active(0) if hasattr(one.graph, "active") else None,
+              {**(told := measure(one, Question(spec)))["measures"], **told["predicted"]})
+        for spec, one in zip(specs, built, strict=True)
+    ]  # fmt: skip
+    figure = plot_graphs(panels).figure
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for ax in figure.axes for text in (ax.title, ax._left_title, *ax.texts,
+             *(ax.get_yticklabels() if ax.axison else ())) if text.get_text()]  # fmt: skip
+    for i, one in enumerate(boxes):
+        assert one.x0 >= 0 and one.x1 <= figure.bbox.x1 and one.y0 >= 0 and one.y1 <= figure.bbox.y1
+        assert not any(one.overlaps(other) for other in boxes[i + 1 :])
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

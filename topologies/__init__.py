@@ -39,7 +39,13 @@ from topologies.randomized import (
 )
 from topologies.readers import read
 from topologies.recipes import Recipe, gallery, read_recipe, recipes
-from topologies.scheduled import hyper_hypercube, inner_outer_exponential, one_peer_exponential, simple_base
+from topologies.scheduled import (
+    hyper_hypercube,
+    inner_outer_exponential,
+    inner_outer_ring,
+    one_peer_exponential,
+    simple_base,
+)
 from topologies.structured import bipartite, circular_ladder, d_cliques, hypercube, ladder, lollipop, margulis, wheel
 from topologies.varying import TimeVaryingGraph
 
@@ -83,6 +89,7 @@ FAMILIES: dict[str, Callable[..., AnyGraph]] = {
 TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
     "one-peer-exponential": one_peer_exponential,
     "inner-outer-exponential": inner_outer_exponential,
+    "inner-outer-ring": inner_outer_ring,
     "hyper-hypercube": hyper_hypercube,
     "simple-base": simple_base,
     "peer-sampler": peer_sampler,
@@ -139,6 +146,7 @@ __all__ = [
     "hyper_hypercube",
     "hypercube",
     "inner_outer_exponential",
+    "inner_outer_ring",
     "karate",
     "ladder",
     "les_miserables",

@@ -60,17 +60,47 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
     Ying, Yuan, Hu, Chen and Yin (2021), BlueFog: make decentralized algorithms practical for optimization and deep
     learning, arXiv:2111.04287.
     """
-    import numpy as np
+    machines, each = _count_machines(n, size, "inner-outer-exponential")
+    return _alternate(machines, each, _powers(machines) or [0], _powers(each - 1) or [0], "inner-outer-exponential")
 
-    total, each = whole(n, "inner-outer-exponential: n", 1), whole(size, "inner-outer-exponential: size", 1)
+
+def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
+    """Let one device of every machine talk to the next machine, and the others to the next among themselves.
+
+    As `inner_outer_exponential` with all distances 1: rings inside of the machines, and one between them. Sent one way
+    in BlueFog, heard by both ends here. Cost: at most n links in a round, degree 1 or 2; few links, and slow.
+
+    Parameters
+    ----------
+    n, size
+        As of `inner_outer_exponential`.
+
+    References
+    ----------
+    Ying, Yuan, Hu, Chen and Yin (2021), BlueFog: make decentralized algorithms practical for optimization and deep
+    learning, arXiv:2111.04287.
+    """
+    machines, each = _count_machines(n, size, "inner-outer-ring")
+    return _alternate(machines, each, [int(machines > 1)], [int(each > 1)], "inner-outer-ring")
+
+
+def _count_machines(n: int, size: int, family: str) -> tuple[int, int]:
+    """Return the number of machines, and of devices in each."""
+    total, each = whole(n, f"{family}: n", 1), whole(size, f"{family}: size", 1)
     if total % each or each == 2:
         legal = ", ".join(str(divisor) for divisor in divisors(total, least=1) if divisor != 2)
         raise GraphError(
-            f"inner-outer-exponential: size is {each}, but has to divide {total} devices, and of two in a machine one "
+            f"{family}: size is {each}, but has to divide {total} devices, and of two in a machine one "
             f"would have nobody to talk to; legal sizes: {legal}"
         )
-    first = np.arange(0, total, each)
-    outer, inner = _powers(len(first)) or [0], _powers(each - 1) or [0]
+    return total // each, each
+
+
+def _alternate(machines: int, each: int, outer: list[int], inner: list[int], family: str) -> TimeVaryingGraph:
+    """Let one member of every machine after the other go outside; by which steps there, and by which inside."""
+    import numpy as np
+
+    first = np.arange(0, machines * each, each)
 
     def play(turn: int) -> Exchange:
         out = turn % each
@@ -80,7 +110,7 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
         return _send(np.concatenate((far[0], near[0])), np.concatenate((far[1], near[1])))
 
     period = lcm(each * len(outer), len(inner))
-    return record(total, map(play, range(period)), "inner-outer-exponential")
+    return record(machines * each, map(play, range(period)), family)
 
 
 def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:

@@ -11,12 +11,15 @@ from p2pkm.launcher import local_size
 from p2pkm.planning.machine import available
 from p2pkm.planning.memory import Load, refuse
 from p2pkm.planning.outline import Outline, draft
+from p2pkm.planning.speed import count_turns
 from p2pkm.planning.volume import flood
 from p2pkm.recipe import needs_hub
 from p2pkm.referee import usual_every
 from p2pkm.seeding.summaries import Summaries
+from p2pkm.topology import LARGE
 
 _DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
+_ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own weights; per directed edge if drawn anew
 _SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
 
 
@@ -67,10 +70,21 @@ def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
     """Return the load of a plan on so many ranks."""
     topology = plan.topology
     load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
-    load = load._replace(ghosts=ghosts)
+    load = _weigh_changes(plan, load._replace(ghosts=ghosts))
     floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, Summaries)]
     if not floods:
         return load
     waves = flood(topology, floods[0].hops)
     swell = topology.n if waves is None else max(wave.tables for wave in waves) / max(len(topology.indices), 1)
     return load._replace(flooded=plan.algorithm.k, swell=swell)
+
+
+def _weigh_changes(plan: Outline, load: Load) -> Load:
+    """Add what a graph that changes takes: its rounds, and the masks that the ledger keeps."""
+    topology, graph, used = plan.topology, plan.topology.varying, plan.used
+    if graph is None or used is None:
+        return load
+    each = _ENTRY + (_SHARE if graph.own_mixing is not None else 0)
+    tape = int(2 * used * each) * graph.period if graph.period else _CHAIN * len(topology.indices)
+    exchanges = (plan.experiment.rounds or 0) * count_turns(plan.algorithm, topology) + 1
+    return load._replace(tape=max(tape, 1), exchanges=exchanges if topology.n <= LARGE else 0)

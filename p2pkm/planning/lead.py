@@ -9,7 +9,8 @@ from p2pkm.errors import DataError, ExperimentError
 from p2pkm.experiment import Experiment
 from p2pkm.launcher import launched, local_size
 from p2pkm.network import connect
-from p2pkm.planning import speed
+from p2pkm.network.division import check_placement
+from p2pkm.planning import life, speed
 from p2pkm.planning.check import weigh_plan
 from p2pkm.planning.machine import available
 from p2pkm.planning.memory import Load, Need, need, refuse, together
@@ -34,13 +35,14 @@ class Wanted(NamedTuple):
 def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     """Print what a run would need, and return 0 if it can be started here.
 
-    The JSON object has ``experiment`` (the resolved options), ``points features devices links``, ``ranks``, ``memory``
+    The JSON object has ``experiment`` (the resolved options), ``points features devices links``, ``links_in_use`` (of a
+    graph that changes, else null), ``ranks``, ``memory``
     (a row for every number of ranks: bytes of ``rank0`` and of each ``other`` rank by part, their ``peak``, and what
     all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known``; for ``opening``,
     ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most), ``costs`` and
     ``link`` (seconds and bytes per second, see `p2pkm.planning.speed`), ``strong`` and ``weak`` (``ranks seconds ...``)
-    and ``measured`` (``ranks seconds predicted error``; empty unless asked for), ``refusals`` (texts) and
-    ``figures``.
+    and ``measured`` (``ranks seconds predicted error``; empty unless asked for), ``virtual`` (see
+    `p2pkm.planning.life.tell`), ``refusals`` (texts) and ``figures``.
 
     Raises
     ------
@@ -52,10 +54,11 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
         if value is not None and not 0 < value < float("inf"):
             raise ExperimentError(f"{name} is {value}; expected a number above 0")
     world = connect()
+    check_placement(experiment.placement, wanted.ranks or world.size)
     plan = sketch(experiment, world.size if launched() else None)
     ranks = wanted.ranks or world.size
     limit, refusals = available(), [] if plan.refusal is None else [plan.refusal]
-    parts = [speed.split(plan.topology, r) for r in sorted({ranks, *speed.RANKS})]
+    parts = [speed.split(plan.topology, speed.divide(plan, r, ranks)) for r in sorted({ranks, *speed.RANKS})]
     loads = {part.ranks: weigh_plan(plan, part.ranks, part.ghosts) for part in parts}
     try:
         refuse(loads[ranks], limit, local_size())
@@ -63,6 +66,7 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
         refusals.insert(0, error)
     found = describe(plan, ranks) | {"memory": [_remember(load) for load in loads.values()], "memory_free": limit}
     found |= _time(plan, wanted, parts, {r: limit is None or together(load, r) <= limit for r, load in loads.items()})
+    found["virtual"] = life.tell(plan)
     found["refusals"] = [str(refusal) for refusal in refusals]
     found["figures"] = _draw(found, experiment.out)
     if wanted.json:
@@ -85,7 +89,8 @@ def describe(plan: Outline, ranks: int) -> dict[str, Any]:
         stages.append(known)
     return {
         "experiment": plan.experiment.to_mapping(), "points": plan.size.points, "features": plan.size.features,
-        "devices": plan.topology.clients, "links": len(plan.topology.indices) // 2, "ranks": ranks, "stages": stages,
+        "devices": plan.topology.clients, "links": len(plan.topology.indices) // 2, "links_in_use": plan.used,
+        "ranks": ranks, "stages": stages,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from p2pkm.errors import DataError
 from p2pkm.planning.machine import LIMIT
+from p2pkm.units import write_size
 
 _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
 # Bytes, as measured: what a run holds of each point, link and device beside points and centroids; and how many copies
@@ -11,6 +12,7 @@ _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
 _READ, _READING, _DRAWN = 28, 2, 24  # per point while rank 0 makes and deals all; copies; while each rank draws whose
 _HELD = 48  # from then on
 _EDGE, _OBJECT = 115, 250  # per directed edge; more if the graph comes as Python objects
+_MASK = 18  # per directed edge, where it is looked at which of them are in use
 _DEVICE, _TABLES, _MOVING = 400, 3, 7  # tables of centroids all the time, and more of them in a round
 _OBJECTS = 100_000  # devices up to which it does
 # As in `p2pkm.prices`: distances that the last record takes, without and with baseline; sets that it prices at least,
@@ -43,6 +45,9 @@ class Load(NamedTuple):
         Tables of 8 bytes per number, one column wider than the points, that a method with a server makes of them.
     reading : {"first", "each", "drawn"}
         Who reads the points: rank 0 all of them, or every rank its own, and whether it draws for all whose they are.
+    tape, exchanges : int
+        Of a graph that changes: bytes in which every rank keeps its rounds, and exchanges whose links are kept for the
+        ledger; 0 of other graphs.
     """
 
     points: int
@@ -59,6 +64,8 @@ class Load(NamedTuple):
     word: int = 8
     copies: int = 0
     reading: str = "first"
+    tape: int = 0
+    exchanges: int = 0
 
 
 class Need(NamedTuple):
@@ -101,8 +108,9 @@ def need(load: Load, *, first: bool = True) -> Need:
     own, mine, links = -(-m // load.ranks), -(-n // load.ranks), -(-e // load.ranks)
     table = 8 * k * d
     graph = 32 * n + 24 * e + (_EDGE - 24) * links
-    if first and n <= _OBJECTS:
+    if first and n <= _OBJECTS and not load.tape:
         graph += _OBJECT * e
+    graph += load.tape
     mail = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
     flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
     return Need(
@@ -110,10 +118,10 @@ def need(load: Load, *, first: bool = True) -> Need:
         points=own * (load.word * d + 8 * load.copies * (d + 1) + _HELD),
         graph=graph,
         centroids=mine * (_DEVICE + _TABLES * table),
-        mail=int(mail),
+        mail=int(mail) + links * load.exchanges,
         referee=_DIGEST * n * load.records if first else 0,
         seeding=int(flood),
-        rounds=mine * _MOVING * table + 2 * links * k,
+        rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
         reading=_read(load, own, first=first),
         closing=_price(load, mine, first=first),
     )
@@ -182,12 +190,3 @@ def advise(load: Load, limit: int, here: int = 1) -> list[str]:
         most = int(load.points * share)
         found.append(f"take fewer points (about {most:,} would fit)" if most else "take fewer devices")
     return found
-
-
-def write_size(size: float) -> str:
-    """Return a number of bytes as text: 1,000 B are 1 kB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1_000:
-            return f"{size:.3g} {unit}"
-        size /= 1_000
-    return f"{size:,.3g} TB"

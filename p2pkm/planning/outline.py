@@ -9,7 +9,7 @@ from p2pkm.data.sizes import Size, measure
 from p2pkm.devices import Integers
 from p2pkm.errors import DataError, P2PKMError, TopologyError
 from p2pkm.experiment import Experiment, build, build_topology, parse_graph
-from p2pkm.recipe import Setting, Stage, needs_hub, scaling_stage, stages
+from p2pkm.recipe import Setting, Stage, check_links, needs_hub, scaling_stage, stages
 from p2pkm.spec import Spec, complete, parse
 from p2pkm.topology import Topology
 
@@ -49,6 +49,14 @@ class Outline(NamedTuple):
         """Return how many points every client has for sure."""
         clients = self.sizes[: self.topology.clients]
         return int(clients.min()) if self.dealt else 0
+
+    @property
+    def used(self) -> float | None:
+        """Return how many links are in use in a round, on average; None: all, in all rounds."""
+        from topologies.measures import active_degrees
+
+        graph = self.topology.varying
+        return None if graph is None else (active_degrees(graph).value or 0.0) * self.topology.n / 2
 
 
 def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> tuple[Experiment, Any, Size, Spec]:
@@ -98,10 +106,8 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
     resolved, method, size, graph = draft(experiment, ranks)
     served = needs_hub(method)
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
-    if topology.varying is not None:
-        raise TopologyError(
-            f"graph {graph} changes from round to round, which is not planned yet; its runs can be made"
-        )
+    if not served:
+        check_links(method, topology)
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
     setting = Setting(topology, sizes, _key(resolved.seed), method.k, size.features)

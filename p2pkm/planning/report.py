@@ -3,20 +3,24 @@
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from p2pkm.planning.memory import write_size
+from p2pkm.units import write_size
 
 
 def show(found: dict[str, Any], out: TextIO) -> None:
     """Print what `p2pkm.planning.lead.lead_plan` found."""
-    out.write("\n".join([*_head(found), *_memory(found), *_traffic(found), *_seconds(found), *_tail(found)]) + "\n")
+    out.write(
+        "\n".join([*_head(found), *_memory(found), *_traffic(found), *_seconds(found), *_virtual(found), *_tail(found)])
+        + "\n"
+    )
     out.flush()
 
 
 def _head(found: dict[str, Any]) -> Iterator[str]:
     told = found["experiment"]
     yield f"plan      {told['algorithm']} on {told['graph']}, k = {told['clusters']}"
+    used = "" if found["links_in_use"] is None else f" ({found['links_in_use']:,.4g} in use in a round)"
     yield (
-        f"size      {found['devices']:,} devices, {found['links']:,} links, {found['points']:,} points with "
+        f"size      {found['devices']:,} devices, {found['links']:,} links{used}, {found['points']:,} points with "
         f"{found['features']} features, {told['rounds']} rounds"
     )
 
@@ -59,11 +63,14 @@ def _seconds(found: dict[str, Any]) -> Iterator[str]:
         f"seconds   per round, a core for every rank; a message takes {1e6 * link['latency']:.3g} us, "
         f"{write_size(link['bandwidth'])}/s ({link['source']})"
     )
-    yield f"  {'ranks':>8}{'seconds':>12}{'faster':>9}{'links cut':>14}{'ghosts':>12}"
+    yield f"  {'ranks':>8}{'seconds':>12}{'faster':>9}{'links cut':>14}{'ghosts':>12}  placement"
     first = found["strong"][0]["seconds"]
     for row in found["strong"]:
         speedup = first / row["seconds"] if row["seconds"] else 1.0
-        yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}{speedup:>8.1f}x{row['cut']:>14,}{row['ghosts']:>12,}"
+        yield (
+            f"  {row['ranks']:>8,}{row['seconds']:>12.4g}{speedup:>8.1f}x{row['cut']:>14,}{row['ghosts']:>12,}"
+            f"  {row['placement']}"
+        )
     for row in found["weak"]:
         yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}  with {row['devices']:,} devices"
     for row in found["measured"]:
@@ -71,6 +78,24 @@ def _seconds(found: dict[str, Any]) -> Iterator[str]:
             f"  measured on {row['ranks']}: {row['seconds']:.4g} s, predicted {row['predicted']:.4g} s, "
             f"off by {100 * row['error']:+.0f} %"
         )
+
+
+def _virtual(found: dict[str, Any]) -> Iterator[str]:
+    told = found["virtual"]
+    if told is None:
+        return
+    yield ""
+    yield f"virtual   seconds in life on {told['net']}"
+    if not told["known"]:
+        yield "  not known before the run"
+        return
+    labels = {"opening": "until the first round", "first": "round 1", "round": "a later round, on average",
+              "total": f"<= {told['rounds']:,} rounds, all in all"}  # fmt: skip
+    for name, label in labels.items():
+        kind = told["kind"][name]
+        yield f"  {label:<30}{'' if kind == 'exact' else kind:>8} {told[name]:.6g} s"
+    if "about" in told["kind"].values():
+        yield "  about: as if all devices had equally many points, or as in the rounds before"
 
 
 def _tail(found: dict[str, Any]) -> Iterator[str]:

@@ -18,12 +18,15 @@ class Said(NamedTuple):
         Whether there are so many rows for sure, else at most.
     answered : bool
         Whether the server says k centroids for sure.
+    by_points : bool
+        Whether every client says a row per point, else all say equally many.
     """
 
     rows: int
     columns: int
     exact: bool = False
     answered: bool = False
+    by_points: bool = False
 
 
 def report(plan: Outline, summed: Callable[[int], bool]) -> Said:
@@ -56,7 +59,8 @@ def _mufc(plan: Outline, summed: Callable[[int], bool]) -> Said:
 
 
 def _points(plan: Outline, summed: Callable[[int], bool]) -> Said:
-    return Said(plan.size.points, plan.size.features + 1, True, plan.size.distinct >= plan.algorithm.k)
+    enough = plan.size.distinct >= plan.algorithm.k
+    return Said(plan.size.points, plan.size.features + 1, True, enough, by_points=True)
 
 
 def _fuzzy(plan: Outline, summed: Callable[[int], bool]) -> Said:

@@ -19,7 +19,7 @@ from p2pkm.devices import Floats, Integers
 from p2pkm.errors import P2PKMError
 from p2pkm.experiment import build_topology
 from p2pkm.network import World
-from p2pkm.network.division import divide
+from p2pkm.network.division import Division, choose
 from p2pkm.network.local import LocalWorld
 from p2pkm.planning.outline import Outline
 from p2pkm.planning.trial import Seconds, endless, exchange, launch, play
@@ -32,6 +32,7 @@ SHARED = 2e-4, 2e9  # latency, bandwidth of ranks that share cores
 _FURTHER = 1 / 3  # of a latency, for every message of an exchange but the first: 15 of them take 5 times as long
 _WORK = 1.5e7  # multiplications of a round of a trial
 _FEW, _MOST, _TINY = 64, 20_000, 8  # devices
+_LONG = 2_000_000  # directed edges of a graph that METIS divides for a curve
 _LARGEST_WEAK, _MOST_EDGES = 2_000_000, 20_000_000  # devices and directed edges of a graph of a weak curve
 
 
@@ -66,6 +67,8 @@ class Split(NamedTuple):
         Neighbours of its devices on other ranks.
     cut : int
         Undirected links between ranks.
+    placement : str
+        How the devices are dealt: blocks or metis.
     """
 
     ranks: int
@@ -75,23 +78,29 @@ class Split(NamedTuple):
     sent: int
     ghosts: int
     cut: int
+    placement: str = "blocks"
 
 
-def split(topology: Topology, ranks: int) -> Split:
-    """Count what contiguous blocks of devices cut; see `p2pkm.network.placement`."""
-    bounds = divide(topology.n, ranks)
-    owner = np.repeat(np.arange(ranks), np.diff(bounds))
-    here, there = owner[topology.sources], owner[topology.indices]
-    cross = np.flatnonzero(here != there)
-    source, here, there = topology.sources[cross], here[cross], there[cross]
-    new = np.ones(len(cross), np.bool_)  # neighbours are ascending: those on one rank lie side by side
-    new[1:] = (source[1:] != source[:-1]) | (there[1:] != there[:-1])
-    pairs = np.unique(here[new] * ranks + there[new])
-    edges = np.diff(topology.indptr[bounds])
+def split(topology: Topology, division: Division) -> Split:
+    """Count what a division of the devices cuts; see `p2pkm.network.placement`."""
+    ranks, owner = division.size, division.owner
+    cross = np.flatnonzero(np.repeat(owner, topology.degrees) != owner[topology.indices])
+    source, there = topology.sources[cross], owner[topology.indices[cross]]
+    source, there = np.divmod(np.unique(source * ranks + there), ranks)  # a table goes once to every other rank
+    here = owner[source].astype(np.int64)
+    pairs = np.unique(here * ranks + there)
+    edges = division.rows(topology.degrees)
     return Split(
-        ranks, int(np.diff(bounds).max()), int(edges.max(initial=0)), _most(pairs // ranks), _most(here[new]),
-        _most(there[new]), len(cross) // 2,
+        ranks, int(np.diff(division.bounds).max()), int(edges.max(initial=0)), _most(pairs // ranks), _most(here),
+        _most(there), len(cross) // 2, division.name,
     )  # fmt: skip
+
+
+def divide(plan: Outline, ranks: int, asked: int) -> Division:
+    """Return which of so many ranks hosts which devices in a run; blocks if METIS would take long and nobody asks."""
+    wish = plan.experiment.placement
+    long = ranks != asked and len(plan.topology.indices) > _LONG
+    return choose(plan.topology, plan.sizes, ranks, "blocks" if long else wish)
 
 
 def _most(values: Integers) -> int:
@@ -158,7 +167,7 @@ def strong(plan: Outline, costs: Costs, link: Link, parts: Sequence[Split]) -> l
     for part in parts:
         seconds = predict(plan, costs, link, part, -(-plan.size.points // part.ranks))
         found = {"ranks": part.ranks, "seconds": seconds, "cut": part.cut, "ghosts": part.ghosts, "peers": part.peers}
-        rows.append(found)
+        rows.append(found | {"placement": part.placement})
     return rows
 
 
@@ -173,7 +182,11 @@ def weak(plan: Outline, costs: Costs, link: Link, ranks: Sequence[int] = RANKS) 
         topology = _shrink(plan, n)
         points = int(plan.size.points / plan.topology.clients * each)
         grown = plan._replace(topology=topology, size=plan.size._replace(points=points * r))
-        rows.append({"ranks": r, "devices": n, "seconds": predict(grown, costs, link, split(topology, r), points)})
+        rows.append({
+            "ranks": r,
+            "devices": n,
+            "seconds": predict(grown, costs, link, split(topology, Division.blocks(topology.n, r)), points),
+        })
     return rows
 
 

@@ -1,27 +1,21 @@
 """Messages and bytes of every round of a plan, without a run: exact where the data have no say, else at most."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.algorithms import admm, alone, consensus, coreset, gossip, gtvmin, pushsum, tracking
+from p2pkm.algorithms import admm, alone, consensus, coreset, gossip, pushsum, tracking
 from p2pkm.algorithms.star import Star
-from p2pkm.data.shards import Shards
-from p2pkm.hosting import host, shared_key
-from p2pkm.kernels import plain
-from p2pkm.network.local import LocalNetwork
-from p2pkm.network.placement import place
 from p2pkm.planning.outline import Outline
 from p2pkm.planning.reports import report
+from p2pkm.planning.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, sweep
 from p2pkm.planning.volume import NOTHING, Volume, flood, tables
 from p2pkm.recipe import Stage
-from p2pkm.schedule import make
 from p2pkm.seeding import box, choose, gate, leader, limits, moments, own, raced, review, rooted, summaries
-from p2pkm.spread.matching import match
 
 Rounds = Callable[[int], Volume]
-OneStage = Any  # a Stage; its algorithm is of the kind that the rule is for
 
 
 class Course(NamedTuple):
@@ -104,38 +98,36 @@ def _loosen(volume: Rounds) -> Rounds:
 def _sweep(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     """Let everybody say one table over all links, once in a turn."""
     e, _, k, d = facts.shape
-    columns, whole = _SAID[type(stage.algorithm)]
+    columns, full = d + COLUMNS[type(stage.algorithm)], isinstance(stage.algorithm, _WHOLE) or facts.full
     word, _, turns = stage.algorithm.schedule.partition("*")
-    full = whole or facts.full
-    if word == "async" and facts.plan.experiment.net is not None and stage is facts.plan.stages[-1]:
+    if by_events(stage, facts.plan):
         degrees = facts.plan.topology.degrees  # a round has as many turns as there are devices, whoever takes them
         most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
-        later = tables(most, k, d + columns, spoken=alike, full=full)
-        return lambda t: later if t else tables(e, k, d + columns, full=full), True
-    if word == "async":
-        return _awake(facts, lambda edges: tables(edges, k, d + columns, full=full)), False
+        later = tables(most, k, columns, spoken=alike, full=full)
+        return lambda t: later if t else tables(e, k, columns, full=full), True
+    if word == "async" or isinstance(stage.algorithm, gossip.Meetings) or _changes(stage, facts.plan):
+        return _follow(stage, facts, lambda messages: tables(messages, k, columns, full=full)), False
     each = int(turns or 1)
-    return lambda t: tables(e * (each if t else 1), k, d + columns, full=full), True
+    return lambda t: tables(e * (each if t else 1), k, columns, full=full), True
 
 
-def _awake(facts: Facts, volume: Callable[[int], Volume]) -> Rounds:
-    """Return the traffic if only those speak in a round whom the asynchronous schedule wakes."""
-    topology, n = facts.plan.topology, facts.plan.topology.n
-    points = Shards(np.zeros((n, 1)), np.arange(n + 1), np.ones(n), None, np.arange(n))  # the schedule asks for none
-    devices = host(topology, points, LocalNetwork(place(topology, 0, 1)), facts.plan.experiment.seed, plain)
-    schedule = make("async", devices, topology.colors)
+def _changes(stage: OneStage, plan: Outline) -> bool:
+    """Return whether the links of a stage change from round to round."""
+    return plan.topology.varying is not None and stage is plan.stages[-1]
 
+
+def _follow(stage: OneStage, facts: Facts, volume: Callable[[int], Volume]) -> Rounds:
+    """Return the traffic of rounds that differ; each is played once, also if the links repeat."""
+    topology, turns = facts.plan.topology, sweep(stage, facts.plan).turns
+    period = topology.varying.period if topology.varying is not None and _changes(stage, facts.plan) else None
+    if isinstance(stage.algorithm, gossip.Meetings):  # whom they meet does not repeat
+        period = None
+
+    @cache
     def at(t: int) -> Volume:
-        return volume(int(sum(topology.degrees[awake].sum() for awake in schedule.turns(t))))
+        return volume(sum(said.count(topology) for said in turns(t)))
 
-    return lambda t: at(t) if t else volume(len(topology.indices))
-
-
-def _meet(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
-    """Let partners of the matching of the round to come say one table to each other."""
-    _, _, k, d = facts.shape
-    topology, key = facts.plan.topology, shared_key(facts.plan.experiment.seed)
-    return lambda t: tables(int((match(topology, key, t + 1) >= 0).sum()), k, d + 1, full=facts.full), False
+    return lambda t: at(t if period is None or t == 0 else (t - 1) % period + 1)
 
 
 def _star(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
@@ -180,8 +172,7 @@ def _summaries(stage: OneStage, facts: Facts) -> tuple[int, int, bool]:
 
 
 def _choose(stage: OneStage, facts: Facts) -> tuple[int, int, bool]:
-    before = facts.plan.stages[facts.plan.stages.index(stage) - 1].algorithm
-    return 1, getattr(before, "candidates", getattr(before, "draws", 1)), True
+    return 1, count_candidates(stage, facts.plan), True
 
 
 def _opening(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneStage, Facts], tuple[Rounds, bool]]:
@@ -214,16 +205,12 @@ def _lead(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
 def _climb(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     """Send pairs up a tree, clusterings down; with several of them their losses up and the choice down."""
     _, _, k, d = facts.shape
-    (parent, layers), q, most = stage.algorithm.tree, stage.algorithm.candidates, stage.algorithm.most
+    (_, layers), q = stage.algorithm.tree, stage.algorithm.candidates
     links, deepest = int((layers > 0).sum()), int(layers.max())
-    rows = np.full(len(layers), k)
-    order = np.argsort(-layers, kind="stable")
-    for one in np.split(order[:links], np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
-        np.add.at(rows, parent[one], np.where(rows[one] > most, most // 2, rows[one]))
-    reduced = (rows > most) & (layers > 0)
-    passed = np.where(reduced, most // 2, rows)[layers > 0]
+    rows, reduced = count_pairs(stage)
+    passed = rows[layers > 0]
     opening = tables(int((layers == max(deepest, 1)).sum()), k, d + 1, full=facts.summed(k))
-    up = Volume(links, 8 * int(passed.sum()) * (d + 1), True, facts.summed(k) and not reduced.any())
+    up = Volume(links, 8 * int(passed.sum()) * (d + 1), True, facts.summed(k) and not reduced)
     down = tables(links, q * k, d, full=_fills(stage, facts.plan, facts.full))
     more = tables(links, 1, q) + tables(links, 1, 1) if q > 1 else NOTHING
     rest = up + down + more
@@ -257,17 +244,10 @@ def _silent(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     return lambda t: NOTHING, True
 
 
-_SAID: Mapping[type, tuple[int, bool]] = {  # columns beside the features; whether absent rows travel, too
-    gtvmin.GTVMin: (0, False),
-    admm.ADMM: (0, True),
-    consensus.ConsensusLloyd: (1, True),
-    pushsum.PushSumLloyd: (1, True),
-    tracking.TrackingLloyd: (1, True),
-}
+_WHOLE = (admm.ADMM, consensus.ConsensusLloyd, pushsum.PushSumLloyd, tracking.TrackingLloyd)  # absent rows travel, too
 _RULES: Mapping[type, Callable[[OneStage, Facts], tuple[Rounds, bool]]] = {
-    **dict.fromkeys(_SAID, _sweep),
+    **dict.fromkeys(COLUMNS, _sweep),
     Star: _star,
-    gossip.Meetings: _meet,
     coreset.Flooded: _pool,
     coreset.Rooted: _pool_on_tree,
     alone.Alone: _silent,

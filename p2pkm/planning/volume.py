@@ -45,7 +45,15 @@ class Wave(NamedTuple):
 
 
 def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
-    """Return what every turn of a flood sends if each device has a table of its own; None where that is much work.
+    """Return what every turn of a flood sends if each device has a table of its own; None where that is much work."""
+    counts, degrees = spread(topology), topology.degrees
+    if counts is None:
+        return None
+    return [Wave(int(degrees[count > 0].sum()), int((degrees * count).sum())) for count in counts[:hops]]
+
+
+def spread(topology: Topology) -> list[Integers] | None:
+    """Return how many tables each device says in every turn of a flood, int64[n] each; None where that is much work.
 
     A device forwards in turn t the tables of the devices at distance t, to all its neighbours.
     """
@@ -60,9 +68,7 @@ def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
             if t == len(counts):
                 counts.append(np.zeros(n, np.int64))
             counts[t] += arrived
-    degrees = topology.degrees
-    waves = [Wave(int(degrees[count > 0].sum()), int((degrees * count).sum())) for count in counts]
-    return waves[:hops]
+    return counts
 
 
 def _follow(topology: Topology, origins: Integers) -> list[Integers]:

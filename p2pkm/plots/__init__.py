@@ -6,6 +6,7 @@ from p2pkm.plots.convergence import plot_convergence
 from p2pkm.plots.devices import plot_devices
 from p2pkm.plots.gallery import draw_all, overview
 from p2pkm.plots.graph import plot_graph, plot_topology
+from p2pkm.plots.graphs import plot_graphs
 from p2pkm.plots.partition import plot_partition, plot_partition_of
 from p2pkm.plots.path import plot_coupling_path
 from p2pkm.plots.points import plot_points
@@ -24,6 +25,7 @@ __all__ = [
     "plot_coupling_path",
     "plot_devices",
     "plot_graph",
+    "plot_graphs",
     "plot_heatmap",
     "plot_measures",
     "plot_partition",

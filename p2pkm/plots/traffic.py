@@ -18,6 +18,7 @@ from p2pkm.plots.canvas import (
     open_axes,
 )
 from p2pkm.plots.opening import open_run
+from p2pkm.units import write_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +60,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
     count_in_thousands(ax.yaxis, "B")
-    title = f"Traffic: {_write_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
+    title = f"Traffic: {write_size(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
     dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
@@ -75,12 +76,3 @@ def sum_bytes(result: "Result") -> tuple[Integers, Integers]:
     n = max(len(result.census.sizes), ends)
     sent, received = (np.bincount(end, ledger.bytes, minlength=n).astype(np.int64) for end in (ledger.src, ledger.dst))
     return sent, received
-
-
-def _write_bytes(volume: float) -> str:
-    """Return a number of bytes as text: 1,000 B are 1 kB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if volume < 1_000:
-            return f"{volume:.3g} {unit}"
-        volume /= 1_000
-    return f"{volume:,.3g} TB"

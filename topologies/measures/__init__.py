@@ -29,6 +29,7 @@ from topologies.measures.mixing import (
     mixing_laplacian,
     spectral_gap,
 )
+from topologies.measures.paths import path_load
 from topologies.measures.reading import EXACT, AnyGraph, Changing, Measure, read
 from topologies.measures.spectrum import find_spectrum
 from topologies.measures.theory import Fit, Prediction, fit, fitted, predict
@@ -61,6 +62,7 @@ __all__ = [
     "hub_load",
     "kirchhoff_index",
     "mean_path",
+    "path_load",
     "predict",
     "read",
     "spectral_gap",
@@ -99,6 +101,7 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
         "edge_connectivity": edge_connectivity(links, seed=seed),
         "vertex_connectivity": vertex_connectivity(links, seed=seed),
         "hub_load": hub_load(links),
+        "path_load": path_load(links, seed=seed),
     }
     if varies(graph):
         return found | _describe_rounds(graph, decay, seed)

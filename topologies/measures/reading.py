@@ -48,9 +48,14 @@ class Changing(Protocol):
         After so many rounds everything begins again; None: never.
     """
 
-    indptr: Any
-    indices: Any
-    period: int | None
+    @property
+    def indptr(self) -> Any: ...  # noqa: D102 - see above
+
+    @property
+    def indices(self) -> Any: ...  # noqa: D102
+
+    @property
+    def period(self) -> int | None: ...  # noqa: D102
 
     def active(self, t: int, /) -> Any:
         """Return which directed edges are in use in round t, bool[2 * links], the same at both ends of a link."""

@@ -3,6 +3,10 @@
 For matched centroids of a cluster of which every device has the same number of points, and links of strength s_ij
 (alpha in units of that number), GTVMin solves (1 + 2 sum_j s_ij) w_i - 2 sum_j s_ij w_j = m_i, where m_i is the mean of
 the device's own points: w = (I + 2 L)^-1 m with the Laplacian L of the strengths.
+
+Where links change, a round of the schedule jacobi is w <- (I + 2 R_t)^-1 (m + 2 S_t w) with the strengths S_t of the
+links in use, scaled by the degrees in use, and their row sums R_t. It comes to no rest, but to an orbit as long as the
+period T; towards this it contracts by the spectral radius of the product of T rounds, to the power 1 / T in one.
 """
 
 import math
@@ -12,10 +16,24 @@ from typing import Any, NamedTuple
 from topologies.graph import GraphError
 from topologies.light import LightGraph
 from topologies.measures.mixing import laplacian
-from topologies.measures.reading import AnyGraph, Floats, Measure, count_links, find_sources, join, read, to_matrix
+from topologies.measures.reading import (
+    EXACT,
+    AnyGraph,
+    Changing,
+    Floats,
+    Mask,
+    Measure,
+    count_links,
+    find_sources,
+    join,
+    read,
+    to_matrix,
+)
 from topologies.measures.spectrum import find_radius, find_spectrum
+from topologies.measures.varying import choose_rounds, describe_window, varies
 
 _GOAL = 1e-3  # of the distance at the start, at which `rounds` ends
+_PERIODS = 32  # of a power iteration
 _FLOOR = 1e-12  # of the largest change, below which changes are rounding
 
 
@@ -26,12 +44,12 @@ class Prediction(NamedTuple):
     ----------
     contraction : Measure
         Factor by which a round of the schedule jacobi, theta = 1, brings the centroids closer to where they end:
-        2c / (1 + 2c) on a regular graph at coupling c.
+        2c / (1 + 2c) on a regular graph at coupling c. Where links change, closer to the orbit that they end on.
     rounds : Measure
         Of this schedule until a thousandth of the distance is left: about 6.9 (1 + 2c).
     disagreement : Measure
         Share that is left of the longest-lived difference between devices: 1 / (1 + 2 c l) on a regular graph, l the
-        second smallest eigenvalue of the normalised Laplacian.
+        second smallest eigenvalue of the normalised Laplacian. None where links change.
     """
 
     contraction: Measure
@@ -64,7 +82,7 @@ def predict(
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph, LightGraph or TimeVaryingGraph
         The weights of its links multiply their strength.
     coupling : float, optional
         c: the strength of a link is c / sqrt(deg_i deg_j).
@@ -84,6 +102,9 @@ def predict(
     if given is None or not 0 <= given < math.inf:
         raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
     links = read(graph)
+    if varies(graph):
+        contraction = _follow_rounds(graph, given, scaled=strength is None)
+        return Prediction(contraction, _count_rounds(contraction), Measure(None, how="not predicted: links change"))
     strengths = _measure_strengths(links, given, scaled=strength is None)
     contraction = _find_contraction(links, strengths, seed)
     return Prediction(contraction, _count_rounds(contraction), _find_disagreement(links, strengths, seed))
@@ -138,15 +159,57 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])
 
 
-def _measure_strengths(links: LightGraph, given: float, *, scaled: bool) -> Floats:
-    """Return the strength of each directed edge, float64[2 * links]."""
+def _measure_strengths(links: LightGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
+    """Return the strength of each directed edge, float64[2 * links]; 0 if it is not active."""
     import numpy as np
 
     strengths = np.full(len(links.indices), float(given))
+    sources = find_sources(links)
     if scaled:
-        degrees = count_links(links).astype(np.float64)
-        strengths /= np.sqrt(degrees[find_sources(links)] * degrees[links.indices])
-    return strengths if links.weights is None else strengths * links.weights
+        degrees = count_links(links) if active is None else np.bincount(sources[active], minlength=len(links))
+        strengths /= np.sqrt(np.maximum(degrees[sources] * degrees[links.indices], 1).astype(np.float64))
+    strengths = strengths if links.weights is None else strengths * links.weights
+    return strengths if active is None else np.where(active, strengths, 0.0)
+
+
+def _follow_rounds(graph: Changing, given: float, *, scaled: bool) -> Measure:
+    """Return the spectral radius of the product of the rounds of a period, to the power of one round.
+
+    Its entries are at least 0, so a positive vector that it is multiplied by again and again grows by it in the end.
+    """
+    import numpy as np
+
+    chosen, links = choose_rounds(graph, None), read(graph)
+    matrices = []
+    for t in range(chosen):
+        matrix = to_matrix(links, 2 * _measure_strengths(links, given, scaled=scaled, active=graph.active(t)))
+        matrix.eliminate_zeros()
+        matrices.append((matrix, 1 + matrix @ np.ones(len(links))))
+    if len(links) <= EXACT:
+        product = np.eye(len(links))
+        for matrix, rows in matrices:
+            product = (matrix @ product) / rows[:, None]
+        radius = Measure(float(np.abs(np.linalg.eigvals(product)).max()))
+    else:
+        radius = _grow(matrices, len(links))
+    value = (radius.value or 0.0) ** (1 / chosen)
+    return describe_window(graph, radius._replace(value=value), chosen)
+
+
+def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
+    """Return by how much a positive vector grows, or shrinks, in a period: the mean over the later half of several."""
+    import numpy as np
+
+    vector, grown = np.ones(n), []
+    for _ in range(_PERIODS):
+        for matrix, rows in matrices:
+            vector = (matrix @ vector) / rows
+        grown.append(float(np.abs(vector).sum()))
+        if grown[-1] == 0.0:
+            return Measure(0.0, False, f"power iteration, {len(grown)} periods")
+        vector /= grown[-1]
+    value = float(np.exp(np.mean(np.log(grown[_PERIODS // 2 :]))))
+    return Measure(value, False, f"power iteration, {_PERIODS} periods")
 
 
 def _find_contraction(links: LightGraph, strengths: Floats, seed: int) -> Measure:

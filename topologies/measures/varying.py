@@ -79,7 +79,7 @@ def effective_neighbors_over_time(
     variances = _spread(matrices, decay, steps) if n <= EXACT else _play(matrices, decay, steps, seed)
     value = 1 / (1 - decay) / float(np.mean(variances[-chosen * periods :]))
     how = "" if n <= EXACT else f"{_WALKS} random walks over {steps} rounds"
-    return _describe_window(graph, Measure(value, n <= EXACT, how), chosen)
+    return describe_window(graph, Measure(value, n <= EXACT, how), chosen)
 
 
 def choose_rounds(graph: Changing, rounds: int | None) -> int:
@@ -112,7 +112,7 @@ def active_degrees(graph: Changing, *, rounds: int | None = None) -> Measure:
 
     chosen = choose_rounds(graph, rounds)
     counts: Integers = np.array([np.count_nonzero(graph.active(t)) for t in range(chosen)])
-    return _describe_window(graph, Measure(float(counts.mean()) / (len(graph.indptr) - 1)), chosen)
+    return describe_window(graph, Measure(float(counts.mean()) / (len(graph.indptr) - 1)), chosen)
 
 
 def _spread(matrices: list[Any], decay: float, steps: int) -> list[float]:
@@ -145,10 +145,10 @@ def _play(matrices: list[Any], decay: float, steps: int, seed: int) -> list[floa
 def _tell(graph: Changing, norm: Measure, rounds: int) -> Measure:
     """Return the contraction per round from the norm of the product."""
     value = norm.value or 0.0
-    return _describe_window(graph, norm._replace(value=0.0 if value < _TINY else value ** (1 / rounds)), rounds)
+    return describe_window(graph, norm._replace(value=0.0 if value < _TINY else value ** (1 / rounds)), rounds)
 
 
-def _describe_window(graph: Changing, measure: Measure, rounds: int) -> Measure:
+def describe_window(graph: Changing, measure: Measure, rounds: int) -> Measure:
     """Say over which rounds a figure was taken; over a part of them it is an estimate."""
     whole = graph.period is not None and rounds % graph.period == 0
     window = f"over {rounds} round{'s' * (rounds != 1)}"
