@@ -139,7 +139,7 @@ def test_gtvmin_equals_its_twin(block):
 def test_losses_price_and_gtv_equal_their_twins():
     for seed in range(150):
         rng = np.random.default_rng(seed)
-        n, k, d, q, classes = (int(rng.integers(low, most)) for low, most in ((1, 6), (1, 6), (1, 5), (1, 5), (0, 4)))
+        n, k, d, q, classes = (int(rng.integers(low, most)) for low, most in ((1, 6), (1, 6), (1, 5), (0, 5), (0, 4)))
         points, weights, offsets = draw_points(rng, n, d)
         centroids = draw_centroids(rng, n, k, d)
         assert_same((points, weights, offsets, centroids), "losses")

@@ -525,7 +525,7 @@ def price(points, weights, offsets, classes, n_classes, sets):
     """
     n, q, k, (points, weights) = len(offsets) - 1, len(sets), sets.shape[1], _plain(points, weights)
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
-    for i in range(n):
+    for i in range(n if q else 0):
         own = slice(offsets[i], offsets[i + 1])
         distances = _apart(points[own], sets.reshape(q * k, -1)).reshape(-1, k)
         labels, lowest = (part.reshape(-1, q) for part in _nearest(distances))
