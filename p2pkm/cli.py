@@ -5,10 +5,11 @@ import os
 import sys
 from typing import Any
 
-from p2pkm.errors import ExperimentError, NetworkError, P2PKMError
+from p2pkm.errors import DataError, ExperimentError, NetworkError, P2PKMError
 
 _QUIET_WORDS = {"--help", "-h", "--version"}
 _INTERRUPTED = 130
+_LONG = 1_500  # letters of a message, before and after what is left out
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,25 +29,57 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _lead(arguments: list[str]) -> int:
-    """Read the command line on rank 0, do what it says, and tell the other ranks how it ended."""
+    """Do on rank 0 what the command line says, and tell the other ranks how it ended."""
+    from p2pkm.launcher import launched
+
+    code = _obey(arguments)
+    if launched() and not _QUIET_WORDS & set(arguments):
+        _dismiss(code)
+    return code
+
+
+def _obey(arguments: list[str]) -> int:
+    """Do what the command line says; say what is wrong, if anything is, and return the code."""
     import click
 
     from p2pkm.commands import command
-    from p2pkm.launcher import launched
 
     try:
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         code = error.exit_code
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except P2PKMError as error:
-        print(f"p2pkm: error: {error}", file=sys.stderr, flush=True)
-        code = error.code
-    if launched() and not _QUIET_WORDS & set(arguments):
-        _dismiss(code or 0)
+        code = _say(str(error), error.code)
+    except MemoryError as error:
+        code = _say(
+            f"too little memory: {error or 'none is left'}; take fewer devices, points or clusters", DataError.code
+        )
+    except SystemExit:  # click: whoever reads the output has gone
+        code = NetworkError.code
+    except OSError as error:
+        code = _say(f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code)
+        _drop_output()
     return code or 0
+
+
+def _say(message: str, code: int) -> int:
+    """Print a message, without the middle of what was given where that is endless, and return the code."""
+    short = message if len(message) <= 2 * _LONG else f"{message[:_LONG]} ... {message[-_LONG:]}"
+    with contextlib.suppress(OSError):
+        print(f"p2pkm: error: {short}", file=sys.stderr, flush=True)
+    return code
+
+
+def _drop_output() -> None:
+    """Let nothing be written at the end that nobody takes: a full disk, a pipe whose reader has gone."""
+    with contextlib.suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _stop() -> int:

@@ -8,8 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from p2pkm.config import read_toml
 from p2pkm.errors import ExperimentError
-from p2pkm.experiment import FIELDS, Experiment, read_toml
+from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.graph_commands import topology
 from p2pkm.picture_commands import animate
 from p2pkm.study_commands import sweep
@@ -169,7 +170,7 @@ def compare_command(**options: Any) -> int:
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
 @_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged")
-@click.option("--ranks", type=click.IntRange(1), help="Ranks of the run.  [default: those that are running]")
+@click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip
 @click.option("--bandwidth", type=float, help="Bytes per second between ranks, such as 1e10.  [default: measured]")
@@ -193,14 +194,18 @@ def plan_command(
 @command.command("verify")
 @click.argument("run", type=click.Path())
 @click.option("--ranks", type=int, help="Repeat it on so many MPI ranks.  [default: those that are running]")
+@click.option("--files-only", is_flag=True, help="Compare every file with its checksum, and do not repeat the run.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-def verify_command(run: str, ranks: int | None, form: str, quiet: bool) -> int:
-    """Repeat the run of a folder and compare it bit by bit: code 6 and the first difference if there is one."""
+def verify_command(run: str, ranks: int | None, files_only: bool, form: str, quiet: bool) -> int:
+    """Check every file of a run, then repeat the run and compare it bit by bit.
+
+    Code 6 if there is a difference: the names of the files that changed, or the first round that came out otherwise.
+    """
     from p2pkm.repeating import verify
     from p2pkm.running import Manner
 
-    return verify(Path(run), ranks, Manner(json=form == "json", quiet=quiet))
+    return verify(Path(run), ranks, Manner(json=form == "json", quiet=quiet), files_only=files_only)
 
 
 @command.command("compile")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm.errors import ExperimentError
-from p2pkm.experiment import Experiment, build
+from p2pkm.experiment import Experiment, build, parse_graph
 from p2pkm.network import connect
 from p2pkm.recipe import needs_hub
 from p2pkm.running import INTERRUPTED, Manner
@@ -101,9 +101,10 @@ def lay_out(
     """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""
     cells = []
     for algorithm in algorithms:
-        served = needs_hub(build(replace(base, algorithm=algorithm, graph=None), base.clusters or 1))
-        for graph in (None,) if served else graphs:
+        method = build(replace(base, algorithm=algorithm, graph=None), base.clusters or 1)
+        for graph in (None,) if needs_hub(method) else graphs:
             one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
+            parse_graph(one, method)
             cells += [replace(one, seed=seed) for seed in seeds]
     return cells
 

@@ -1,6 +1,5 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
@@ -78,6 +77,9 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if value is not None and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
+        for name in ("partition", "seeding", "centers", "out"):
+            if getattr(self, name) == "":
+                raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
         if self.recipe is not None and self.seeding is not None:
             raise ExperimentError(
                 f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
@@ -234,8 +236,8 @@ def build(experiment: Experiment, k: int) -> Any:
 
 def _usual(table: Any, devices: int | None) -> str:
     """Return the partition to take if none is given; so many devices are asked for."""
-    if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted
-        return "column" if devices in (None, table.device) else "blocks"
+    if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted and no column says more
+        return "column" if devices in (None, table.device) or table.files[0].devices is not None else "blocks"
     return "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
 
 
@@ -268,29 +270,6 @@ def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
     return topology
-
-
-def read_toml(path: str) -> dict[str, Any]:
-    """Read the keys of a TOML file.
-
-    Raises
-    ------
-    ExperimentError
-        If the file is missing, is not TOML, or has tables: the keys are on one level.
-    """
-    import tomllib
-
-    if not os.path.isfile(path):
-        raise ExperimentError(f"config file {path} does not exist; expected a TOML file of options")
-    try:
-        with open(path, "rb") as file:
-            keys = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ExperimentError(f"config file {path} cannot be read: {error}") from None
-    for name, value in keys.items():
-        if isinstance(value, (dict, list)):
-            raise ExperimentError(f"config file {path}: {name!r} is a table or a list; expected one level of keys")
-    return keys
 
 
 _GRAPHS = 64  # that a study keeps

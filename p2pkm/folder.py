@@ -1,5 +1,6 @@
 """The run folder: what a run leaves on disk, readable at every moment."""
 
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from p2pkm.checksums import write_checksums
 from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.result import Result
 from p2pkm.storage import write_bytes, write_result, write_rounds
@@ -34,7 +36,7 @@ def check_target(path: Path, *, force: bool) -> None:
         _refuse_target(path, force)
     except ExperimentError:
         raise
-    except (OSError, ValueError) as error:  # a name that is too long, for example
+    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, a link to itself
         reason = getattr(error, "strerror", None) or error
         raise ExperimentError(f"--out {path} cannot be used: {reason}; choose another folder") from None
 
@@ -94,8 +96,10 @@ class RunFolder:
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
 
     def record(self, record: dict[str, Any]) -> None:
-        """Append one round."""
+        """Append one round, unless somebody has removed the folder."""
         with _disk(self.path):
+            if os.fstat(self._rounds.fileno()).st_nlink == 0:
+                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
             self._rounds.write(json.dumps(record) + "\n")
             self._rounds.flush()
 
@@ -112,6 +116,7 @@ class RunFolder:
                 draw_all(result, self.path / "figures")
             state = "interrupted" if result.summary["stop"] == "interrupted" else "done"
             self.end(state, chain=result.summary["chain_sha256"])
+            write_checksums(self.path)
 
     def end(self, state: str, **more: Any) -> None:
         """Say in the manifest how the run ended; a folder that was moved aside goes once the new run is done."""

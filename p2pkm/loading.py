@@ -1,17 +1,26 @@
 """A result read back from disk, without pickle."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
-
+from p2pkm.data.arrays import load_arrays
 from p2pkm.errors import DataError
 from p2pkm.frames import Frames
 from p2pkm.result import Census, Chain, Result, Traffic
 from p2pkm.topology import Topology
+
+_NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
+    "centroids": {"centroids": 3},
+    "labels": {},
+    "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows"), 1),
+    "census": {"sizes": 1, "sample": 2, "sample_device": 1, "sample_class": 1, "losses": 1, "gtv": 1, "best": 0,
+               "notes": 1},
+    "chain": {"heads": 2},
+    "frames": {},
+}  # fmt: skip
 
 
 def load(path: str | Path) -> Result:
@@ -20,25 +29,70 @@ def load(path: str | Path) -> Result:
     Raises
     ------
     DataError
-        If the folder is missing, the run has not ended, or a file of it cannot be read.
+        If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
     """
     folder = Path(path)
     if not (folder / "summary.json").is_file():
         state = "holds a run that has not ended" if (folder / "rounds.jsonl").is_file() else "is not a run folder"
         raise DataError(f"{folder} {state}: it has no summary.json")
+    summary = _reading(folder / "summary.json", _read_object)
+    rounds = _reading(folder / "rounds.jsonl", _read_rounds)
+    arrays = {name: _reading(folder / f"{name}.npz", _read_arrays) for name in _NEEDED}
+    large = (folder / "graph.npz").is_file()
+    topology = _reading(folder / ("graph.npz" if large else "graph.graphml"), _read_topology)
+    return _reading(folder, lambda _: _assemble(summary, rounds, arrays, topology))
+
+
+def _reading(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Read one file; whatever is wrong with it is said with its name."""
     try:
-        summary = json.loads((folder / "summary.json").read_text())
-        rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-        return _assemble(folder, summary, rounds)
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
+        return read(path)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # files that are damaged raise nearly anything
+        raise DataError(
+            f"{path} cannot be read: {type(error).__name__}: {error}. It is damaged or not of this version; take a "
+            "copy, or repeat the run from config.toml"
+        ) from None
 
 
-def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]]) -> Result:
-    centroids, labels, ledger, census, chain, frames = (
-        _read(folder / f"{name}.npz") for name in ("centroids", "labels", "ledger", "census", "chain", "frames")
-    )
-    topology, n = _read_topology(folder), len(centroids["centroids"])
+def _read_object(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError("expected an object")
+    return found
+
+
+def _read_rounds(path: Path) -> list[dict[str, Any]]:
+    rounds = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    if not all(isinstance(record, dict) for record in rounds):
+        raise ValueError("expected an object on every line")
+    return rounds
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    needed = _NEEDED[path.stem]
+    arrays = load_arrays(path) if needed or path.is_file() else {}
+    for name, axes in needed.items():
+        if name not in arrays or arrays[name].ndim != axes:
+            found = f"it has shape {arrays[name].shape}" if name in arrays else "there is none"
+            raise ValueError(f"expected an array {name!r} with {axes} axes, but {found}")
+    return arrays
+
+
+def _read_topology(path: Path) -> Topology:
+    if path.suffix == ".npz":
+        return Topology.from_arrays(load_arrays(path))
+    import topologies
+
+    return Topology.from_networkx(topologies.read(path))
+
+
+def _assemble(
+    summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
+) -> Result:
+    centroids, labels, ledger, census, chain, frames = (arrays[name] for name in _NEEDED)
+    n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
     groups, ratios = census.pop("groups", None), census.pop("ratios", None)
@@ -50,22 +104,6 @@ def _assemble(folder: Path, summary: dict[str, Any], rounds: list[dict[str, Any]
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
         Frames(**frames) if frames else None, ratios,
     )  # fmt: skip
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
-
-
-def _read_topology(folder: Path) -> Topology:
-    if (folder / "graph.npz").is_file():
-        return Topology.from_arrays(_read(folder / "graph.npz"))
-    import topologies
-
-    graph = topologies.read(folder / "graph.graphml")
-    return Topology.from_networkx(graph)
 
 
 def _fill(kind: Any, parts: dict[str, Any]) -> Any:

@@ -12,6 +12,9 @@ from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.spec import Spec, parse
 from p2pkm.topology import LARGE, Topology
 
+_LEAST, _MOST = 1e-30, 1e30
+_RANGE = f"a latency up to {_MOST:g}, all others from {_LEAST:g}"
+
 
 class Profile(NamedTuple):
     """The same figures for all devices and links.
@@ -120,9 +123,8 @@ def parse_net(text: str, devices: int | None) -> Spec:
     """
     spec = parse(text, PROFILES, "net")
     for name, value in spec.options.items():
-        low_enough = value is None or value > 0 or (name == "latency" and value == 0)
-        if not low_enough:
-            raise ExperimentError(f"net {spec.name}:{name} is {value!r}; expected a number above 0")
+        if not (value is None or _usable(value, name)):
+            raise ExperimentError(f"net {spec.name}:{name} is {value!r}; expected a number above 0, {_RANGE}")
     if devices is not None and devices > LARGE:
         raise ExperimentError(
             f"net {text!r}: virtual time needs every message of every device, which are not kept above {LARGE:,} "
@@ -197,6 +199,11 @@ def _check(value: object, name: str, where: str) -> float:
     """Return an attribute as a number above 0; a latency may be 0."""
     if isinstance(value, Real) and not isinstance(value, bool):
         figure = float(value)
-        if 0 < figure < inf or (name == "latency" and figure == 0):
+        if _usable(figure, name):
             return figure
-    raise TopologyError(f"attribute {name} of {where} is {value!r}; expected a finite number above 0")
+    raise TopologyError(f"attribute {name} of {where} is {value!r}; expected a finite number above 0, {_RANGE}")
+
+
+def _usable(figure: float, name: str) -> bool:
+    """Return whether times that follow from a figure are finite numbers."""
+    return 0 <= figure <= _MOST if name == "latency" else _LEAST <= figure < inf

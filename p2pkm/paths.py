@@ -98,9 +98,9 @@ def _go_on(first: float, second: float, end: float, text: str) -> list[float]:
     step, way = (math.log(second / first), math.log(end / second)) if geometric else (second - first, end - second)
     if step * way <= 0:
         raise ExperimentError(f"couplings {text!r}: {first:g}, {second:g} does not lead to {end:g}")
-    count = math.ceil(way / step - _SLACK) - 1
-    if count > _MOST:
+    if way / step > _MOST + 1:
         raise ExperimentError(f"couplings {text!r} are more than {_MOST} values; take a larger step")
+    count = math.ceil(way / step - _SLACK) - 1
     between = [second * (second / first) ** i if geometric else second + step * i for i in range(1, count + 1)]
     return [float(f"{value:.12g}") for value in between]
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.checksums import Fault, check_files
+from p2pkm.config import read_toml
 from p2pkm.errors import DataError, ExperimentError, NetworkError
-from p2pkm.experiment import Experiment, read_toml
+from p2pkm.experiment import Experiment
 from p2pkm.launcher import launched
 from p2pkm.loading import load
 from p2pkm.network import connect
@@ -108,17 +110,28 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
     print(f"  results in {parent or 'none'}", flush=True)
 
 
-def verify(path: Path, ranks: int | None, manner: Manner) -> int:
-    """Repeat a run, perhaps on another number of ranks, and compare fingerprints and ledger; 6 if they differ.
+def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = False) -> int:
+    """Check the files of a run, then repeat it, perhaps on another number of ranks, and compare; 6 if they differ.
+
+    Parameters
+    ----------
+    files_only : bool
+        Whether to leave it at the files: every one is compared with its checksum.
 
     Raises
     ------
     DataError
         If the folder is not that of a finished run.
     """
+    faults = check_files(path)
+    if faults or files_only:
+        return _tell_files(path, faults, manner)
     before = load(path)
     if not (path / "config.toml").is_file() or before.summary["stop"] == "interrupted":
-        raise DataError(f"{path} has no config.toml or was interrupted: expected a run that ended by itself")
+        raise DataError(
+            f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
+            "left them (--files-only)"
+        )
     if ranks is not None and not launched():
         return _launch(path, ranks, manner)
     experiment = Experiment.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
@@ -128,7 +141,7 @@ def verify(path: Path, ranks: int | None, manner: Manner) -> int:
     prepared = settle(replace(experiment, plot=False, out="none"), world)
     found = compare(before, execute(prepared, world, None, manner))
     verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
-               "difference": found or None}  # fmt: skip
+               "difference": found or None, "files": []}  # fmt: skip
     if manner.json:
         print(json.dumps(verdict), flush=True)
     else:
@@ -137,6 +150,21 @@ def verify(path: Path, ranks: int | None, manner: Manner) -> int:
             f"{path}: {found or f'the same bits on {many}, in every recorded round, and the same ledger'}", flush=True
         )
     return _DIFFERENT if found else 0
+
+
+def _tell_files(path: Path, faults: list[Fault], manner: Manner) -> int:
+    """Print which files are not as the run left them, and return the code."""
+    first = f"the file {faults[0].file} {faults[0].what}" if faults else None
+    verdict = {"same": not faults, "run": str(path), "ranks_before": None, "ranks": None, "difference": first,
+               "files": [fault._asdict() for fault in faults]}  # fmt: skip
+    if manner.json:
+        print(json.dumps(verdict), flush=True)
+    elif not faults:
+        print(f"{path}: every file is as the run left it", flush=True)
+    else:
+        lines = "".join(f"\n  {fault.file} {fault.what}" for fault in faults)
+        print(f"{path}: not as the run left it; the run was not repeated{lines}", flush=True)
+    return _DIFFERENT if faults else 0
 
 
 def compare(before: Result, after: Result) -> str:

@@ -212,9 +212,12 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""
+        from p2pkm.checksums import write_checksums
         from p2pkm.storage import save
 
-        return save(self, path)
+        folder = save(self, path)
+        write_checksums(folder)
+        return folder
 
     def plot(self) -> "Figure":
         """Return one figure with all pictures of the result."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from p2pkm.errors import ExperimentError
 
+_LONG = 100  # letters of a word that are compared with those that are known
 _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
 
 
@@ -124,6 +125,8 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
         result = kind(value)
     except (ValueError, OverflowError):
         raise ExperimentError(f"{where} is {value!r}; expected {wanted}") from None
+    if kind is int and abs(result) >= 2**63:
+        raise ExperimentError(f"{where} is {value!r}; expected a whole number below 2^63")
     if kind is float and not math.isfinite(result):
         raise ExperimentError(f"{where} is {value!r}; expected a finite number")
     return result
@@ -134,7 +137,7 @@ def suggest(given: str, known: Iterable[str]) -> str:
     words = sorted(known)
     if not words:
         return "It takes no keys."
-    near = difflib.get_close_matches(given, words, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return f"{hint}Known: {', '.join(words)}."
 

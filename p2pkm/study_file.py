@@ -1,12 +1,11 @@
 """A study as somebody writes it down: options of all runs, lists to combine, single runs, seeds."""
 
-import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from p2pkm.config import load_toml
 from p2pkm.errors import ExperimentError, P2PKMError
 from p2pkm.experiment import FIELDS, Experiment, build
 from p2pkm.network.local import LocalWorld
@@ -81,14 +80,7 @@ def read_study(path: str) -> StudyFile:
     ExperimentError
         If it is missing or not TOML, or an entry is unknown, has the wrong form or contradicts another one.
     """
-    if not os.path.isfile(path):
-        raise ExperimentError(f"study {path} does not exist; expected a TOML file. p2pkm sweep --example prints one")
-    try:
-        with open(path, "rb") as file:
-            found = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ExperimentError(f"study {path} cannot be read: {error}") from None
-    return parse_study(found, path)
+    return parse_study(load_toml(path, "study", ". p2pkm sweep --example prints one"), path)
 
 
 def parse_study(found: Mapping[str, Any], where: str) -> StudyFile:

@@ -117,7 +117,7 @@ compare --algorithm fkm,                  | an empty or a repeated
 compare --seeds 5-1                       | is empty
 compare --reference fkn                   | is not one of the methods
 compare --seed 3                          | No such option
-compare --out full                        | is not empty
+compare --out full                        | is in use, but not by a comparison
 --recipe locl                             | is 'locl'
 --seeding won                             | unknown seeding 'won'
 --seeding own:hops=1                      | It takes no keys
@@ -204,8 +204,6 @@ CONTENT = """
 --graph karate                            | 34 devices, but 4
 --graph file:missing.graphml              | is not a file
 --graph gallery:nothing                   | the gallery has no 'nothing'
-plan --graph one-peer-exponential         | not planned yet
-plan --graph gallery:one-peer-32          | not planned yet
 --graph hypercube --devices 12            | take 8 or 16
 --graph file:full                         | suffix
 --graph file:graph.dot                    | suffix '.dot'

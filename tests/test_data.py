@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pkm.data import files, order
+from p2pkm.data import arrays, order
 from p2pkm.data.draw import apart, generator
 from p2pkm.data.files import read_table
 from p2pkm.data.partition import column
@@ -543,9 +543,9 @@ def test_npz_that_cannot_be_used(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="without pickles"):
         read_table(path)
     np.savez_compressed(path, X=np.zeros((1000, 100)))
-    monkeypatch.setattr(files, "LARGEST", 10_000)
-    assert path.stat().st_size < 10_000
-    with pytest.raises(DataError, match="unpacks to 800128 bytes, expected at most 10000"):
+    monkeypatch.setattr(arrays, "_USUAL", 10_000)
+    assert path.stat().st_size < 800128 / 200
+    with pytest.raises(DataError, match="unpacks to 800128 bytes, expected at most 200 times its own"):
         read_table(path)
 
 

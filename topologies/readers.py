@@ -10,6 +10,7 @@ from topologies.edge_list import read_edge_list
 from topologies.graph import UNDIRECTED, Graph, GraphError, check, sort_nodes
 
 LARGEST = 2**30  # bytes
+_FEW = 100_000  # nodes that can be made and looked at, whatever the file says
 
 
 def read(path: str | PathLike[str]) -> Graph:
@@ -188,6 +189,11 @@ def _read_npz(source: Path) -> Graph:
     matrix = sparse.load_npz(source)  # never unpickles
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"{source} has the shape {matrix.shape}; an adjacency matrix is square")
+    if matrix.shape[0] > max(2 * matrix.nnz, _FEW):  # before anything is made for every node
+        raise GraphError(
+            f"{source} has {matrix.shape[0]} nodes, but only {matrix.nnz} values, so most nodes have no link; "
+            "link them or take them out of the file"
+        )
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{source} holds values of type {matrix.dtype}; expected real numbers, the weights")
     if hasattr(matrix, "check_format"):

@@ -60,6 +60,8 @@ def find(where: str, names: Sequence[str], given: Column, role: str, usual: Sequ
             )
         return found[0] if found else None
     if isinstance(given, str) and given in names:
+        if list(names).count(given) > 1:
+            raise DataError(f"{where} has several columns {given!r}; give the number of the one for --{role}-column")
         return list(names).index(given)
     index = as_index(given)
     if index is None or not 0 <= index < len(names):
@@ -97,6 +99,6 @@ def table_of(where: str, points: NDArray[Any], label: Any, device: Any) -> Table
 
 def plain(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers as int64 and everything else as it is."""
-    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
+    if values.dtype.kind == "f" and (abs(values) < 2.0**63).all() and (values == np.floor(values)).all():
         return values.astype(np.int64)
     return values

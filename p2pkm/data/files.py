@@ -1,8 +1,6 @@
 """Files of points: .csv, .tsv, .npy, .npz and .parquet."""
 
 import os
-import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pkm.data.arrays import load_array, load_arrays, refuse_bomb, refuse_endless
 from p2pkm.data.checks import finite, matrix
 from p2pkm.data.columns import Column, as_index, assign, listed, plain, table_of
 from p2pkm.data.table import Table
 from p2pkm.data.text import read_text
 from p2pkm.errors import DataError
-
-LARGEST = 16 * 2**30
 
 
 def read_table(path: str | Path, label_column: Column = None, device_column: Column = None) -> Table:
@@ -39,6 +36,7 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
         raise DataError(f"{file} is a folder; expected a file: {', '.join(SUFFIXES)}")
     if not os.path.exists(file):  # also if the name is too long to be one
         raise DataError(f"there is no file {file} (looked in {Path.cwd()}); check the path")
+    refuse_endless(file, f"a file of points: {', '.join(SUFFIXES)}")
     reader = SUFFIXES.get(file.suffix.lower())
     if reader is None:
         raise DataError(f"{file} has the suffix {file.suffix!r}; expected one of {', '.join(SUFFIXES)}")
@@ -51,19 +49,12 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
 
 
 def _read_npy(path: Path, label: Column, device: Column) -> Table:
-    return _split(path, _load(path), label, device)
+    return _split(path, load_array(path), label, device)
 
 
 def _read_npz(path: Path, label: Column, device: Column) -> Table:
     """Read `X`, `points` or the only 2-D array, with `y`, `labels` or `label`, and `client` or `device`, beside it."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise DataError(f"{path} is no .npz archive ({error}); write it with numpy.savez") from None
-    if size > LARGEST:
-        raise DataError(f"{path} unpacks to {size} bytes, expected at most {LARGEST}; take fewer points")
-    arrays = _load(path)
+    arrays = load_arrays(path)
     if "X" in arrays or "points" in arrays:
         name = "X" if "X" in arrays else "points"
     else:
@@ -94,25 +85,8 @@ def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ..
     return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
 
 
-def _load(path: Path) -> Any:
-    """Return the array of a .npy, or all arrays of a .npz by name; pickles are refused."""
-    try:
-        with path.open("rb") as file, warnings.catch_warnings(action="ignore"):
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded
-            arrays = {name: loaded[name] for name in loaded.files}
-            return {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # a broken header or archive raises nearly anything, even SyntaxError
-        raise DataError(f"{path} cannot be read as NumPy arrays without pickles: {error}") from None
-
-
 def _split(path: Path, array: Any, label: Column, device: Column) -> Table:
     """Part one 2-D array into points, labels and devices by column index."""
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path} is an archive of several arrays; expected one array, or give it the suffix .npz")
     numbers = matrix(array, str(path), dtype="float32" if array.dtype == np.float32 else "float64")
     roles = assign(str(path), [str(j) for j in range(numbers.shape[1])], label, device)
     columns = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
@@ -125,7 +99,9 @@ def _read_parquet(path: Path, label: Column, device: Column) -> Table:
     except ImportError:
         raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
     try:
-        frame = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
+            frame = file.read()
     except (ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
     names = [str(name) for name in frame.column_names]

@@ -3,6 +3,7 @@
 A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or ascending numbers.
 """
 
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pkm.data.arrays import refuse_bomb, refuse_endless
 from p2pkm.data.columns import Column, Roles, assign, listed
 from p2pkm.errors import DataError
 
@@ -103,6 +105,7 @@ def _companion(path: str) -> Path:
 
 
 def _map(path: str) -> NDArray[Any]:
+    refuse_endless(Path(path), "a .npy file")
     try:
         with warnings.catch_warnings(action="ignore"):
             return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -115,7 +118,11 @@ def _map(path: str) -> NDArray[Any]:
 def _measure_parquet(path: str, label: Column, device: Column) -> Header:
     """Read the schema of a Parquet file and, where its row groups have no statistics, its column of devices."""
     file = _parquet(path)
+    refuse_bomb(Path(path), 8 * file.metadata.num_rows * file.metadata.num_columns, most=math.inf)
     names = [str(name) for name in file.schema_arrow.names]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path} has several columns {twice!r}; of points that stay on disk every column needs a name")
     roles = assign(path, names, label, device)
     kinds = file.schema_arrow.types
     for j in roles.points:
@@ -202,6 +209,7 @@ def _parquet(path: str) -> Any:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+    refuse_endless(Path(path), "a Parquet file")
     try:
         return parquet.ParquetFile(path)
     except (ArrowException, OSError) as error:

@@ -12,7 +12,7 @@ from p2pkm.data.columns import Column, as_index, assign
 from p2pkm.data.sources import SOURCES, load
 from p2pkm.data.stored import open_stored
 from p2pkm.data.table import Table
-from p2pkm.errors import DataError
+from p2pkm.errors import DataError, P2PKMError
 from p2pkm.spec import Spec, complete
 
 
@@ -80,7 +80,9 @@ def measure(
         return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
     try:
         return read(path, label_column, device_column)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except P2PKMError:
+        raise
+    except Exception:  # a broken header raises nearly anything; who reads all of it says what is wrong
         return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
 
 

@@ -88,9 +88,16 @@ def _is_header(top: list[str], second: list[str], wanted: set[str]) -> bool:
     return named or any(j >= len(second) or _is_number(second[j]) for j in texts)
 
 
+def _to_number(field: str) -> float:
+    """Read a number as other programs would: 1_000 and the digits of other scripts are text."""
+    if "_" in field or not field.isascii():
+        raise ValueError(field)
+    return float(field)
+
+
 def _is_number(field: str) -> bool:
     try:
-        float(field)
+        _to_number(field)
     except ValueError:
         return False
     return True
@@ -140,7 +147,7 @@ def _scan(path: Path, head: Head, roles: Roles) -> Table:
 
 def _number(path: Path, line: int, name: str, field: str) -> float:
     try:
-        number = float(field)
+        number = _to_number(field)
     except ValueError:
         raise DataError(
             f"{path}, line {line}, column {name!r} is {field!r}; expected a number with a decimal point, fields parted "
@@ -152,9 +159,8 @@ def _number(path: Path, line: int, name: str, field: str) -> float:
 
 
 def _typed(fields: list[str]) -> NDArray[Any]:
-    """Return numbers if all fields are finite numbers, else text."""
+    """Return numbers if all fields are numbers, else text."""
     try:
-        numbers = np.array(fields, dtype=np.float64)
+        return np.array([_to_number(field) for field in fields])
     except ValueError:
         return np.array(fields)
-    return numbers if np.isfinite(numbers).all() else np.array(fields)
