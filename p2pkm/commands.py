@@ -13,6 +13,7 @@ from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.graph_commands import topology
 from p2pkm.picture_commands import animate
+from p2pkm.report_commands import report
 from p2pkm.study_commands import sweep
 
 _OPTIONS: list[Callable[..., Any]] = [
@@ -235,6 +236,7 @@ def algorithms_command(name: str | None, form: str) -> int:
 command.add_command(topology)
 command.add_command(sweep)
 command.add_command(animate)
+command.add_command(report)
 
 
 @command.command("doctor")

@@ -27,24 +27,24 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
         ("virtual seconds", _number(summary["virtual_seconds"]), f"that it would take in life: {summary['net']}"),
-        ("rounds", str(summary["rounds"]), _STOPS.get(summary["stop"], summary["stop"])),
+        ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
-        ("descent", summary["descent"] or "-", _DESCENTS.get(summary["descent"], "")),
+        ("descent", summary["descent"] or "-", DESCENTS.get(summary["descent"], "")),
     ]  # fmt: skip
     kept = [row for row in rows if row[1] != "-" and row[:2] != ("groups", "1")]
     kept += [("note", "", note) for note in notes]
     return [*kept, ("results", summary["out"] or "none", "the run folder")]
 
 
-_STOPS = {
+STOPS = {
     "converged": "converged: no centroid moved any more",
     "round-limit": "not converged: stopped at the limit of --rounds",
     "stalled": "stalled: devices swap the same centroids for ever; use --schedule coloured",
     "silent": "nobody had anything more to say",
     "interrupted": "interrupted",
 }
-_DESCENTS = {
+DESCENTS = {
     "certified": "the objective provably never rises, and never rose",
     "not claimed": "with these options nothing is promised about the objective",
     "violated": "the objective rose although it must not: please report this run",

@@ -25,6 +25,7 @@ ALLOWED = {
         "p2pkm/graph_commands.py",
         "p2pkm/study_commands.py",
         "p2pkm/picture_commands.py",
+        "p2pkm/report_commands.py",
     ),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),
