@@ -54,12 +54,21 @@ class Links:
         self._network.use(self.devices.active)
         return True
 
+    def snapshot(self) -> dict[str, int]:
+        """Return the round of the graph, and the last one that was not at rest."""
+        return {"round": self._round, "unrest": self._unrest}
+
+    def restore(self, kept: dict[str, int]) -> None:
+        """Take the links of that round into use."""
+        self._round, self._unrest = kept["round"] - 1, kept["unrest"]
+        self.change(due=True)
+
     def judge(self, stop: str) -> str:
         """Return why to stop: where links change, rest counts once it has lasted for a whole period.
 
         Who has no link in use is at rest for the moment only, and where nobody has one, silence is no end.
         """
-        if self._graph is None or stop == "interrupted":
+        if self._graph is None:
             return stop
         if stop not in ("converged", "stalled"):
             self._unrest = self._round

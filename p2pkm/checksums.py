@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from p2pkm.errors import DataError
+from p2pkm.standing import explain
 from p2pkm.storage import write_bytes
 
 NAME = "checksums.sha256"
@@ -41,8 +42,7 @@ def check_files(folder: Path) -> list[Fault]:
     """
     if not (folder / NAME).is_file():
         if not _ended(folder):
-            state = "holds a run that has not ended" if (folder / "rounds.jsonl").is_file() else "is not a run folder"
-            raise DataError(f"{folder} {state}: it has no {NAME}; expected the folder of a run that has ended")
+            raise DataError(f"{folder} {explain(folder)}")
         return [Fault(NAME, "is missing, so nothing can be said of the other files")]
     known = _read(folder)
     if isinstance(known, Fault):

@@ -8,13 +8,13 @@ from typing import Any
 from p2pkm.errors import DataError, ExperimentError, NetworkError, P2PKMError
 
 _QUIET_WORDS = {"--help", "-h", "--version"}
-_INTERRUPTED = 130
 _LONG = 1_500  # letters of a message, before and after what is left out
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
     from p2pkm.launcher import THREADS, expected_rank, launched
+    from p2pkm.stopping import code_of
 
     arguments = sys.argv[1:] if arguments is None else arguments
     if launched():
@@ -24,8 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
         if expected_rank() > 0:
             return 0 if _QUIET_WORDS & set(arguments) else _follow()
         return _lead(arguments)
-    except KeyboardInterrupt:
-        return _stop()
+    except KeyboardInterrupt as error:
+        return _stop(code_of(error))
 
 
 def _lead(arguments: list[str]) -> int:
@@ -82,14 +82,14 @@ def _drop_output() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _stop() -> int:
-    """End the other ranks, which may wait for this one, as interrupted."""
+def _stop(code: int) -> int:
+    """End the other ranks, which may wait for this one, with the code of an interruption."""
     from p2pkm.network import connect
 
     if "mpi4py.MPI" in sys.modules:  # else MPI was not started yet
         with contextlib.suppress(NetworkError):
-            connect().abort(_INTERRUPTED)
-    return _INTERRUPTED
+            connect().abort(code)
+    return code
 
 
 def _dismiss(code: int) -> None:

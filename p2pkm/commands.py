@@ -14,6 +14,7 @@ from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.graph_commands import topology
 from p2pkm.picture_commands import animate
 from p2pkm.report_commands import report
+from p2pkm.resume_command import resume_command
 from p2pkm.study_commands import sweep
 
 _OPTIONS: list[Callable[..., Any]] = [
@@ -64,6 +65,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
                  "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
+    click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
+                 "`p2pkm resume` can go on from there; 0: never.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
@@ -86,7 +89,7 @@ python -m p2pkm --graph ring                       16 devices in one process
 mpirun -n 16 python -m p2pkm --graph ring          the same on 16 MPI ranks, with the same bits
 """
 _EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 MPI, a rank or the disk failed,
-5 not converged with --require-converged, 130 interrupted."""
+5 not converged with --require-converged, 130 interrupted, 143 ended by SIGTERM."""
 
 
 def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,7 +155,7 @@ def run_command(**options: Any) -> int:
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
 @_without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
-          "placement", "require_converged")  # fmt: skip
+          "placement", "require_converged", "checkpoint_every")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
@@ -170,7 +173,8 @@ def compare_command(**options: Any) -> int:
 
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged")
+@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged",
+          "checkpoint_every")  # fmt: skip
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip
@@ -237,6 +241,7 @@ command.add_command(topology)
 command.add_command(sweep)
 command.add_command(animate)
 command.add_command(report)
+command.add_command(resume_command)
 
 
 @command.command("doctor")

@@ -15,7 +15,8 @@ from p2pkm.errors import ExperimentError
 from p2pkm.experiment import Experiment, build, parse_graph
 from p2pkm.network import connect
 from p2pkm.recipe import needs_hub
-from p2pkm.running import INTERRUPTED, Manner
+from p2pkm.running import Manner
+from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes, write_json
 from p2pkm.study import SERVED, Row, describe, open_folder, run_study
 

@@ -34,6 +34,8 @@ class Experiment:
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
     net : str or None
         Network in life, for virtual time; None: no virtual time.
+    checkpoint_every : int or None
+        Rounds between two checkpoints; None: about every 30 s, 0: never.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -68,10 +70,12 @@ class Experiment:
     allow_disconnected: bool = False
     placement: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
+    checkpoint_every: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
-        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1)):
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1),
+                            ("checkpoint_every", 0)):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")

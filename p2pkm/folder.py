@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from p2pkm.checkpoint import FOLDER
 from p2pkm.checksums import write_checksums
 from p2pkm.errors import ExperimentError, NetworkError
-from p2pkm.result import Result
-from p2pkm.storage import write_bytes, write_result, write_rounds
+from p2pkm.result import STOPPED, Result
+from p2pkm.standing import read_manifest, sign
+from p2pkm.storage import write_bytes, write_lines, write_result
 
 
 def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
@@ -78,7 +80,7 @@ class RunFolder:
 
     def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self.begun, self._config = path, False, config
-        self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
+        self._manifest = {"state": "running", **describe_program(), **sign(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
         self._old: Path | None = None
 
@@ -88,12 +90,27 @@ class RunFolder:
             place = self.path.resolve()  # of a link, what it leads to
             if place.is_dir() and any(place.iterdir()):
                 self._old = place.rename(place.with_name(f"{place.name}.old-{time.time_ns()}"))
+                self._manifest["aside"] = self._old.name
             place.mkdir(parents=True, exist_ok=True)
             self.begun = True
             self._manifest["start"] = _now()
             self._write_text("config.toml", _to_toml(self._config))
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
+
+    def reopen(self, records: list[dict[str, Any]]) -> None:
+        """Go on in the folder of a run that has not ended, after these records; what came after them is cut off."""
+        with _disk(self.path):
+            before = read_manifest(self.path)
+            kept: dict[str, Any] = {name: before[name] for name in ("start", "aside") if name in before}
+            self._manifest |= {**kept, "resumed": before.get("resumed", 0) + 1}
+            place, aside = self.path.resolve(), Path(str(kept.get("aside", ""))).name
+            self._old = place.with_name(aside) if aside.startswith(f"{place.name}.old-") else None
+            self.begun = True
+            (self.path / "summary.json").unlink(missing_ok=True)
+            write_lines(records, self.path)
+            self._write_manifest()
+            self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - as above
 
     def record(self, record: dict[str, Any]) -> None:
         """Append one round, unless somebody has removed the folder."""
@@ -108,13 +125,13 @@ class RunFolder:
         with _disk(self.path):
             self._rounds.close()
             if result.summary["virtual_seconds"] is not None:  # known only now
-                write_rounds(result, self.path)
+                write_lines(result.rounds, self.path)
             write_result(result, self.path)
             if plot:
                 from p2pkm.plots import draw_all
 
                 draw_all(result, self.path / "figures")
-            state = "interrupted" if result.summary["stop"] == "interrupted" else "done"
+            state = "interrupted" if result.summary["stop"] in STOPPED else "done"
             self.end(state, chain=result.summary["chain_sha256"])
             write_checksums(self.path)
 
@@ -124,8 +141,12 @@ class RunFolder:
             with suppress(OSError):  # if that fails, it has failed before and was reported
                 self._rounds.close()
         self._manifest |= {"state": state, "end": _now(), **more}
+        if state == "done":
+            self._manifest.pop("aside", None)
         self._write_manifest()
-        if self._old is not None and state == "done":
+        if state == "done":
+            shutil.rmtree(self.path / FOLDER, ignore_errors=True)
+        if self._old is not None and state == "done" and self._old.is_dir():
             shutil.rmtree(self._old)
 
     def _write_manifest(self) -> None:

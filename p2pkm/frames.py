@@ -132,6 +132,32 @@ class Recorder:
         while len(self._kept) + more > self._most and len(self._kept) > 1:
             self._kept, self._stride = self._kept[::2], 2 * self._stride
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was kept so far, as `p2pkm.snapshots` takes it."""
+        held = dict(self._kept) | ({} if self._last is None else dict([self._last]))
+        return {
+            "seen": self._seen, "skipped": self._skipped, "stride": self._stride, "rows": self._rows,
+            "features": self._features, "shown": None if self._cast is None else len(self._cast.devices),
+            "kept": [number for number, _ in self._kept], "last": None if self._last is None else self._last[0],
+            "frames": {str(number): {f"root_{name}": part for name, part in frame._asdict().items()}
+                       for number, frame in held.items() if frame is not None},
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self._seen, self._skipped, self._stride = kept["seen"], kept["skipped"], kept["stride"]
+        self._rows, self._features = kept["rows"], kept["features"]
+        if kept["shown"] is not None:
+            self._cast = _Cast(self._topology, self._network, kept["shown"])
+        root = self._network.placement.rank == 0
+
+        def take(number: int) -> tuple[int, Frame | None]:
+            parts = kept["frames"][str(number)]
+            return number, Frame(**{name: parts[f"root_{name}"] for name in Frame._fields}) if root else None
+
+        self._kept = [take(number) for number in kept["kept"]]
+        self._last = None if kept["last"] is None else take(kept["last"])
+
     @property
     def notes(self) -> list[str]:
         """Return what the frames leave out."""

@@ -10,6 +10,7 @@ from p2pkm.data.arrays import load_arrays
 from p2pkm.errors import DataError
 from p2pkm.frames import Frames
 from p2pkm.result import Census, Chain, Result, Traffic
+from p2pkm.standing import explain
 from p2pkm.topology import Topology
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
@@ -33,8 +34,7 @@ def load(path: str | Path) -> Result:
     """
     folder = Path(path)
     if not (folder / "summary.json").is_file():
-        state = "holds a run that has not ended" if (folder / "rounds.jsonl").is_file() else "is not a run folder"
-        raise DataError(f"{folder} {state}: it has no summary.json")
+        raise DataError(f"{folder} {explain(folder)}")
     summary = _reading(folder / "summary.json", _read_object)
     rounds = _reading(folder / "rounds.jsonl", _read_rounds)
     arrays = {name: _reading(folder / f"{name}.npz", _read_arrays) for name in _NEEDED}

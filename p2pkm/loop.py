@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from signal import SIGTERM
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from p2pkm.changing import Links
 from p2pkm.devices import Devices, Floats, Integers, Mask
-from p2pkm.mail import Letters, Mail
+from p2pkm.mail import Inbox, Letters, Mail
 from p2pkm.network import Network
 from p2pkm.recipe import Stage
 from p2pkm.referee import Referee
-from p2pkm.schedule import make
+from p2pkm.result import STOPPED
+from p2pkm.schedule import Schedule, make
 
 if TYPE_CHECKING:
     from p2pkm.events import Events
@@ -24,6 +26,39 @@ class Start(NamedTuple):
 
     centroids: Floats
     settled: Mask
+
+
+class Scene(NamedTuple):
+    """Where a stage stands between two rounds; inbox: of the last exchange; stop: why the stage ends here, if it does.
+
+    turn: number of the last turn, 1 for the first one.
+    """
+
+    state: Any
+    inbox: Any
+    stop: str
+    round: int = 0
+    turn: int = 0
+
+
+class Keeper(Protocol):
+    """What keeps a run that it may be taken up again; on rank 0 it says when, and all ranks keep at once."""
+
+    @property
+    def open(self) -> bool:
+        """Return whether anything will be kept from now on."""
+
+    def due(self, t: int) -> bool:
+        """Return whether it is time after round t of a stage."""
+
+    def keep(self, scene: Scene, devices: Devices, links: Links, *, last: bool) -> None:
+        """Keep a scene; devices: with the links in use in the stage; last: nothing follows it."""
+
+    def resume(self, devices: Devices) -> tuple[int, Devices] | None:
+        """Return in which stage a run is taken up, and with which links; None if at its start."""
+
+    def restore(self, links: Links) -> Scene | None:
+        """Return the scene that a run is taken up from, once: then None, and at its start."""
 
 
 class Ending(NamedTuple):
@@ -38,13 +73,15 @@ class Field(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds.
+    interrupted: the signal that asks to stop, if any.
     """
 
     devices: Devices
     colors: Integers
     referee: Referee
-    interrupted: Callable[[], bool]
+    interrupted: Callable[[], int]
     graph: "TimeVaryingGraph | None" = None
+    keeper: Keeper | None = None
     events: "Events | None" = None
 
 
@@ -54,15 +91,22 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     ending = Ending(state, "none", 0)
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
-    for stage in stages:
+    first, field = _take_up(field)
+    for stage in stages[first:]:
         field = _use(whole, whole.devices) if stage.whole else field
         ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])
         handed.append(ending.state)
-        if ending.stop == "interrupted":
+        if ending.stop in STOPPED:
             break
         if hasattr(ending.state, "edge_active"):
             field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
     return ending
+
+
+def _take_up(field: Field) -> tuple[int, Field]:
+    """Return with which stage a run begins, or goes on, and over which links."""
+    found = field.keeper and field.keeper.resume(field.devices)
+    return (found[0], _use(field, found[1])) if found else (0, field)
 
 
 def _use(field: Field, devices: Devices) -> Field:
@@ -76,18 +120,16 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     """Update, THEN speak: after a round everybody has heard everybody's newest table."""
     algorithm, network = stage.algorithm, field.referee.network
     events = field.events if closing else None
-    field = field if events is None else _use(field, replace(field.devices, late=True))
+    if events is not None:  # clocks are not kept: their stage is played again
+        field = _use(field, replace(field.devices, late=True))._replace(keeper=None)
+    keeper = field.keeper
     network.open(events)
     schedule = make(algorithm.schedule, field.devices, field.colors)
     if events is not None:
         schedule = events.open(algorithm, field.devices, network)
     links = Links(field.devices, network, field.graph if closing else None)
-    state = algorithm.init(links.devices, start)
+    state, inbox, stop, t, turn = (keeper and keeper.restore(links)) or _open(stage, start, field, (links, schedule))
     del start
-    mail = algorithm.message(state, links.devices.of(schedule.opening))
-    inbox = _deliver(network, mail)
-    stop = links.judge(_verdict(network, state, field.interrupted(), spoke=_speaks(mail), opening=True))
-    t = turn = 0
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
@@ -103,7 +145,21 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
             mail = algorithm.message(state, now)
             inbox = _deliver(network, mail)
             spoke = _speaks(mail) or (spoke and not schedule.answers)
-        stop = schedule.judge(links.judge(_verdict(network, state, field.interrupted(), spoke=spoke)))
+        stop, asked = _judge(field, state, spoke, t)
+        stop = schedule.judge(links.judge(stop))
+        if asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox)):  # letters are not kept
+            keeper.keep(Scene(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
+        stop = asked.stop or stop
+
+
+def _open(stage: Stage, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
+    """Let everybody say at the opening what is known from the stage before."""
+    algorithm, network, (links, schedule) = stage.algorithm, field.referee.network, at
+    state = algorithm.init(links.devices, start)
+    mail = algorithm.message(state, links.devices.of(schedule.opening))
+    inbox = _deliver(network, mail)
+    stop, asked = _judge(field, state, _speaks(mail), 0)
+    return Scene(state, inbox, asked.stop or links.judge(stop))
 
 
 def _deliver(network: Network, mail: Mail | Letters) -> Any:
@@ -114,16 +170,31 @@ def _speaks(mail: Mail | Letters) -> bool:
     return len(mail.who) > 0 if isinstance(mail, Letters) else bool((mail.rows >= 0).any())
 
 
-def _verdict(network: Network, state: Any, interrupted: bool, *, spoke: bool, opening: bool = False) -> str:
-    """Return why to stop, or nothing: a logical AND over all devices, the simulator's convenience, uncounted."""
-    settled = state.settled
+class _Asked(NamedTuple):
+    """What signals and the keeper ask for: an end of the run, and to keep it."""
+
+    stop: str
+    keep: bool
+
+
+def _judge(field: Field, state: Any, spoke: bool, t: int) -> tuple[str, _Asked]:
+    """Return why to stop, or nothing, and what is asked for.
+
+    A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
+    somebody keeps, a run that is asked to stop goes on to the end of the round.
+    """
+    settled, keeper = state.settled, field.keeper
     stalled = settled | getattr(state, "stalled", False)
-    counts = np.array([interrupted, spoke, np.sum(~settled), np.sum(~stalled)], np.int64)
-    asked, speakers, unsettled, moving = network.total(counts)
-    if asked:
-        return "interrupted"
+    signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
+    counts = np.array([
+        signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
+        spoke, np.sum(~settled), np.sum(~stalled),
+    ], np.int64)  # fmt: skip
+    asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
+    word = "terminated" if ended else "interrupted" if asked else ""
+    found = _Asked(word if t or not kept else "", bool(wanted or (word and kept)))
     if not speakers:
-        return "silent"
-    if opening or (unsettled and moving):
-        return ""
-    return "stalled" if unsettled else "converged"
+        return "silent", found
+    if not t or (unsettled and moving):
+        return "", found
+    return "stalled" if unsettled else "converged", found

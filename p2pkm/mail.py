@@ -1,6 +1,6 @@
 """What passes between an algorithm and the network: what is said, and what was heard."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -129,6 +129,13 @@ class Delivery(NamedTuple):
 
     edges: Integers
     tables: Tables
+
+
+class Ragged(NamedTuple):
+    """Rows of which every device has some, one device after the other: values [counts.sum(), ...], counts int64[n]."""
+
+    values: Any
+    counts: Integers
 
 
 def spans(starts: Integers, lengths: Integers) -> Integers:

@@ -19,8 +19,9 @@ from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.experiment import Experiment, Prepared, build
 from p2pkm.network import connect
 from p2pkm.repeating import move_aside
-from p2pkm.result import Result
-from p2pkm.running import INTERRUPTED, Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.result import STOPPED, Result
+from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes, write_json
 from p2pkm.topology import Topology
 
@@ -241,7 +242,7 @@ def _walk(steps: Sequence[Prepared], folder: Path | None, manner: Manner) -> lis
     world, results = connect(), list[Result]()
     for step in steps:
         result = execute(step, world, None, manner, results[-1].centroids if results else None)
-        if result.summary["stop"] == "interrupted":
+        if result.summary["stop"] in STOPPED:
             break
         results.append(result)
         line = measure(result)

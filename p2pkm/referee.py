@@ -139,6 +139,24 @@ class Referee:
             if len(self._remembered) * digests.size > _REMEMBERED:
                 self._remembered = None
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return what rank 0 has seen, as `p2pkm.snapshots` takes it."""
+        kept = None if self._remembered is None else np.array(self._remembered, np.uint8)
+        return {
+            "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": kept,
+            "first": self._first, "before": self._before, "violated": bool(self._violated),
+            "recorder": self.recorder.snapshot(),
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self._first, self._before, self._violated = kept["first"], kept["before"], kept["violated"]
+        self.recorder.restore(kept["recorder"])
+        if self._root:
+            self.trace, self._heads = kept["trace"], [bytes.fromhex(head) for head in kept["heads"]]
+            self.chain = self._heads[-1] if self._heads else b""
+            self._remembered = None if kept["root_digests"] is None else list(kept["root_digests"])
+
     def links(self) -> Chain:
         """Return the fingerprints of all records."""
         heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)

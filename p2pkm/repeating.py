@@ -18,8 +18,8 @@ from p2pkm.experiment import Experiment
 from p2pkm.launcher import launched
 from p2pkm.loading import load
 from p2pkm.network import connect
-from p2pkm.result import Result
-from p2pkm.running import INTERRUPTED, Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.result import STOPPED, Result
+from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
 
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
 _FIGURES = ("ratio_mean", "ratio_worst", "ari", "objective", "bytes", "rounds")
@@ -62,14 +62,14 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
         result = execute(prepared, world, parent and parent / f"seed-{seed}", manner)
         summaries.append(result.summary)
         code = max(code, code_of(result.summary["stop"], prepared.experiment))
-        if result.summary["stop"] == "interrupted":
+        if result.summary["stop"] in STOPPED:
             break
         if not manner.quiet:
             ratio = result.summary["ratio_mean"]
             shown = "not compared" if ratio is None else f"{ratio:.4f}"
             print(f"seed {seed}: ratio {shown}, {result.summary['stop']}", file=sys.stderr, flush=True)
     closing = summarize(summaries)
-    if old is not None and code != INTERRUPTED:
+    if old is not None and code not in STOPPED.values():
         shutil.rmtree(old)
     if parent is not None:
         (parent / "summary.json").write_text(json.dumps(closing, indent=1) + "\n")
@@ -127,7 +127,7 @@ def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = 
     if faults or files_only:
         return _tell_files(path, faults, manner)
     before = load(path)
-    if not (path / "config.toml").is_file() or before.summary["stop"] == "interrupted":
+    if not (path / "config.toml").is_file() or before.summary["stop"] in STOPPED:
         raise DataError(
             f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
             "left them (--files-only)"

@@ -9,6 +9,7 @@ import numpy as np
 from p2pkm.devices import Floats, Integers
 from p2pkm.errors import DataError
 from p2pkm.kernels.plain import losses as price_losses
+from p2pkm.stopping import INTERRUPTED, TERMINATED
 from p2pkm.topology import LARGE, Topology
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from p2pkm.frames import Frames
     from topologies import LightGraph
 
+STOPPED = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # why a run was told to end, and its exit code
 SUMMARY_KEYS = """
     algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
     coupling alpha schedule theta passes seed rounds stop

@@ -2,23 +2,25 @@
 
 import hashlib
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
+from p2pkm.checkpoint import Checkpoint, Vault, identify
 from p2pkm.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiment import Experiment, Prepared, prepare
 from p2pkm.folder import RunFolder, check_target, name_folder
 from p2pkm.launcher import launched
 from p2pkm.network import World, connect
-from p2pkm.result import Result
+from p2pkm.receiving import complete
+from p2pkm.result import STOPPED, Result
+from p2pkm.stopping import asked_to_stop
+from p2pkm.stopping import code_of as ended_by
 
-_NOT_CONVERGED, INTERRUPTED = 5, 130
+_NOT_CONVERGED = 5
 
 
 class Manner(NamedTuple):
@@ -30,6 +32,19 @@ class Manner(NamedTuple):
     quiet: bool = False
     verbose: bool = False
     guide: bool = False
+
+
+class Taken(NamedTuple):
+    """A run that goes on in its own folder: from its last checkpoint, or, without any, from its start."""
+
+    checkpoint: Checkpoint | None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records up to there."""
+        if self.checkpoint is None:
+            return []
+        return list(self.checkpoint.outline["parts"]["referee"]["parts"]["trace"]["value"])
 
 
 def lead(experiment: Experiment, manner: Manner) -> int:
@@ -47,6 +62,11 @@ def lead(experiment: Experiment, manner: Manner) -> int:
         print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
         return 0
     result = execute(prepared, world, target or default_target(prepared), manner)
+    return conclude(result, prepared.experiment, manner)
+
+
+def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
+    """Print how a run ended, and return the exit code."""
     if manner.json:
         print(json.dumps(result.summary), flush=True)
     else:
@@ -55,7 +75,7 @@ def lead(experiment: Experiment, manner: Manner) -> int:
         show(result.summary, result.notes, sys.stdout)
         if manner.guide:
             print(guide(result.summary), flush=True)
-    return code_of(result.summary["stop"], prepared.experiment)
+    return code_of(result.summary["stop"], experiment)
 
 
 def check_out(experiment: Experiment, manner: Manner) -> Path | None:
@@ -68,9 +88,9 @@ def check_out(experiment: Experiment, manner: Manner) -> Path | None:
 
 def settle(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
+    from p2pkm.checking import check
     from p2pkm.network.division import check_placement
     from p2pkm.planning.check import check_memory
-    from p2pkm.simulation import check
 
     ranks = world.size if launched() and world.library() is not None else None
     check_placement(experiment.placement, world.size)
@@ -97,10 +117,12 @@ def default_target(prepared: Prepared) -> Path | None:
     return target
 
 
-def execute(prepared: Prepared, world: World, target: Path | None, manner: Manner, start: Any = None) -> Result:
+def execute(
+    prepared: Prepared, world: World, target: Path | None, manner: Manner, start: Any = None, taken: Taken | None = None
+) -> Result:
     """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
 
-    start: float64[n, k, d] or None, centroids that replace the seeding stages.
+    start: float64[n, k, d] or None, centroids that replace the seeding stages. taken: the run in the target goes on.
     """
     from p2pkm.closing import Wishes
     from p2pkm.table import Progress
@@ -111,7 +133,7 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
     if not (manner.quiet or hasattr(prepared.shards, "points")):
         said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
-    job = _job(world, prepared, start)
+    job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
@@ -124,8 +146,11 @@ def execute(prepared: Prepared, world: World, target: Path | None, manner: Manne
 
     try:
         with asked_to_stop() as interrupted:
-            begin = (lambda: None) if folder is None else folder.begin
-            more = {"names": names, "sink": sink, "begin": begin, "wishes": wishes, "tell": progress.tell}
+            more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
+            if folder is not None:
+                tells = partial(identify, resolved.to_mapping(), prepared.topology)
+                more["vault"] = Vault(folder.path, resolved.checkpoint_every, tells, progress.tell)
+                more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
             folder.finish(result, plot=resolved.plot)
@@ -154,22 +179,28 @@ def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]],
             errand(world, order)
 
 
-def _job(world: World, prepared: Prepared, start: Any) -> Any:
+def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
     """Tell every rank what to run and deal the points; return rank 0's own job."""
     import numpy as np
 
     from p2pkm.network.division import choose
+    from p2pkm.snapshots import split
 
     shards, topology = prepared.shards, prepared.topology
     stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
     sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
+    texts |= {} if saved is None else {"saved": saved.outline}
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
     told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
     changing = {} if topology.varying is None else {"changing": np.ones(1)}
     order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
-    part = _complete(world, order, world.deal(_split(None if stored else shards, start, division)))
+    parts: Iterator[dict[str, Any]] = _split(None if stored else shards, start, division)
+    if saved is not None:
+        more = partial(split, saved.outline, saved.arrays, topology, division)
+        parts = (part | more(rank) for rank, part in enumerate(parts))
+    part = complete(world, order, world.deal(parts))
     return _assemble(order, part, topology)
 
 
@@ -181,36 +212,13 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
         yield part if start is None else part | {"start": start[own]}
 
 
-def _join(world: World, order: dict[str, Any], interrupted: Callable[[], bool]) -> None:
+def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
     """Run what rank 0 runs."""
     try:
-        job = _assemble(order, _complete(world, order, world.deal(None)), _read_topology(order))
+        job = _assemble(order, complete(world, order, world.deal(None)), _read_topology(order))
     except DataError:
         return  # rank 0 says so
     _perform(job, world, interrupted=interrupted)
-
-
-def _complete(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Add the points that this rank reads by itself to its part; if one rank cannot, all raise what it says."""
-    if "stored" not in order:
-        return part
-    import numpy as np
-
-    from p2pkm.data.sharded import Sharded
-    from p2pkm.network.division import divide
-
-    sharded, own, fault = Sharded.from_mapping(json.loads(order["stored"].tobytes())), {}, ""
-    first, last = divide(sharded.n, world.size)[world.rank :][:2]
-    try:
-        own = sharded.part(int(first), int(last)).to_arrays()
-    except (DataError, OSError, MemoryError) as error:
-        fault = str(error) if isinstance(error, DataError) else f"the points cannot be read: {error or 'no memory'}"
-    faults = world.gather(np.frombuffer(fault.encode(), np.uint8))
-    found = next((one for one in faults or [] if len(one)), np.empty(0, np.uint8))
-    verdict = world.broadcast({"fault": found})["fault"].tobytes().decode()
-    if verdict:
-        raise DataError(verdict)
-    return own | part
 
 
 def _read_topology(order: dict[str, Any]) -> Any:
@@ -235,15 +243,18 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     from p2pkm.nets import Net
     from p2pkm.network.division import Division
     from p2pkm.simulation import Job
+    from p2pkm.snapshots import rebuild
 
     experiment = _read_experiment(order)
     start = part.pop("start", None)
+    saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     shards = Shards.from_arrays(part)
     net = Net(*(order[f"net_{name}"] for name in Net._fields)) if experiment.net else None
     return Job(
         algorithm=build(experiment, experiment.clusters or 1), topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
+        saved=saved,
     )  # fmt: skip
 
 
@@ -257,8 +268,8 @@ def _perform(job: Any, world: World, **more: Any) -> Result:
 
 def code_of(stop: str, experiment: Experiment) -> int:
     """Return the exit code of a run that stopped for this reason."""
-    if stop == "interrupted":
-        return INTERRUPTED
+    if stop in STOPPED:
+        return STOPPED[stop]
     return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
 
 
@@ -270,22 +281,4 @@ def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> No
             folder.end("interrupted" if stopped else "failed")
     if world.size > 1:
         print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        world.abort(INTERRUPTED if stopped else NetworkError.code)
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a wish that the run ends with this round; the second one ends it at once."""
-    asked = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+        world.abort(ended_by(error) if isinstance(error, KeyboardInterrupt) else NetworkError.code)

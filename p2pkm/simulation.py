@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.checking import check, check_start
+from p2pkm.checkpoint import Vault
 from p2pkm.clock import Timing
 from p2pkm.closing import Played, Wishes, close, describe
-from p2pkm.data.checks import bounded
-from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers, Kernels
-from p2pkm.errors import DataError, ExperimentError, TopologyError
+from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.events import schedule_events
 from p2pkm.hosting import count_classes, host, shared_key, sizes_of
+from p2pkm.keeper import Keeper
 from p2pkm.kernels import compile_ahead, pick
-from p2pkm.loop import Field, run, run_stage
+from p2pkm.loop import Field, run
 from p2pkm.nets import Net, lay_out
 from p2pkm.network import Network, World, connect
 from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
-from p2pkm.pieces import rescale
 from p2pkm.prices import Prices, cluster_centrally, pool
-from p2pkm.recipe import Setting, check_links, check_seeding, needs_hub, scaling_stage, stages
+from p2pkm.recipe import Setting, needs_hub, scaling_stage, stages
 from p2pkm.referee import Record, Referee, usual_every
 from p2pkm.result import Result
+from p2pkm.scaling import apply, scale
 from p2pkm.topology import Topology
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ class Job:
     begin : callable
         Called on every rank before the first exchange.
     interrupted : callable
-        Whether this rank was asked to stop; the run ends with the round.
+        The signal that asked this rank to stop, or 0; the run ends with the round.
     division : Division or None
         Which rank hosts which devices; None: contiguous blocks.
     net : Net or None
         The network in life, for virtual time.
+    vault, saved : Vault or None, dict or None
+        Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
     """
 
     algorithm: Any
@@ -86,9 +89,11 @@ class Job:
     sink: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
     begin: Callable[[], None] = lambda: None
-    interrupted: Callable[[], bool] = lambda: False
+    interrupted: Callable[[], int] = lambda: 0
     division: Division | None = None
     net: Net | None = None
+    vault: Vault | None = None
+    saved: dict[str, Any] | None = None
 
 
 def simulate(  # noqa: PLR0913 - the public signature
@@ -146,7 +151,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else lay_out(net, topology, graph)
     schedule_events(algorithm, life, topology)
-    given = None if start is None else _check_start(start, topology.n, algorithm.k, shards.d)
+    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
     found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
@@ -154,8 +159,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ids = division.of(world.rank)
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
-        start=None if given is None else given[ids], division=division, names={"net": net},
-        net=life,
+        start=None if given is None else given[ids], division=division, names={"net": net}, net=life,
     )  # fmt: skip
     return perform(job, world)
 
@@ -174,42 +178,6 @@ def _lay_out(algorithm: Any, graph: Any, shards: Shards) -> Topology:
     return Topology.from_graph(graph)
 
 
-def check(
-    algorithm: Any, topology: Topology, shards: Shards | Sharded, *, rounds: int, every: int, allow_disconnected: bool
-) -> None:
-    """Refuse what cannot work, before any work starts; see `simulate` for the errors."""
-    for name, value, least in (("rounds", rounds, 0), ("every", every, 1)):
-        if value < least:
-            raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
-    if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding, algorithm.k)
-        check_links(algorithm, topology)
-    if topology.n != shards.n:
-        raise TopologyError(
-            f"the graph has {topology.n} nodes, but the points are dealt to {shards.n} devices; make them equal"
-        )
-    if algorithm.k > shards.m:
-        raise DataError(f"{algorithm.k} clusters of {shards.m} points; expected at most as many clusters as points")
-    if isinstance(shards, Shards):  # what stays on disk is checked by the rank that reads it
-        bounded(shards.points, "the points")
-    count = int(topology.components.max()) + 1
-    if count > 1 and not allow_disconnected:
-        raise TopologyError(
-            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
-            "--allow-disconnected (allow_disconnected=True in scripts)"
-        )
-
-
-def _check_start(start: Any, n: int, k: int, d: int) -> Floats:
-    centroids = np.ascontiguousarray(start, np.float64)
-    if centroids.shape != (n, k, d):
-        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
-    absent = np.isposinf(centroids)
-    if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
-        raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
-    return centroids
-
-
 def perform(job: Job, world: World) -> Result:
     """Run a job on this world; every rank calls it alike."""
     began = time.perf_counter()
@@ -225,18 +193,19 @@ def perform(job: Job, world: World) -> Result:
             f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
             f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
         )
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
+    keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
-        devices, job = _scale(job, devices, sizes, referee)
+        devices, job = _scale(job, devices, setting, referee, keeper)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
     played = stages(job.algorithm, setting, job.rounds, seeded=job.start is not None)
     for note in [stage.note for stage in played if stage.note]:
         prices.notes.append(note)
         job.tell(note)
     events = schedule_events(job.algorithm, job.net, job.topology)
-    field = Field(devices, job.topology.colors, referee, job.interrupted, job.topology.varying, events)
-    ending = run(played, job.start, field)
+    varying, colors = job.topology.varying, job.topology.colors
+    ending = run(played, job.start, Field(devices, colors, referee, job.interrupted, varying, keeper, events))
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=events is not None)), **job.names, **figures,
              "devices": job.topology.clients, "ranks": world.size, "seed": job.seed, "rounds": ending.rounds,
@@ -273,18 +242,14 @@ def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
     return kernels
 
 
-def _scale(job: Job, devices: Devices, sizes: Integers, referee: Referee) -> tuple[Devices, Job]:
+def _scale(job: Job, devices: Devices, setting: Setting, referee: Referee, keeper: Keeper) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
     referee.meet(devices, None)
-    field = Field(devices, job.topology.colors, referee, job.interrupted)
-    state = run_stage(scaling_stage(job.scale, setting), None, field, closing=False).state
-    shift, span = state.scaling
-    span = np.where(span > 0, span, 1.0)
-    own = replace(job.own, points=rescale(job.own.points, job.own.offsets, shift, span))
-    shifts, spans = referee.network.share(shift), referee.network.share(span)
-    hosted = host(job.topology, own, referee.network, job.seed, devices.kernels)
-    return hosted, replace(job, own=own, scaling=(shifts, spans))
+    field = Field(devices, job.topology.colors, referee, job.interrupted, keeper=keeper)
+    units = scale(scaling_stage(job.scale, setting), field, keeper)
+    own, network = apply(job.own, units), referee.network
+    hosted = host(job.topology, own, network, job.seed, devices.kernels)
+    return hosted, replace(job, own=own, scaling=(network.share(units[0]), network.share(units[1])))
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:

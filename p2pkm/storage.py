@@ -78,9 +78,9 @@ def write_result(result: Any, folder: Path) -> None:
     write_json(folder, "summary.json", result.summary)
 
 
-def write_rounds(result: Any, folder: Path) -> None:
-    """Write the records, one line each."""
-    lines = "".join(json.dumps(record) + "\n" for record in result.rounds)
+def write_lines(records: list[dict[str, Any]], folder: Path) -> None:
+    """Write the records of a run, one line each."""
+    lines = "".join(json.dumps(record) + "\n" for record in records)
     write_bytes(folder, "rounds.jsonl", lambda file: file.write(lines.encode()))
 
 
@@ -97,7 +97,7 @@ def save(result: Any, path: str | Path) -> Path:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{folder} is not an empty folder; choose another one")
         folder.mkdir(parents=True, exist_ok=True)
-        write_rounds(result, folder)
+        write_lines(result.rounds, folder)
         write_result(result, folder)
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}") from None

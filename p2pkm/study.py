@@ -18,9 +18,10 @@ from p2pkm.experiment import Experiment, Prepared
 from p2pkm.folder import check_target
 from p2pkm.network import World
 from p2pkm.network.local import LocalWorld
-from p2pkm.result import Result
-from p2pkm.running import Manner, asked_to_stop, execute, settle
+from p2pkm.result import STOPPED, Result
+from p2pkm.running import Manner, execute, settle
 from p2pkm.sharing import once, sharing
+from p2pkm.stopping import asked_to_stop
 from p2pkm.storage import write_json
 from p2pkm.topology import Topology
 from p2pkm.workers import serve, work_through
@@ -86,7 +87,7 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
     own: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
         for place, row in run([cells[number] for number in mine], folder, interrupted):
-            if row["stop"] == "interrupted":
+            if row["stop"] in STOPPED:
                 break
             own.append((mine[place], row))
             tell(row, len(own), len(mine))
@@ -102,7 +103,7 @@ def _place(cells: Sequence[Row], number: int) -> tuple[str, ...]:
     return (*(str(cells[number].get(name)) for name in _ORDER), f"{number:09}")
 
 
-def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], bool]) -> Iterator[tuple[int, Row]]:
+def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]) -> Iterator[tuple[int, Row]]:
     """Run cells one after the other."""
     with sharing():
         for place, cell in enumerate(cells):
@@ -112,7 +113,7 @@ def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[
 
 
 def _run_beside(
-    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], bool], *, jobs: int
+    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], *, jobs: int
 ) -> Iterator[tuple[int, Row]]:
     """Run cells in processes of their own."""
     place = None if folder is None else str(folder)
@@ -159,7 +160,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
             return json.loads(kept.read_text())
         result = execute(prepared, world, None, Manner(quiet=True))
         row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
-        if kept is not None and row["stop"] != "interrupted":
+        if kept is not None and row["stop"] not in STOPPED:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_json(kept.parent, kept.name, row)
         return row

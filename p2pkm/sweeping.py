@@ -14,7 +14,8 @@ from p2pkm.experiment import Experiment
 from p2pkm.launcher import launched
 from p2pkm.network import connect
 from p2pkm.rows import TABLES
-from p2pkm.running import INTERRUPTED, Manner
+from p2pkm.running import Manner
+from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes
 from p2pkm.study import Row, describe, open_folder, run_study
 from p2pkm.study_file import StudyFile, check_runs, lay_out, read_study

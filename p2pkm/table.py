@@ -42,7 +42,8 @@ STOPS = {
     "round-limit": "not converged: stopped at the limit of --rounds",
     "stalled": "stalled: devices swap the same centroids for ever; use --schedule coloured",
     "silent": "nobody had anything more to say",
-    "interrupted": "interrupted",
+    "interrupted": "interrupted; p2pkm resume goes on",
+    "terminated": "ended by SIGTERM; p2pkm resume goes on",
 }
 DESCENTS = {
     "certified": "the objective provably never rises, and never rose",

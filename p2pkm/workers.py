@@ -16,7 +16,7 @@ _LOOK = 0.2  # seconds between two looks whether somebody asked to stop
 
 
 def work_through(
-    program: str, tasks: Sequence[str], count: int, interrupted: Callable[[], bool]
+    program: str, tasks: Sequence[str], count: int, interrupted: Callable[[], int]
 ) -> Iterator[tuple[int, str | None]]:
     """Let processes work on tasks; yield the number of each that has ended and the answer, None if its process died.
 

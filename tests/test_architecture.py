@@ -26,6 +26,7 @@ ALLOWED = {
         "p2pkm/study_commands.py",
         "p2pkm/picture_commands.py",
         "p2pkm/report_commands.py",
+        "p2pkm/resume_command.py",
     ),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),

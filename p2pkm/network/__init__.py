@@ -48,6 +48,12 @@ class Network(Protocol):
     def total(self, counts: Integers) -> Integers:
         """Return the sums of whole numbers over ranks, on every rank."""
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the network knows between two exchanges, by device and edge; see `p2pkm.snapshots`."""
+
+    def restore(self, kept: dict[str, Any]) -> Inbox:
+        """Go on from a snapshot, in the stage that was opened last; return the inbox of its last exchange."""
+
     def close(self) -> None:
         """Free the requests; collecting and sharing still work."""
 

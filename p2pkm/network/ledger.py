@@ -1,5 +1,6 @@
 """What was sent: logical messages and bytes, the same on every placement."""
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from p2pkm.mail import Delivery, Letters, Mail
 from p2pkm.topology import LARGE
 
 _FEW = 8  # where fewer than one of so many speak, only they are kept
+PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
 
 class Exchange(NamedTuple):
@@ -43,6 +45,13 @@ class Exchange(NamedTuple):
         who = np.flatnonzero(self.rows >= 0)
         return who, self.rows[who]
 
+    @property
+    def digest(self) -> tuple[int, int]:
+        """Return a fingerprint of who said what over which edges."""
+        over = b"" if self.edges is None else np.ascontiguousarray(self.edges).tobytes()
+        word = hashlib.sha256(np.concatenate(self.said).tobytes() + over).digest()
+        return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
+
 
 class Ledger:
     """Count what devices say: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
@@ -53,6 +62,7 @@ class Ledger:
         self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
         self._noted: list[Exchange] = []
         self._exchanges: list[Exchange] = []
+        self._digests: list[tuple[int, int]] = []  # of the first of them, each worked out once
 
     def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
@@ -75,6 +85,12 @@ class Ledger:
         return self._exchanges
 
     @property
+    def digests(self) -> list[tuple[int, int]]:
+        """Return the fingerprint of each of the exchanges."""
+        self._digests += [exchange.digest for exchange in self.exchanges[len(self._digests) :]]
+        return self._digests
+
+    @property
     def totals(self) -> tuple[int, int]:
         """Return messages and bytes that the batch has sent so far."""
         self._count()
@@ -95,6 +111,17 @@ class Ledger:
         self._count()
         sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
         return sent + self._edges[2, edges] if self._edges.size else sent
+
+    def restore(self, senders: Integers, edges: Integers, exchanges: list[Exchange]) -> None:
+        """Take over what was counted before: messages, rows and bytes int64[n, 3] and int64[e, 3], and exchanges."""
+        self._senders, self._edges = senders.T.copy(), edges.T.copy()
+        self._noted, self._exchanges, self._digests = [], exchanges, []
+
+    @property
+    def counted(self) -> tuple[Integers, Integers]:
+        """Return messages, rows and bytes over all edges of a device, int64[n, 3], and over some only, int64[e, 3]."""
+        self._count()
+        return self._senders.T, self._edges.T
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""

@@ -6,6 +6,7 @@ from typing import Any
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.delays import Delays
+from p2pkm.network.keeping import restore, snapshot
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Placement
@@ -14,6 +15,8 @@ from p2pkm.network.post import Post
 
 class LocalNetwork:
     """Deliver mail within one process; see `p2pkm.network.Network` for the meaning of each method."""
+
+    snapshot, restore = snapshot, restore
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement

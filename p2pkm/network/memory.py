@@ -6,6 +6,9 @@ in there; of the first s it has no rows, so that no kernel takes them for what w
 no such blocks, and nothing is copied.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from p2pkm.devices import Floats, Integers, Mask
@@ -42,6 +45,7 @@ class Memory:
         self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
         self._rows = np.full(self._blocks * slots, -1)
         self._slots = np.full(len(self._senders), -1)
+        self._over: Mask | None = None  # edges over which something could come in the last exchange
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
@@ -72,6 +76,7 @@ class Memory:
         else:
             spoke = self.heads >= 0
             np.copyto(self._rows, self.heads, where=spoke)
+        self._over = flags
         inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
         if not self._complete:
             np.copyto(self._slots, self._senders, where=inbox.fresh)
@@ -101,6 +106,30 @@ class Memory:
         self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
         self._slots[edges] = -1
         self._forgotten[edges] = self._count[self._senders[edges]]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was heard of the own devices and over the own edges, as `p2pkm.snapshots` takes it."""
+        n, over = self._n, self._over
+        return {
+            "tables": self._own, "rows": self._rows[:n], "heads": self.heads[:n],
+            "edge_heard": self._slots >= 0,
+            "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any], peek: Callable[[Floats], Floats]) -> Inbox:
+        """Take over what was heard, on any placement, and return the inbox of the last exchange.
+
+        peek: returns the values of own devices and ghosts.
+        """
+        tables = peek(kept["tables"])
+        self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
+        said = peek(np.column_stack((kept["rows"], kept["heads"])).astype(np.float64)).astype(np.int64)
+        self._rows, self.heads = said[:, 0].copy(), said[:, 1].copy()
+        self._complete = bool(kept["edge_heard"].all())
+        self._slots = self._senders if self._complete else np.where(kept["edge_heard"], self._senders, -1)
+        self._over = None if kept["edge_over"].all() else kept["edge_over"]
+        spoke = None if self.heads.min(initial=0) >= 0 else self.heads >= 0
+        return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
     def _borrow(self, mail: Mail, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""

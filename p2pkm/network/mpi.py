@@ -15,18 +15,20 @@ from p2pkm.launcher import expected_size
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.aborting import abort_on_error
 from p2pkm.network.delays import Delays
+from p2pkm.network.keeping import restore, snapshot
 from p2pkm.network.ledger import Ledger
 from p2pkm.network.memory import Memory, narrow
 from p2pkm.network.placement import Peer, Placement
 from p2pkm.network.post import Post
 
-_POLL = 0.002  # seconds between two looks while another rank works
-_LETTERS = 2  # tag, beside those of tables and flags
+_POLL, _LETTERS = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
 _PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
 class MPINetwork:
     """Deliver mail between MPI ranks; see `p2pkm.network.Network` for the meaning of each method."""
+
+    snapshot, restore = snapshot, restore
 
     def __init__(self, placement: Placement, mpi: Any) -> None:
         self.placement = placement
@@ -61,8 +63,7 @@ class MPINetwork:
         edges = narrow(mail.edges, self._active)
         self.ledger.note(mail, edges, self._stage, self._turn)
         self._turn += 1
-        r = mail.values.shape[1]
-        memory, own = self._memory, len(self.placement.ids)
+        memory, own, r = self._memory, len(self.placement.ids), mail.values.shape[1]
         memory.say(mail, self._largest(r) if mail.ragged else r)
         selective = mail.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
@@ -143,8 +144,7 @@ class MPINetwork:
             last = first + len(peer.speaking)
             self._flags[0, first:last] = edges[peer.speaking]
             first = last
-        mirror = self.placement.mirror
-        return edges[mirror] & (mirror >= 0)
+        return edges[self.placement.mirror] & (self.placement.mirror >= 0)
 
     def _hear_flags(self, flags: Mask) -> Mask:
         """Add to the own edges those over which something came from other ranks."""

@@ -20,7 +20,7 @@ from p2pkm.plots.gallery import FIGURES
 from p2pkm.plots.inline import draw_inline
 from p2pkm.plots.readings import cost_per_point
 from p2pkm.plots.traffic import sum_bytes
-from p2pkm.result import Result
+from p2pkm.result import STOPPED, Result
 from p2pkm.table import explain
 
 _LISTED = 10  # devices and links
@@ -82,7 +82,7 @@ def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _warn(summary: dict[str, Any]) -> Html:
-    if summary["stop"] != "interrupted":
+    if summary["stop"] not in STOPPED:
         return Html("")
     return tag(
         "p", "This run was interrupted: the figures are those of the last round that it finished.", class_="note"

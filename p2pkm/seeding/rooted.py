@@ -15,14 +15,11 @@ _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
 LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
 
 
-class RootedState(NamedTuple):
-    """State of a batch.
+class Walk(NamedTuple):
+    """What a batch holds on the ways up and down.
 
     Attributes
     ----------
-    centroids : float64[n, k, d]
-        +inf until the candidates, or the chosen one, have come down.
-    settled : bool[n]
     routes : Routes
     own : Tables
         What each device says of itself on the way up: pairs, then losses.
@@ -34,13 +31,28 @@ class RootedState(NamedTuple):
         The candidates of each device, q k rows in each.
     """
 
-    centroids: Floats
-    settled: Mask
     routes: Routes
     own: Tables
     front: Front
     told: Any
     candidates: Tables
+
+
+class RootedState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        +inf until the candidates, or the chosen one, have come down.
+    settled : bool[n]
+    walk : Walk or None
+        None at the end of the last way.
+    """
+
+    centroids: Floats
+    settled: Mask
+    walk: Walk | None
 
 
 @dataclass(frozen=True)
@@ -93,53 +105,52 @@ class Rooted:
         deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
         nothing = np.full((n, self.k, devices.d), np.inf)
         front = Front(deepest, pairs.take(deepest))
-        return RootedState(nothing, np.zeros(n, np.bool_), routes, pairs, front, None, pairs.take(deepest[:0]))
+        return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
 
     def message(self, state: RootedState, devices: Devices) -> Letters:
         """Say to the parents or to the children what is due, layer by layer."""
-        way, step = divmod(devices.turn + 1 if devices.step else 0, state.routes.depth)
-        if way == self.ways:
+        walk = state.walk
+        if walk is None:
             nobody = np.zeros(0, np.int64)
-            return Letters(nobody, state.front.tables.take(nobody), nobody)
+            return Letters(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+        way, step = divmod(devices.turn + 1 if devices.step else 0, walk.routes.depth)
         if way in (_CANDIDATES, _CHOICE):
-            return descend(state.routes, state.front, step, devices)
-        return climb(state.routes, state.front, header=int(way == _PAIRS))
+            return descend(walk.routes, walk.front, step, devices)
+        return climb(walk.routes, walk.front, header=int(way == _PAIRS))
 
     def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
         """Take in what came up or down; at the end of a way, turn it round."""
-        way, step = divmod(devices.turn, state.routes.depth)
-        last = step == state.routes.depth - 1
+        walk = state.walk
+        if walk is None:
+            return state
+        way, step = divmod(devices.turn, walk.routes.depth)
+        last = step == walk.routes.depth - 1
         if way in (_CANDIDATES, _CHOICE):
             front = Front(source_of(devices, inbox.edges), inbox.tables)
-            state = state._replace(front=front, told=(front, state.told))
-            return state if not last else self._arrive(state, way, devices)
-        layer = state.routes.layer(state.routes.depth - 1 - step)
-        front = Front(layer, state.own.take(layer))
+            walk = walk._replace(front=front, told=(front, walk.told))
+            return state._replace(walk=walk) if not last else self._arrive(state, walk, way, devices)
+        layer = walk.routes.layer(walk.routes.depth - 1 - step)
+        front = Front(layer, walk.own.take(layer))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
-            return self._turn(state, _choose(front)) if last else state._replace(front=front)
+            return state._replace(walk=_turn(walk, _choose(front)) if last else walk._replace(front=front))
         front = join(front, inbox, devices)
         if last:
-            return self._turn(state, self._cluster(front, devices))
-        return state._replace(front=reduce(front, self.most, devices))
+            return state._replace(walk=_turn(walk, self._cluster(front, devices)))
+        return state._replace(walk=walk._replace(front=reduce(front, self.most, devices)))
 
-    def _turn(self, state: RootedState, front: Front) -> RootedState:
-        """Begin a way down with what the roots say."""
-        return state._replace(front=front, told=(front, None))
-
-    def _arrive(self, state: RootedState, way: int, devices: Devices) -> RootedState:
+    def _arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Price the candidates that have come to all devices, or take the chosen one."""
-        found = _gather(state.told, state.front.tables.values, len(devices))
-        state = state._replace(told=None)
+        found = _gather(walk.told, walk.front.tables.values, len(devices))
+        walk = walk._replace(told=None)
         if way == _CANDIDATES:
-            state = state._replace(candidates=found)
+            walk = walk._replace(candidates=found)
             if self.candidates > 1:
-                return self._price(state, devices)
+                return state._replace(walk=self._price(walk, devices))
             choice = np.zeros(len(devices), np.int64)
         else:
             choice = found.flat()[:, 0].astype(np.int64)
-        chosen = self._sets(state.candidates, choice)
-        return state._replace(centroids=chosen, settled=np.ones(len(devices), np.bool_))
+        return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
 
     def _cluster(self, roots: Front, devices: Devices) -> Front:
         """Return the candidates that each root finds among what it has collected, in the order of origins."""
@@ -152,16 +163,16 @@ class Rooted:
         flat = found.reshape(-1, devices.d)
         return Front(roots.who, Tables(flat, np.arange(len(rows)) * height, np.where(real, height, 0)))
 
-    def _price(self, state: RootedState, devices: Devices) -> RootedState:
+    def _price(self, walk: Walk, devices: Devices) -> Walk:
         """Begin the way of the losses of all candidates on the own points."""
         n, q = len(devices), self.candidates
         losses = np.empty((n, q))
         for number in range(q):
-            sets = self._sets(state.candidates, np.full(n, number))
+            sets = self._sets(walk.candidates, np.full(n, number))
             losses[:, number] = devices.kernels.losses(*devices.own, sets)[0]
         said = Tables(losses, np.arange(n), np.ones(n, np.int64))
-        deepest = state.routes.layer(state.routes.depth)
-        return state._replace(own=said, front=Front(deepest, said.take(deepest)))
+        deepest = walk.routes.layer(walk.routes.depth)
+        return walk._replace(own=said, front=Front(deepest, said.take(deepest)))
 
     def _sets(self, candidates: Tables, choice: Integers) -> Floats:
         """Return one candidate of each device, float64[n, k, d]."""
@@ -173,6 +184,11 @@ class Rooted:
         sets = np.full((len(real), self.k, d), np.inf)
         sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
         return sets
+
+
+def _turn(walk: Walk, front: Front) -> Walk:
+    """Begin a way down with what the roots say."""
+    return walk._replace(front=front, told=(front, None))
 
 
 def _gather(told: Any, values: Floats, n: int) -> Tables:

@@ -1,0 +1,26 @@
+"""What can be said on the command line to go on with a run: ``p2pkm resume``."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("resume", epilog="Exit codes: those of the run; 3 a folder that is no run, a run that still goes on, "
+               "or points, graph or options that have changed, 2 another version of p2pkm.",
+               context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
+@click.argument("run", type=click.Path())
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+              help="What to print at the end: a table, or one JSON object.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round.")
+def resume_command(run: str, form: str, quiet: bool, verbose: bool) -> int:
+    """Go on with a run that was killed or interrupted, from the last checkpoint in its folder.
+
+    On any number of ranks, also another than before: mpirun -n 3 python -m p2pkm resume RUN. It ends with the same bits
+    as the run without interruption. A run killed before its first checkpoint starts anew; of a finished one the summary
+    is printed again.
+    """
+    from p2pkm.resuming import resume
+    from p2pkm.running import Manner
+
+    return resume(Path(run), Manner(json=form == "json", quiet=quiet, verbose=verbose))

@@ -1,0 +1,81 @@
+"""What became of a run, from its folder: done, interrupted, failed, still running, or killed."""
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from p2pkm.errors import DataError
+
+
+def sign() -> dict[str, Any]:
+    """Return what tells this process from all others on its host, also from a later one with the same number."""
+    return {"process": os.getpid(), "process_began": _began(os.getpid())}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a run folder; without one, an empty dict.
+
+    Raises
+    ------
+    DataError
+        If it is damaged.
+    """
+    path = folder / "manifest.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} cannot be read: it is not an object")
+    return found
+
+
+def standing(manifest: dict[str, Any]) -> str:
+    """Return the state of a run: done, interrupted, failed, running or killed.
+
+    A run whose manifest says running has been killed unless its process is alive; that of another host cannot be seen
+    from here and counts as killed.
+    """
+    state = str(manifest.get("state", ""))
+    if state != "running":
+        return state
+    process = manifest.get("process")
+    if manifest.get("host") != platform.node() or not isinstance(process, int):
+        return "killed"
+    if process == os.getpid():
+        return "killed"  # by whoever runs two of them in one process
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return "killed"
+    except OSError:
+        return "running"  # of another user
+    return "running" if _began(process) == manifest.get("process_began") else "killed"
+
+
+def explain(folder: Path) -> str:
+    """Return in words why a folder has no results: no run at all, or one that has not ended."""
+    if not folder.is_dir():
+        return "is not a run folder: it does not exist"
+    manifest = read_manifest(folder)
+    again = f"go on with: python -m p2pkm resume {folder}"
+    words = {
+        "running": f"holds a run that has not ended: process {manifest.get('process')} is still at it",
+        "killed": f"holds a run that has not ended: it was killed; {again}",
+        "failed": f"holds a run that has not ended: it failed; once the cause is mended, {again}",
+        "interrupted": f"holds a run that has not ended: it was interrupted; {again}",
+    }
+    rounds = (folder / "rounds.jsonl").is_file()
+    usual = "holds a run that has not ended" if rounds else "is not a run folder: it has no summary.json"
+    return words.get(standing(manifest), usual)
+
+
+def _began(process: int) -> str | None:
+    """Return when a process began, in the words of the system, None if it does not say; a dead one has no beginning."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in "ZX" else words[19]

@@ -1,0 +1,35 @@
+"""Signals that ask a run to stop: Ctrl-C, and what a job scheduler sends before the time is up."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED, TERMINATED = 130, 143  # exit codes
+
+
+def code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code of a program that was ended at once."""
+    return int(error.args[0]) if error.args else INTERRUPTED
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[Callable[[], int]]:
+    """Turn the first SIGINT or SIGTERM into a wish that the run ends with this round; the second ends it at once.
+
+    Yields a function that returns the number of the first signal, 0 if there was none.
+    """
+    asked = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt(*((TERMINATED,) if number == signal.SIGTERM else ()))
+        asked = number
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
