@@ -361,9 +361,9 @@ def test_folders_that_hold_nothing_to_report(tmp_path, ring):
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("running", "has not ended, or was killed"),
-        ("failed", "this run failed"),
-        ("interrupted", "interrupted before there were results"),
+        ("running", "has not ended: it was killed; go on with"),
+        ("failed", "has not ended: it failed"),
+        ("interrupted", "has not ended: it was interrupted"),
     ],
 )
 def test_runs_without_results(state, words, tmp_path):
@@ -386,7 +386,7 @@ def test_damaged_files_are_named(tmp_path):
     folder = run(tmp_path / "run")
     (folder / "frames.npz").write_bytes(b"nothing")
     code, message = refuse(folder)
-    assert code == 3 and "cannot be read: " in message
+    assert code == 3 and "frames.npz is no .npz archive" in message
     (folder / "frames.npz").unlink()
     arrays = film(folder)
     np.savez(folder / "frames.npz", **(arrays | {"cost": arrays["cost"][:, :3]}))

@@ -24,11 +24,6 @@ from p2pkm.result import STOPPED, Result
 from p2pkm.table import explain
 
 _LISTED = 10  # devices and links
-_STATES = {
-    "running": "this run has not ended, or was killed; wait for it, or repeat it with --config",
-    "failed": "this run failed before there were results; repeat it with --config",
-    "interrupted": "this run was interrupted before there were results; repeat it with --config",
-}
 _ALTS = {
     "convergence": "Quality, objective and disagreement over the rounds",
     "graph": "The communication graph, devices by cost and links by disagreement",
@@ -47,8 +42,6 @@ def draw_run(folder: Path) -> tuple[str, bool]:
         If the run has not ended, or a file of the folder cannot be read.
     """
     manifest, config = _read_origin(folder)
-    if not (folder / "summary.json").is_file():
-        raise DataError(f"{folder}: {_STATES.get(str(manifest.get('state')), 'there is no summary.json')}")
     result = load(folder)
     summary = result.summary
     title = f"{str(summary['algorithm']).split(':')[0]} {name_place(result)}, {count(summary['devices'], 'device')}"
