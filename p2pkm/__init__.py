@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from p2pkm.algorithms.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.data import partition as partition
     from p2pkm.data.communities import communities as communities
+    from p2pkm.data.files import read_table as read_table
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
     from p2pkm.data.sources import blobs as blobs
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from p2pkm.rows import load_study as load_study
     from p2pkm.simulation import simulate as simulate
     from p2pkm.topology import Topology as Topology
+
+__version__ = "0.1.0.dev0"  # the one place: the package, `--version` and every manifest take it from here
 
 _HOMES = {
     "ADMM": "p2pkm.algorithms.admm",
@@ -81,6 +84,7 @@ _HOMES = {
     "load": "p2pkm.loading",
     "Study": "p2pkm.rows",
     "load_study": "p2pkm.rows",
+    "read_table": "p2pkm.data.files",
     "partition_report": "p2pkm.reporting",
     **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),
     **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
@@ -91,10 +95,6 @@ __all__ = [*sorted(_HOMES), "partition"]
 def __getattr__(name: str) -> Any:
     if name == "partition":
         return import_module("p2pkm.data.partition")
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("p2pkm")
     if name not in _HOMES:
         raise AttributeError(f"module 'p2pkm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

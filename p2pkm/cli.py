@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -49,6 +50,7 @@ def _obey(arguments: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
+        _suggest(error)
         with contextlib.suppress(OSError):
             error.show()
         code = error.exit_code
@@ -60,12 +62,23 @@ def _obey(arguments: list[str]) -> int:
         code = _say(
             f"too little memory: {error or 'none is left'}; take fewer devices, points or clusters", DataError.code
         )
-    except SystemExit:  # click: whoever reads the output has gone
-        code = NetworkError.code
+    except SystemExit as ending:  # click: a shell has its completions, or whoever reads the output has gone
+        code = NetworkError.code if ending.code else 0
     except OSError as error:
         code = _say(f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code)
         _drop_output()
     return code or 0
+
+
+def _suggest(error: Any) -> None:
+    """Name the commands where one is misspelled; not every version of click does."""
+    known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
+    wrong = re.match(r"No such command '(.*?)'", error.message)
+    if wrong and known:
+        from p2pkm.spec import suggest
+
+        error.message = f"{wrong[0]}. {suggest(wrong[1], known)}"
+        error.possibilities = None  # of click, which would name them again
 
 
 def _say(message: str, code: int) -> int:

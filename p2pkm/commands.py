@@ -8,6 +8,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+import p2pkm
+from p2pkm.completion import complete, completing
 from p2pkm.config import read_toml
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment
@@ -18,35 +20,36 @@ from p2pkm.resume_command import resume_command
 from p2pkm.study_commands import sweep
 
 _OPTIONS: list[Callable[..., Any]] = [
-    click.option("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
+    completing("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
                  "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
                  "erdos-renyi:p=0.3, barabasi-albert:m=2, random-geometric, exponential:base=2, barbell, "
                  "communities:bridges=1, caveman:size=4, karate, file:PATH (GraphML, edge list, ...), gallery:NAME, "
                  "hypercube, ladder, wheel, d-cliques:size=4, ... (a wrong name lists all).  "
                  "[default: ring; methods with a server run as a star]"),
     click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
-    click.option("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
-                 "communities:second=fresh, iris, wine, digits:components=10, or a .csv .tsv .npy .npz file.  "
+    completing("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
+                 "communities:second=fresh, iris, wine, digits:components=10, or a file: .csv .tsv .npy .npz "
+                 ".parquet .arrow .feather .json (LEAF) .h5ad; FOLDER/ or 'FOLDER/*.csv': a device per file.  "
                  "[default: grid16]"),
     click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
     click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
-    click.option("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
+    completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
                  "[default: none]"),
-    click.option("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
+    completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
                  "[default: float64]"),
-    click.option("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
+    completing("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
                  "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
-    click.option("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
+    completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
-    click.option("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
+    completing("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
                  "whose points differ) or none.  [default: global]"),
-    click.option("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
+    completing("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
                  "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
     click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
     click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
-    click.option("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
+    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
                  "goes on; up to 2,000 devices).  [default: coloured]"),
     click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi, async with --net 1]"),
     click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
@@ -62,7 +65,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
     click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
-    click.option("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
+    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
                  "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
@@ -70,7 +73,7 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
-    click.option("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
+    completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
                  "one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
@@ -114,7 +117,7 @@ def _without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @_with_options
-@click.version_option(package_name="p2pkm")
+@click.version_option(p2pkm.__version__)
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int | None:
     """Run one experiment, unless a command says otherwise."""
@@ -138,6 +141,7 @@ def run_command(**options: Any) -> int:
     "algorithms",
     metavar="LIST",
     multiple=True,
+    shell_complete=complete,
     default=("gtvmin,fkm,alone",),
     show_default=True,
     help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.",
@@ -147,6 +151,7 @@ def run_command(**options: Any) -> int:
     "graphs",
     metavar="LIST",
     multiple=True,
+    shell_complete=complete,
     default=("ring",),
     show_default=True,
     help="Graphs for the peer-to-peer methods; methods with a server run once, as a star.",
@@ -224,7 +229,7 @@ def compile_command() -> int:
 
 
 @command.command("algorithms")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def algorithms_command(name: str | None, form: str) -> int:
     """List the methods, or explain one: equation, messages, privacy, defaults, source."""

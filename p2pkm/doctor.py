@@ -1,6 +1,5 @@
 """What helps or hinders a run on this machine: Python, MPI, ranks and cores, threads, compiled kernels, disk, Slurm."""
 
-import contextlib
 import json
 import os
 import platform
@@ -73,9 +72,7 @@ def _python() -> Check:
     """Return the versions of Python and p2pkm."""
     import p2pkm
 
-    with contextlib.suppress(ModuleNotFoundError):  # importlib.metadata's: used from its folder, not installed
-        return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {p2pkm.__version__}")
-    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm not installed, but found")
+    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {p2pkm.__version__}")
 
 
 def _library() -> Check:

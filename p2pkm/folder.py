@@ -179,13 +179,15 @@ def describe_program() -> dict[str, Any]:
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
+    import p2pkm
+
     found = {}
-    for name in ("p2pkm", "numpy", "networkx", "numba", "mpi4py"):
+    for name in ("numpy", "networkx", "numba", "mpi4py"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    return {"version": found.pop("p2pkm"), "python": platform.python_version(), "libraries": found,
+    return {"version": p2pkm.__version__, "python": platform.python_version(), "libraries": found,
             "host": platform.node(), "command": sys.argv}  # fmt: skip
 
 

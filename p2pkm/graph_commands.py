@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from p2pkm.completion import complete
+
 
 def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what a graph is built with."""
@@ -17,7 +19,7 @@ def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what names one graph."""
-    return click.argument("graph", metavar="GRAPH")(_with_size(function))
+    return click.argument("graph", metavar="GRAPH", shell_complete=complete)(_with_size(function))
 
 
 _QUESTIONS: list[Callable[..., Any]] = [
@@ -70,7 +72,7 @@ def describe_command(form: str, **options: Any) -> int:
 
 
 @topology.command("compare")
-@click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True)
+@click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True, shell_complete=complete)
 @_with_size
 @_asking
 @click.option("--out", metavar="FILE", help="Draw them, too: a .png, .svg or .pdf file.")

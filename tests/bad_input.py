@@ -110,6 +110,8 @@ USAGE = """
 --algorithm fkm --coupling 3              | fkm has no coupling
 --algorithm fkm --recipe global           | fkm has no recipe
 --algorithm fkm --schedule jacobi         | fkm has no schedule
+swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
+topology descrbe ring                     | Did you mean 'describe'?
 algorithms fecca                          | Did you mean 'feca'?
 compare --algorithm gtvmim                | Did you mean 'gtvmin'?
 compare --algorithm gtvmin,gtvmin         | a repeated entry

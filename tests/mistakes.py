@@ -65,6 +65,17 @@ TEXTS: dict[str, str] = {
     "text.gexf": "hello",
     "directed.gexf": '<gexf xmlns="http://www.gexf.net/1.2draft" version="1.2"><graph defaultedgetype="directed">'
     f'<nodes>{PAIR}</nodes><edges><edge id="0" source="0" target="1"/></edges></graph></gexf>',
+    "users.json": '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]]}}}',
+    "samples.json": '{"users": ["a"], "num_samples": [3], "user_data": {"a": {"x": [[1]]}}}',
+    "pictures.json": '{"user_data": {"a": {"x": ["1.png"]}}}',
+    "rows.json": '{"user_data": {"a": {"x": [[1, 2], [3]], "y": [0, 1]}}}',
+    "short.json": '{"user_data": {"a": {"x": [[1, 2], [3, 4]], "y": [0]}}}',
+    "features.json": '{"user_data": {"a": {"x": [[1, 2]]}, "b": {"x": [[1]]}}}',
+    "infinite.json": '{"user_data": {"a": {"x": [[1, Infinity]]}}}',
+    "empty.json": '{"user_data": {}}',
+    "text.h5ad": "hello",
+    "text.arrow": "hello",
+    "old.feather": "FEA1",
     "nested.json": "[" * 10_000,
     "objects.json": '{"nodes":' * 10_000,
     "list.json": "[1, 2]",
@@ -169,6 +180,41 @@ def _parquet_twice(path: Path) -> None:
     parquet.write_table(pyarrow.table(columns, names=["x", "x", "device"]), path)
 
 
+def _arrow(**columns: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        import pyarrow
+        from pyarrow import feather
+
+        feather.write_feather(pyarrow.table(columns), str(path), compression="zstd", chunksize=1 << 26)
+
+    return make
+
+
+def _cells(matrix: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        import warnings
+
+        import anndata
+        from scipy import sparse
+
+        square = sparse.csr_matrix((matrix, matrix)) if isinstance(matrix, int) else np.asarray(matrix)
+        with warnings.catch_warnings(action="ignore"):
+            cells = anndata.AnnData(X=square)
+            cells.obsm["X_pca"] = np.ones((square.shape[0], 2))
+            cells.write_h5ad(path)
+
+    return make
+
+
+def _folder(files: dict[str, str]) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        path.mkdir()
+        for name, text in files.items():
+            (path / name).write_text(text)
+
+    return make
+
+
 def _adjacency(dense: object) -> Callable[[Path], object]:
     def make(path: Path) -> None:
         from scipy import sparse
@@ -223,6 +269,18 @@ MADE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "huge.parquet": ("a device 10^15", _parquet(x=[0.0, 1.0], device=[0, 10**15])),
     "twice.parquet": ("two columns x", _parquet_twice),
     "bomb.parquet": ("50 million zeros in 200 kB", _parquet(x=np.zeros(50_000_000, np.int8))),
+    "cut.arrow": ("no footer", _patched(_arrow(x=[1.0]), lambda content: content.__delitem__(slice(-9, None)))),
+    "null.arrow": ("a missing value", _arrow(x=[0.0, None])),
+    "words.feather": ("a column of text", _arrow(x=["a", "b"], y=[1.0, 2.0])),
+    "bomb.arrow": ("50 million zeros in 200 kB", _arrow(x=np.zeros(50_000_000, np.int8))),
+    "cells.h5ad": ("2 cells, X and obsm X_pca", _cells(np.eye(2))),
+    "vast.h5ad": ("an empty sparse matrix, 100000 x 100000", _cells(100_000)),
+    "nan.h5ad": ("NaN", _cells(np.full((2, 2), np.nan))),
+    "hollow": ("a folder of a text file", lambda path: (path.mkdir(), (path / "a.txt").write_text("a"))),
+    "mixed": ("a folder of a.csv and b.tsv", _folder({"a.csv": "x\n1\n", "b.tsv": "x\n1\n"})),
+    "unlike": ("a folder of a.csv: x,y and b.csv: x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "x\n1\n"})),
+    "renamed": ("a folder of a.csv: x,y and b.csv: y,x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "y,x\n1,2\n"})),
+    "wrong": ("a folder of a.csv and a wrong b.csv", _folder({"a.csv": "x\n1\n", "b.csv": "x\n1\nred\n"})),
     "wide-0.npy": ("2 features", _array(np.zeros((4, 2)))),
     "wide-1.npy": ("3 features", _array(np.zeros((4, 3)))),
     "few-0.npy": ("4 rows, 3 labels beside", _array(np.zeros((4, 2)))),
@@ -343,6 +401,38 @@ P2PKM_MEMORY=0 --data bomb.parquet        | 3 | unpacks to 400000000 bytes
 --data 'pipe-*.npy'                       | 3 | pipe-0.npy is no regular file
 --data 'nan-*.npy' --partition beta       | 3 | looks at all points
 --data 'nan-*.npy' --label-column 1       | 3 | have no columns to name
+--data users.json                         | 3 | user 'b' is not once in users and once in user_data
+--data samples.json                       | 3 | user 'a': num_samples says 3, but x has 1 points
+--data pictures.json                      | 3 | row 0 of x (counted from 0): expected finite numbers, got '1.png'
+--data rows.json                          | 3 | row 1 of x (counted from 0) has shape (1,), the first (2,)
+--data short.json                         | 3 | y is no list of 2 labels
+--data features.json                      | 3 | user 'b' has 1 features
+--data infinite.json                      | 3 | got [1, inf]
+--data empty.json                         | 3 | has no points
+--data nested.json                        | 3 | nested too deeply
+--data list.json                          | 3 | is not LEAF's JSON
+--data text.json                          | 3 | cannot be read as JSON
+--data users.json --device-column user    | 3 | has no columns to name
+--data text.arrow                         | 3 | cannot be read as Arrow
+--data cut.arrow                          | 3 | cannot be read as Arrow
+--data null.arrow                         | 3 | nan at row 1, column 0
+--data words.feather                      | 3 | 'x' has the type string; expected numbers
+--data old.feather                        | 3 | Feather of version 1; write it anew
+P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
+--data text.h5ad                          | 3 | cannot be read as AnnData
+--data vast.h5ad                          | 3 | takes 80000000000 bytes when it is dense, expected at most 4294967296
+--data nan.h5ad                           | 3 | nan.h5ad, X is nan at row 0, column 0
+--data cells.h5ad:obsm:X_umap             | 3 | has no 'obsm:X_umap'; it has 'X', 'obsm:X_pca'
+--data cells.h5ad --device-column site    | 3 | obs has no column 'site'
+--data no.h5ad:obsm:X_pca                 | 3 | there is no file no.h5ad
+--data hollow/                            | 3 | is a folder without a file of points
+--data mixed/                             | 3 | files of several kinds: '.csv', '.tsv'
+--data unlike/                            | 3 | b.csv has 1 features, but unlike/a.csv has 2
+--data 'unlike/*.csv'                     | 3 | b.csv has 1 features
+--data renamed/                           | 3 | b.csv has the features 'y', 'x'
+--data wrong/                             | 3 | b.csv, line 3, column 'x' is 'red'
+--data no-folder/                         | 3 | there is no file no-folder
+--data mixed                              | 2 | write mixed/
 --centers pipe.csv                        | 3 | is no regular file
 --centers cube.npy                        | 3 | has shape (2, 2, 2)
 --centers ''                              | 2 | centers is empty

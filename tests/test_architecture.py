@@ -22,6 +22,7 @@ ALLOWED = {
     "click": (
         "p2pkm/cli.py",
         "p2pkm/commands.py",
+        "p2pkm/completion.py",
         "p2pkm/graph_commands.py",
         "p2pkm/study_commands.py",
         "p2pkm/picture_commands.py",
@@ -30,9 +31,24 @@ ALLOWED = {
     ),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),
+    "anndata": ("p2pkm/data/annotated.py",),
+    "h5py": ("p2pkm/data/annotated.py",),
+    "pyarrow": ("p2pkm/data/arrow.py", "p2pkm/data/formats.py", "p2pkm/data/sizes.py", "p2pkm/sweeping.py"),
     "pickle": (),
 }
-LAZY = ("mpi4py", "pymetis", "matplotlib", "networkx", "sklearn", "scipy", "rich", "threadpoolctl")
+LAZY = (
+    "anndata",
+    "h5py",
+    "mpi4py",
+    "pyarrow",
+    "pymetis",
+    "matplotlib",
+    "networkx",
+    "sklearn",
+    "scipy",
+    "rich",
+    "threadpoolctl",
+)
 DEMANDED = {  # what is imported only with scikit-learn, and has parents there
     "p2pkm/estimator.py": {"BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClusterMixin", "TransformerMixin"}
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.data.formats import find
+from p2pkm.data.folders import find
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards

@@ -1,5 +1,6 @@
 """Columns of a file: which one holds the label, which one the device, and which the points."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from p2pkm.errors import DataError
 
 Column = str | int | None
 
+_INDEX = re.compile(r"__index_level_\d+__")  # the row numbers that pandas writes beside its columns
 LABEL_NAMES = ("label",)
 DEVICE_NAMES = ("client", "device")
 
@@ -31,6 +33,24 @@ class Roles(NamedTuple):
     device: int | None
 
 
+class Parts(NamedTuple):
+    """What a file holds, before labels and devices become numbers.
+
+    Attributes
+    ----------
+    points : float64[m, d] or float32[m, d]
+    label, device : array[m] or None
+        As they stand in the file.
+    names : tuple of str
+        Names of the features, if the file has any.
+    """
+
+    points: NDArray[Any]
+    label: Any = None
+    device: Any = None
+    names: tuple[str, ...] = ()
+
+
 def assign(where: str, names: Sequence[str], label: Column, device: Column) -> Roles:
     """Find the columns by name or index, or by their usual names if none is given.
 
@@ -43,7 +63,7 @@ def assign(where: str, names: Sequence[str], label: Column, device: Column) -> R
     device_at = find(where, names, device, "device", DEVICE_NAMES)
     if label_at is not None and label_at == device_at:
         raise DataError(f"{where}: column {names[label_at]!r} is both label and device; name two different columns")
-    points = [j for j in range(len(names)) if j not in (label_at, device_at)]
+    points = [j for j, name in enumerate(names) if j not in (label_at, device_at) and not _INDEX.fullmatch(name)]
     if not points:
         raise DataError(f"{where}: no column is left for the points; its columns are {listed(names)}")
     return Roles(points, label_at, device_at)
@@ -86,8 +106,9 @@ def listed(names: Sequence[str]) -> str:
     return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
 
 
-def table_of(where: str, points: NDArray[Any], label: Any, device: Any) -> Table:
+def table_of(where: str, parts: Parts) -> Table:
     """Build the table of a file from its points and its raw columns of labels and devices."""
+    points, label, device, _ = parts
     labels = None if label is None else encode(label, len(points), f"{where}: the labels")
     if device is None:
         owner = None

@@ -1,4 +1,4 @@
-"""Files of points: .csv, .tsv, .npy, .npz and .parquet."""
+"""Files of points, one or several: text, NumPy, Arrow, LEAF and AnnData."""
 
 import os
 from collections.abc import Callable
@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.arrays import load_array, load_arrays, refuse_bomb, refuse_endless
-from p2pkm.data.checks import finite, matrix
-from p2pkm.data.columns import Column, as_index, assign, listed, plain, table_of
+from p2pkm.data.annotated import read_annotated, split_part
+from p2pkm.data.arrays import LARGEST, load_array, load_arrays, refuse_endless
+from p2pkm.data.arrow import read_arrow, read_parquet
+from p2pkm.data.checks import matrix
+from p2pkm.data.columns import Column, Parts, as_index, assign, listed, table_of
+from p2pkm.data.folders import several
+from p2pkm.data.joining import join
+from p2pkm.data.leaf import read_leaf
 from p2pkm.data.table import Table
 from p2pkm.data.text import read_text
 from p2pkm.errors import DataError
@@ -22,37 +27,72 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
     Parameters
     ----------
     path : str or Path
-        A file; its suffix says how it is written.
+        A file, whose suffix says how it is written; or a folder or a pattern of files. Then each file is a device,
+        numbered in the order in which people count, unless the files say themselves which device a point is of.
+        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are other matrices of an AnnData file than its X.
     label_column, device_column : str or int, optional
         Name or index of a column; None: the one named label, client or device, if there is one.
 
     Raises
     ------
     DataError
-        If the file cannot be used; the message names the place.
+        If a file cannot be used; the message names the place.
+
+    Examples
+    --------
+    >>> table = p2pkm.read_table("cells.h5ad:obsm:X_pca", label_column="cell_type", device_column="site")
+    >>> shards = p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device), labels=table.labels)
     """
-    file = Path(path).expanduser()
-    if os.path.isdir(file):
-        raise DataError(f"{file} is a folder; expected a file: {', '.join(SUFFIXES)}")
-    if not os.path.exists(file):  # also if the name is too long to be one
-        raise DataError(f"there is no file {file} (looked in {Path.cwd()}); check the path")
-    refuse_endless(file, f"a file of points: {', '.join(SUFFIXES)}")
-    reader = SUFFIXES.get(file.suffix.lower())
+    place, _ = split_part(str(path))
+    found = several(place, SUFFIXES)
+    if found is None:
+        return table_of(place, _read(Path(path).expanduser(), label_column, device_column))
+    return table_of(str(path), _gather(str(path), found, label_column, device_column))
+
+
+def _gather(path: str, files: list[str], label: Column, device: Column) -> Parts:
+    """Read several files; unless they name devices, each is one."""
+    place, part = split_part(path)
+    found: list[tuple[str, Parts]] = []
+    size = 0
+    for one in files:
+        parts = _read(Path(one + part), label, device)
+        table_of(one, parts)  # now, while it is known which file it is
+        size += parts.points.nbytes
+        if size > LARGEST:
+            raise DataError(
+                f"the files of {place} up to {one} hold {size} bytes, expected at most {LARGEST}; take fewer files, or "
+                ".npy and .parquet, which stay on disk"
+            )
+        found.append((one, parts))
+    joined = join(found)
+    if joined.device is not None:
+        return joined
+    return joined._replace(device=np.repeat(np.arange(len(found)), [len(one.points) for _, one in found]))
+
+
+def _read(file: Path, label: Column, device: Column) -> Parts:
+    """Read one file as its suffix says."""
+    path = Path(split_part(str(file))[0])
+    if not os.path.exists(path):  # also if the name is too long to be one
+        raise DataError(f"there is no file {path} (looked in {Path.cwd()}); check the path")
+    refuse_endless(path, f"a file of points: {', '.join(SUFFIXES)}")
+    reader = SUFFIXES.get(path.suffix.lower())
     if reader is None:
-        raise DataError(f"{file} has the suffix {file.suffix!r}; expected one of {', '.join(SUFFIXES)}")
+        raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
     try:
-        return reader(file, label_column, device_column)
+        return reader(file, label, device)
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
-        raise DataError(f"{file} does not fit into memory; take fewer points") from None
+        raise DataError(f"{path} does not fit into memory; take fewer points") from None
 
 
-def _read_npy(path: Path, label: Column, device: Column) -> Table:
+def _read_npy(path: Path, label: Column, device: Column) -> Parts:
     return _split(path, load_array(path), label, device)
 
 
-def _read_npz(path: Path, label: Column, device: Column) -> Table:
+def _read_npz(path: Path, label: Column, device: Column) -> Parts:
     """Read `X`, `points` or the only 2-D array, with `y`, `labels` or `label`, and `client` or `device`, beside it."""
     arrays = load_arrays(path)
     if "X" in arrays or "points" in arrays:
@@ -69,12 +109,9 @@ def _read_npz(path: Path, label: Column, device: Column) -> Table:
     wrong = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
     if wrong is not None:
         raise DataError(f"{path} has no array {wrong!r}; its arrays are {listed(list(arrays))}")
-    table = _split(path, arrays[name], label, device)
-    beside = table_of(str(path), table.points, classes, owner)
-    return table._replace(
-        labels=table.labels if classes is None else beside.labels,
-        classes=table.classes if classes is None else beside.classes,
-        device=table.device if owner is None else beside.device,
+    parts = _split(path, arrays[name], label, device)
+    return parts._replace(
+        label=parts.label if classes is None else classes, device=parts.device if owner is None else owner
     )
 
 
@@ -85,50 +122,21 @@ def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ..
     return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
 
 
-def _split(path: Path, array: Any, label: Column, device: Column) -> Table:
+def _split(path: Path, array: Any, label: Column, device: Column) -> Parts:
     """Part one 2-D array into points, labels and devices by column index."""
     numbers = matrix(array, str(path), dtype="float32" if array.dtype == np.float32 else "float64")
     roles = assign(str(path), [str(j) for j in range(numbers.shape[1])], label, device)
-    columns = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
-    return table_of(str(path), numbers[:, roles.points], *columns)
+    label_at, device_at = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
+    return Parts(numbers[:, roles.points], label_at, device_at)
 
 
-def _read_parquet(path: Path, label: Column, device: Column) -> Table:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
-    try:
-        with parquet.ParquetFile(path) as file:
-            refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
-            frame = file.read()
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
-    names = [str(name) for name in frame.column_names]
-    if not len(frame):
-        raise DataError(f"{path} has no rows; expected one point per row")
-    roles = assign(str(path), names, label, device)
-    points = np.empty((len(frame), len(roles.points)))
-    for at, j in enumerate(roles.points):
-        values = _values(frame, j)
-        if values.dtype.kind not in "biuf":
-            raise DataError(
-                f"{path}, column {names[j]!r} has the type {frame.column(j).type}; expected numbers: encode "
-                "or drop it, or name it as --label-column or --device-column"
-            )
-        points[:, at] = values
-    columns = (None if at is None else plain(_values(frame, at)) for at in (roles.label, roles.device))
-    return table_of(str(path), finite(points, str(path)), *columns)
-
-
-def _values(frame: Any, column: int) -> NDArray[Any]:
-    return np.asarray(frame.column(column).to_numpy())
-
-
-SUFFIXES: dict[str, Callable[[Path, Column, Column], Table]] = {
+SUFFIXES: dict[str, Callable[[Path, Column, Column], Parts]] = {
     ".csv": read_text,
     ".tsv": read_text,
     ".npy": _read_npy,
     ".npz": _read_npz,
-    ".parquet": _read_parquet,
+    ".parquet": read_parquet,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
+    ".json": read_leaf,
+    ".h5ad": read_annotated,
 }

@@ -4,10 +4,8 @@ A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or 
 """
 
 import math
-import re
 import warnings
 from collections.abc import Callable
-from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from p2pkm.data.arrays import refuse_bomb, refuse_endless
 from p2pkm.data.columns import Column, Roles, assign, listed
+from p2pkm.data.folders import COMPANION
 from p2pkm.errors import DataError
 
 Rows = slice | NDArray[np.int64]
@@ -52,25 +51,10 @@ class Format(NamedTuple):
     owned: Callable[[Header, int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
-def find(pattern: str) -> list[str]:
-    """Return the files that a pattern names, sorted as people count: part-2 before part-10; companions are left out.
-
-    Raises
-    ------
-    DataError
-        If there is none.
-    """
-    found = [path for path in glob(str(Path(pattern).expanduser())) if not path.endswith(_COMPANION)]
-    if not found:
-        raise DataError(f"no file is like {pattern} (looked in {Path.cwd()}); check the pattern, and quote it")
-    return sorted(found, key=lambda path: [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
-                                           for part in re.split(r"(\d+)", path)])  # fmt: skip
-
-
 def _measure_npy(path: str, label: Column, device: Column) -> Header:
     """Read the header of a .npy file; its labels stand beside it, in ``NAME.labels.npy``."""
     if label is not None or device is not None:
-        raise DataError(f"{path}: points that stay on disk have no columns to name; write labels to NAME{_COMPANION}")
+        raise DataError(f"{path}: points that stay on disk have no columns to name; write labels to NAME{COMPANION}")
     array = _map(path)
     if array.ndim != 2 or array.shape[1] == 0:
         raise DataError(f"{path} has shape {array.shape}, expected (points, features)")
@@ -101,7 +85,7 @@ def _owned_npy(header: Header, first: int, last: int) -> tuple[NDArray[np.int64]
 
 
 def _companion(path: str) -> Path:
-    return Path(path.removesuffix(".npy") + _COMPANION)
+    return Path(path.removesuffix(".npy") + COMPANION)
 
 
 def _map(path: str) -> NDArray[Any]:
@@ -228,7 +212,6 @@ def _numeric(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-_COMPANION = ".labels.npy"
 FORMATS = {
     ".npy": Format(_measure_npy, _points_npy, _labels_npy, _owned_npy),
     ".parquet": Format(_measure_parquet, _points_parquet, _labels_parquet, _owned_parquet),

@@ -9,6 +9,9 @@ import numpy as np
 
 from p2pkm.data.checks import whole
 from p2pkm.data.columns import Column, as_index, assign
+from p2pkm.data.files import SUFFIXES
+from p2pkm.data.folders import several
+from p2pkm.data.formats import FORMATS
 from p2pkm.data.sources import SOURCES, load
 from p2pkm.data.stored import open_stored
 from p2pkm.data.table import Table
@@ -88,7 +91,11 @@ def measure(
 
 def has_header(spec: Spec) -> bool:
     """Return whether `measure` can tell the size without reading the data."""
-    return spec.name in _GENERATED or Path(spec.options.get("path", "")).suffix.lower() in _HEADERS
+    if spec.name in _GENERATED:
+        return True
+    path = spec.options.get("path", "")
+    files = several(path, SUFFIXES)
+    return Path(files[0] if files else path).suffix.lower() in (FORMATS if files else _HEADERS)
 
 
 def _gaussians(count: int, options: Mapping[str, Any], features: int = 2) -> Size:

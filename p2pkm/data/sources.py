@@ -1,6 +1,7 @@
 """Sources: generated data, the small data sets of scikit-learn, and files."""
 
 import inspect
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pkm.data.annotated import split_part
 from p2pkm.data.checks import LARGEST, positive, whole
 from p2pkm.data.communities import tabulate as communities
 from p2pkm.data.draw import apart, generator
@@ -179,16 +181,23 @@ SOURCES: dict[str, Callable[..., Table]] = {
 
 
 def parse_source(text: str) -> Spec:
-    """Read the value of `--data`: a spec, or a path that ends like a file of points.
+    """Read the value of `--data`: a spec, or a path: it has a separator in it, or ends like a file of points.
 
     Raises
     ------
     ExperimentError
         If the source or a key of it is not known.
     """
-    if not text.strip().lower().startswith("file:") and Path(text.strip()).suffix.lower() in SUFFIXES:
-        return Spec("file", {"path": text.strip()})
-    return parse(text, SOURCES, "data")
+    path = text.strip()
+    named = path.lower().startswith("file:")
+    if not named and ("/" in path or os.sep in path or Path(split_part(path)[0]).suffix.lower() in SUFFIXES):
+        return Spec("file", {"path": path})
+    try:
+        return parse(text, SOURCES, "data")
+    except ExperimentError as error:
+        if path and os.path.isdir(path):
+            raise ExperimentError(f"{error} For the files in the folder of that name write {path}/") from None
+        raise
 
 
 def load(

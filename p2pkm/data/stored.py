@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.data.columns import Column
-from p2pkm.data.formats import FORMATS, Format, Header, Rows, find
+from p2pkm.data.files import SUFFIXES
+from p2pkm.data.folders import several
+from p2pkm.data.formats import FORMATS, Format, Header, Rows
 from p2pkm.data.order import blocks
 from p2pkm.errors import DataError
 from p2pkm.spec import Spec
@@ -39,7 +41,7 @@ class Stored(NamedTuple):
 def open_stored(
     path: str, partition: Spec | None, label_column: Column, device_column: Column, *, classes: bool = True
 ) -> Stored | None:
-    """Return the files of a pattern, or the one file whose points need not be read as a whole, else None.
+    """Return the files of a folder or pattern, or the one file whose points need not be read as a whole, else None.
 
     One .npy file stays on disk with partition `blocks`, one .parquet file with whole numbers as column of devices.
     Without `classes` no label is read, and none is known.
@@ -49,11 +51,12 @@ def open_stored(
     DataError
         If a file cannot be used, or is not like the first one.
     """
-    suffix, alone = Path(path).suffix.lower(), Path(path).expanduser().is_file()
-    if suffix not in FORMATS or (not alone and not any(sign in path for sign in "*?[")):
+    found = several(path, SUFFIXES)
+    suffix = Path(found[0] if found else path).suffix.lower()
+    if suffix not in FORMATS or (not found and not Path(path).expanduser().is_file()):
         return None
-    if not alone:
-        files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in find(path))
+    if found:
+        files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in found)
         _check_alike(path, files)
         counts = [one.devices for one in files if one.devices is not None]
         return Stored(files, _classes(files) if classes else None, max(counts, default=len(files)))

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.columns import DEVICE_NAMES, LABEL_NAMES, Column, Roles, assign, table_of
-from p2pkm.data.table import Table
+from p2pkm.data.columns import DEVICE_NAMES, LABEL_NAMES, Column, Parts, Roles, assign
 from p2pkm.errors import DataError
 
 
@@ -32,7 +31,7 @@ class Head(NamedTuple):
     skipped: int
 
 
-def read_text(path: Path, label: Column, device: Column) -> Table:
+def read_text(path: Path, label: Column, device: Column) -> Parts:
     """Read a file of lines with the same number of fields.
 
     Raises
@@ -50,8 +49,13 @@ def read_text(path: Path, label: Column, device: Column) -> Table:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as a table of text: {error}") from None
-    columns = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
-    return table_of(str(path), numbers[:, roles.points], *columns)
+    label_at, device_at = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
+    return Parts(numbers[:, roles.points], label_at, device_at, _features(head, roles))
+
+
+def _features(head: Head, roles: Roles) -> tuple[str, ...]:
+    """Return the names of the features; without a header they have none."""
+    return tuple(head.names[j] for j in roles.points) if head.skipped else ()
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -122,7 +126,7 @@ def _load(path: Path, head: Head) -> NDArray[np.float64] | None:
     return numbers if numbers.shape[1] == len(head.names) else None
 
 
-def _scan(path: Path, head: Head, roles: Roles) -> Table:
+def _scan(path: Path, head: Head, roles: Roles) -> Parts:
     """Read line by line; labels and devices may be names."""
     names: dict[int, list[str]] = {j: [] for j in (roles.label, roles.device) if j is not None}
     points: list[list[float]] = []
@@ -141,8 +145,8 @@ def _scan(path: Path, head: Head, roles: Roles) -> Table:
                     f"{path}, line {line}, column {head.names[j]!r} is empty; expected a value on each line"
                 )
             seen.append(fields[j])
-    columns = (None if at is None else _typed(names[at]) for at in (roles.label, roles.device))
-    return table_of(str(path), np.array(points, dtype=np.float64), *columns)
+    label_at, device_at = (None if at is None else _typed(names[at]) for at in (roles.label, roles.device))
+    return Parts(np.array(points, dtype=np.float64), label_at, device_at, _features(head, roles))
 
 
 def _number(path: Path, line: int, name: str, field: str) -> float:

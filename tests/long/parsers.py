@@ -196,7 +196,10 @@ def _columns(**columns: Any) -> bytes:
 
 
 def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
-    """Return every parser by name, with some of what it takes."""
+    """Return every parser by name, with some of what it takes.
+
+    Not .h5ad: in some damaged files the HDF5 library itself goes round in circles, and nothing in Python can stop it.
+    """
     files = Files(folder)
     square, owner = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
     known: dict[str, tuple[Parser, list[bytes]]] = {
@@ -218,6 +221,8 @@ def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
         "npz-member": (files.archive, [_saved(square), _saved(np.array(["a", "b"]))]),
         "parquet": (files.points("fuzz.parquet"), [_columns(x=[0.0, 1.0], device=[0, 1]),
                                                     _columns(x=[1], label=["a"])]),
+        "arrow": (files.points("fuzz.arrow"), [_batches(x=[0.0, 1.0], device=["a", "b"]), _batches(x=[1], label=[0])]),
+        "leaf": (files.points("leaf.json"), [LEAF, b'{"user_data":{"a":{"x":[[1,2]]},"b":{"x":[[3,4],[5,6]]}}}']),
         "graphml": (files.graph("fuzz.graphml"), [GRAPHML]),
         "gexf": (files.graph("fuzz.gexf"), [GEXF]),
         "json": (files.graph("fuzz.json"), [b'{"nodes":[{"id":0},{"id":1}],"edges":[{"source":0,"target":1}]}']),
@@ -237,6 +242,17 @@ def _adjacency() -> bytes:
     return file.getvalue()
 
 
+def _batches(**columns: Any) -> bytes:
+    import pyarrow
+
+    file, table = io.BytesIO(), pyarrow.table(columns)
+    with pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    return file.getvalue()
+
+
+LEAF = b'{"users": ["a", "b"], "num_samples": [1, 2], "user_data": {"a": {"x": [[0, 1]], "y": [3]}, '
+LEAF += b'"b": {"x": [[2.5, 1], [1e3, -2]], "y": [0, 3]}}}'
 GRAPHML = (
     b'<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" '
     b'attr.name="weight" attr.type="double"><default>1.0</default></key><graph edgedefault="undirected"><node id="0"/>'
