@@ -251,11 +251,12 @@ command.add_command(resume_command)
 
 @command.command("doctor")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def doctor_command(form: str) -> int:
+@click.option("--hostfile", metavar="FILE", help="Also look into mpirun's file of hosts, and start a rank on each.")
+def doctor_command(form: str, hostfile: str | None) -> int:
     """Look for what is wrong with Python, MPI, threads, compiled kernels or the disk, and say what to do."""
     from p2pkm.doctor import diagnose
 
-    return diagnose(as_json=form == "json")
+    return diagnose(as_json=form == "json", host_file=hostfile)
 
 
 def _run(options: dict[str, Any]) -> int:

@@ -1,53 +1,28 @@
-"""What helps or hinders a run on this machine: Python, MPI, ranks and cores, threads, compiled kernels, disk, Slurm."""
+"""What helps or hinders a run on this machine: Python, MPI, threads, compiled kernels, disk."""
 
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from p2pkm.clusters import check_crowd, check_file_system, check_shared_memory, check_slurm
 from p2pkm.errors import NetworkError
-from p2pkm.launcher import expected_size, launched, local_size
+from p2pkm.findings import INSTALL, SAME, Check, ask, family, first, last, oversubscribe, start_trial
+from p2pkm.host_file import check_hosts
+from p2pkm.launcher import expected_size, launched, local_size, starter
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_FAMILIES = {"Open MPI": "Open MPI", "Intel(R) MPI": "Intel MPI", "MVAPICH": "MVAPICH", "MPICH": "MPICH",
-             "HYDRA": "MPICH"}  # fmt: skip
-_STARTERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "PMIX_RANK": "a PMIx launcher", "PMI_SIZE": "mpirun (PMI)"}
-_INSTALL = 'pip install "p2pkm[mpich]"'
-_SAME = f"use the mpirun of the library that mpi4py loads, first on PATH, or a matching pair: {_INSTALL}"
-_OVERSUBSCRIBE = {
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI 5; the next one is for Open MPI 4
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-}
-_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-_SRUN = "start with: srun --mpi=pmi2 python -m p2pkm ... (the usual default, --mpi=none, gives each rank its own world)"
-_LIMIT = 30  # seconds for a trial in another process
 _LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
 from mpi4py import MPI; print(MPI.Get_library_version().splitlines()[0])"""
-_TRIAL = """import os; from mpi4py import MPI
-size, rank = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
-os.write(1, [b"", b"[alone]", b"[together]"][0 if rank else size])  # in one piece: two ranks print at once
-"""
 _MEMORY, _DISK, _MB, _GB = 150, 100, 1e6, 1e9  # the first two: MB that a rank, and a run folder, may need
 
 
-class Check(NamedTuple):
-    """One line of the diagnosis; the status is ok, warn (it runs, perhaps badly) or fail (MPI does not work)."""
-
-    status: str
-    check: str
-    found: str
-    advice: str = ""
-
-
-def diagnose(*, as_json: bool) -> int:
+def diagnose(*, as_json: bool, host_file: str | None = None) -> int:
     """Print what was found on this machine, rank 0 for all, and return the exit code: 0, or 4 if something fails."""
-    checks = examine()
+    checks = examine() + ([] if host_file is None else check_hosts(host_file))
     if as_json:
         print(json.dumps({"checks": [check._asdict() for check in checks]}), flush=True)
     else:
@@ -63,8 +38,8 @@ def examine() -> list[Check]:
     mine = library.found if library.status == "ok" else ""
     mpi = [_world() if launched() else _pair(mine), _yield(mine)] if mine else []
     return [
-        _python(), library, _launcher(), *mpi, _share(ranks, cores, mine), _threads(ranks, cores), _kernels(),
-        _memory(ranks), _folder(), _slurm(),
+        _python(), library, _launcher(), *mpi, check_crowd(ranks, cores, mine), check_shared_memory(ranks, cores),
+        _threads(ranks, cores), _kernels(), _memory(ranks), _folder(), check_file_system(), check_slurm(),
     ]  # fmt: skip
 
 
@@ -80,7 +55,7 @@ def _library() -> Check:
     from importlib.util import find_spec
 
     if find_spec("mpi4py") is None:
-        return Check("fail", "mpi library", "mpi4py is not installed; one process works without", _INSTALL)
+        return Check("fail", "mpi library", "mpi4py is not installed; one process works without", INSTALL)
     if launched():
         from p2pkm.network import connect
 
@@ -89,11 +64,11 @@ def _library() -> Check:
         except NetworkError as error:
             found, _, advice = str(error).rpartition(". ")
             return Check("fail", "mpi library", found, advice[:1].lower() + advice[1:])
-    code, printed = _ask([sys.executable, "-c", _LIBRARY])
+    code, printed = ask([sys.executable, "-c", _LIBRARY])
     if code == 0:
         return Check("ok", "mpi library", _name(printed.splitlines()[-1]))
-    found = f"mpi4py finds no MPI library ({_last(printed)}); one process works without"
-    return Check("fail", "mpi library", found, _INSTALL)
+    found = f"mpi4py finds no MPI library ({last(printed)}); one process works without"
+    return Check("fail", "mpi library", found, INSTALL)
 
 
 def _launcher() -> Check:
@@ -103,11 +78,11 @@ def _launcher() -> Check:
         beside = Path(sys.executable).parent
         if (beside / "mpirun").exists():
             return Check("warn", "mpirun", f"not on PATH, but in {beside}", f"source {beside / 'activate'}")
-        return Check("warn", "mpirun", "no mpirun or mpiexec on PATH", f"{_INSTALL}, or load your cluster's MPI")
-    code, printed = _ask([path, "--version"])
+        return Check("warn", "mpirun", "no mpirun or mpiexec on PATH", f"{INSTALL}, or load your cluster's MPI")
+    code, printed = ask([path, "--version"])
     if code != 0:
-        return Check("warn", "mpirun", f"{path} --version fails ({_last(printed)})", _SAME)
-    return Check("ok", "mpirun", f"{path} ({_family(printed)})")
+        return Check("warn", "mpirun", f"{path} --version fails ({last(printed)})", SAME)
+    return Check("ok", "mpirun", f"{path} ({family(printed)})")
 
 
 def _pair(library: str) -> Check:
@@ -115,45 +90,29 @@ def _pair(library: str) -> Check:
     path = shutil.which("mpirun") or shutil.which("mpiexec")
     if path is None or "SLURM_JOB_ID" in os.environ:
         return Check("ok", "mpirun -n 2", "not tried: " + ("no mpirun" if path is None else "inside a Slurm job"))
-    code, printed = _ask([path, "-n", "2", sys.executable, "-c", _TRIAL])
-    if code == 0 and "[together]" in printed:
+    how, printed = start_trial([path, "-n", "2"])
+    if how == "together":
         return Check("ok", "mpirun -n 2", "one world of 2 ranks: launcher and library belong together")
-    if "[alone]" in printed:
+    if how == "alone":
         found = f"two worlds of size 1: {path} does not belong to the library that mpi4py loads ({library})"
-        return Check("fail", "mpirun -n 2", found, _SAME)
-    open_mpi = _family(_ask([path, "--version"])[1]) == "Open MPI"
-    return Check("fail", "mpirun -n 2", f"did not run ({_first(printed)})", (open_mpi and _open_mpi()) or _SAME)
+        return Check("fail", "mpirun -n 2", found, SAME)
+    open_mpi = family(ask([path, "--version"])[1]) == "Open MPI"
+    return Check("fail", "mpirun -n 2", f"did not run ({printed})", (open_mpi and oversubscribe()) or SAME)
 
 
 def _world() -> Check:
     """Return how many ranks see each other, and who started them; worlds of size 1 were found with the library."""
     from p2pkm.network import connect
 
-    starter = next((whose for name, whose in _STARTERS.items() if name in os.environ), "Slurm's srun")
-    return Check("ok", "world", f"{connect().size} of {expected_size()} ranks see each other, started by {starter}")
-
-
-def _share(ranks: int, cores: int, library: str) -> Check:
-    """Return how many ranks share the cores of this machine."""
-    found = f"{cores} for {ranks} rank{'s' * (ranks > 1)} on this machine"
-    turns = ": they take turns, the result is the same" if ranks > cores else ""
-    advice = "" if _family(library) != "Open MPI" or launched() else _open_mpi()
-    return Check("ok", "cores", found + turns, f"for more ranks than cores: {advice}" if advice else "")
-
-
-def _open_mpi() -> str:
-    """Return what Open MPI still has to be told for more ranks than cores, and for root."""
-    wanted = _OVERSUBSCRIBE | (_ROOT if os.geteuid() == 0 else {})
-    lacking = [f"{name}={value}" for name, value in wanted.items() if os.environ.get(name) != value]
-    return f"export {' '.join(lacking)}" if lacking else ""
+    return Check("ok", "world", f"{connect().size} of {expected_size()} ranks see each other, started by {starter()}")
 
 
 def _yield(library: str) -> Check:
     """Return whether a waiting rank leaves its core to others."""
-    family = _family(library)
-    if family == "Open MPI":
+    whose = family(library)
+    if whose == "Open MPI":
         return Check("ok", "yield", "Open MPI yields by itself when oversubscribed")
-    if family == "Intel MPI":
+    if whose == "Intel MPI":
         value = os.environ.get("I_MPI_THREAD_YIELD", "not set")
         return Check("ok", "yield", f"I_MPI_THREAD_YIELD {value}", "3 is best with more ranks than cores")
     value = os.environ.get("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1 (set by p2pkm)")
@@ -185,7 +144,7 @@ def _kernels() -> Check:
     try:
         from p2pkm.kernels import compiled
     except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder that it can write
-        return Check("warn", "kernels", _first(str(error)), "export NUMBA_CACHE_DIR=<a folder that you can write>")
+        return Check("warn", "kernels", first(str(error)), "export NUMBA_CACHE_DIR=<a folder that you can write>")
     functions = [compiled.entry(name) for name in compiled.__all__]
     if not hasattr(functions[0], "stats"):
         return Check("warn", "kernels", "numba does not compile (NUMBA_DISABLE_JIT)", "unset NUMBA_DISABLE_JIT")
@@ -236,43 +195,8 @@ def _folder() -> Check:
     return Check("warn" if free < _DISK * _MB else "ok", "folder", found)
 
 
-def _slurm() -> Check:
-    """Return what Slurm needs, inside and outside a job."""
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is None:
-        found = "no job here" if shutil.which("srun") else "no Slurm here"
-        return Check("ok", "slurm", found, "see launch/slurm.sbatch" if shutil.which("srun") else "")
-    tasks = os.environ.get("SLURM_NTASKS", "?")
-    return Check("ok", "slurm", f"in job {job}, {tasks} tasks", "" if launched() and expected_size() > 1 else _SRUN)
-
-
-def _ask(command: list[str]) -> tuple[int, str]:
-    """Run a command for a limited time; return its exit code and all that it printed."""
-    quiet: dict[str, Any] = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-    try:
-        done = subprocess.run(command, timeout=_LIMIT, check=False, **quiet)
-    except subprocess.TimeoutExpired:
-        return 124, f"no answer within {_LIMIT} s"
-    except OSError as error:
-        return 126, str(error)
-    return done.returncode, f"{done.stderr}\n{done.stdout}".strip()
-
-
-def _family(text: str) -> str:
-    """Return whose MPI wrote this text."""
-    return next((name for mark, name in _FAMILIES.items() if mark in text), "unknown MPI")
-
-
 def _name(library: str) -> str:
     return " ".join(library.split(",")[0].split())
-
-
-def _first(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if re.search("[a-z]", line)), "no output")
-
-
-def _last(text: str) -> str:
-    return _first("\n".join(reversed(text.splitlines())))
 
 
 def _writable(folder: Path) -> bool:

@@ -6,6 +6,8 @@ import re
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")  # how many libraries take
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
+_STARTERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "MPI_LOCALNRANKS": "mpirun", "SLURM_STEP_NUM_TASKS": "srun",
+             "PMIX_RANK": "a PMIx launcher"}  # fmt: skip
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
@@ -29,3 +31,24 @@ def local_size() -> int:
     given = next((os.environ[name] for name in _LOCAL if name in os.environ), str(expected_size()))
     found = re.match(r"\d+", given)
     return int(found[0]) if found else 1
+
+
+def starter() -> str:
+    """Return which launcher started this process; an mpirun under Slurm may have started its own part by srun."""
+    return next((whose for name, whose in _STARTERS.items() if name in os.environ), "mpirun")
+
+
+def explain_alone(library: str) -> str:
+    """Return why each of the processes that were started is alone, and what to do; for an MPI library of this name."""
+    size = expected_size()
+    if starter() != "srun":
+        return (
+            f"the launcher started {size} processes, but each is alone (a world of size 1): launcher and mpi4py's "
+            f"library ({library}) belong to different MPIs. Use the mpirun of that library"
+        )
+    kind = "pmix" if "Open MPI" in library else "pmi2"
+    return (
+        f"srun started {size} tasks, but each is alone (a world of size 1): it must be told how the MPI library "
+        f"({library}) finds the others, and the default is often --mpi=none. Start with: "
+        f"srun --mpi={kind} python -m p2pkm (srun --mpi=list shows what there is)"
+    )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sys
 import time
 import traceback
@@ -82,7 +83,7 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
     if world.size > 1:
         _compile_once(world)
     cells: list[Row] = asked["cells"]
-    mine = sorted(range(len(cells)), key=partial(_place, cells))[world.rank :: world.size]
+    mine = deal(cells, world.rank, world.size)
     run = _run_here if asked["jobs"] == 1 else partial(_run_beside, jobs=asked["jobs"])
     own: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
@@ -96,6 +97,11 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
         return None
     rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
     return [rows[number] | {"options": cells[number]} for number in sorted(rows)]
+
+
+def deal(cells: Sequence[Row], turn: int, count: int) -> list[int]:
+    """Return the numbers of the cells that are one's share of `count` shares, 0 <= turn < count."""
+    return sorted(range(len(cells)), key=partial(_place, cells))[turn::count]
 
 
 def _place(cells: Sequence[Row], number: int) -> tuple[str, ...]:
@@ -188,10 +194,11 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
         return None
     folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}"
     try:
-        if not (folder / mark).is_file():
-            if folder.is_dir() and any(folder.iterdir()):
-                raise ExperimentError(f"--out {folder} is in use, but not by a {kind}; choose another folder")
-            check_target(folder, force=False)
+        found = os.listdir(folder) if folder.is_dir() else []  # one look: several jobs may begin a study at once
+        if found and mark not in found:
+            raise ExperimentError(f"--out {folder} is in use, but not by a {kind}; choose another folder")
+        if not found:
+            check_target(folder, force=True)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None

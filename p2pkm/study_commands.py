@@ -30,14 +30,16 @@ study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
 @click.option("--out", metavar="FOLDER", help="Folder of the study, or none.  [default: runs/<time>-sweep]")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes on this machine; under "
               "mpirun the runs are dealt to the ranks instead.")  # fmt: skip
+@click.option("--part", metavar="i/n", help="Run the i-th of n shares, as one of several jobs with the same --out; "
+              "a last sweep without --part makes the table.")  # fmt: skip
 @click.option("--example", is_flag=True, help="Print a study file to begin with.")
 @click.option("--dry-run", is_flag=True, help="Check everything, say which runs there are, and stop.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures into the folder.  [default: on, off with json]")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def sweep(  # noqa: PLR0913 - one parameter per option
-    study: str | None, out: str | None, jobs: int, example: bool, dry_run: bool, plot: bool | None, form: str,
-    quiet: bool,
+    study: str | None, out: str | None, jobs: int, part: str | None, example: bool, dry_run: bool, plot: bool | None,
+    form: str, quiet: bool,
 ) -> int:  # fmt: skip
     """Run the study."""
     from p2pkm.errors import ExperimentError
@@ -53,4 +55,4 @@ def sweep(  # noqa: PLR0913 - one parameter per option
     from p2pkm.sweeping import lead_sweep
 
     manner = Manner(json=form == "json", dry_run=dry_run, quiet=quiet)
-    return lead_sweep(study, out, jobs, manner, plot=plot)
+    return lead_sweep(study, out, jobs, manner, plot=plot, part=part)

@@ -1,9 +1,11 @@
 """A sweep: the runs of a study file, as one tidy table with its pictures."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from p2pkm.rows import TABLES
 from p2pkm.running import Manner
 from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes
-from p2pkm.study import Row, describe, open_folder, run_study
+from p2pkm.study import Row, deal, describe, open_folder, run_study
 from p2pkm.study_file import StudyFile, check_runs, lay_out, read_study
 from p2pkm.table import Live
 
@@ -28,7 +30,7 @@ _FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB
             ("rounds_to_1pct", "to 1 %", ".1f"), ("seconds_to_1pct", "s to 1 %", ".4g"))  # fmt: skip
 
 
-def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None) -> int:
+def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None, part: str | None) -> int:
     """Run a study file, write its folder, print its table, and return the exit code.
 
     Parameters
@@ -40,6 +42,8 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
         Number of processes, without MPI.
     plot : bool or None
         Whether to draw; None: what the file says, else yes.
+    part : str or None
+        ``i/n``: only the i-th of n shares of the runs, which are kept for a later sweep without it.
 
     Raises
     ------
@@ -51,12 +55,14 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
     study = read_study(path)
     cells = lay_out(study, path)
     check_runs(cells, study)
+    out = out or study.base.get("out")
+    cells = cells if part is None else take_share(cells, part, out)
     if manner.dry_run:
         print(_show_plan(cells, study, as_json=manner.json))
         return 0
-    folder = open_folder(out or study.base.get("out"), "sweep", _MARK)
+    folder = open_folder(out, "sweep", _MARK)
     if folder is not None:
-        _write_text(folder, _MARK, _to_toml(study))
+        _leave_mark(folder, study, shared=part is not None)
     world = connect()
     told = Told(quiet=manner.quiet)
     try:
@@ -64,18 +70,44 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
     finally:
         told.close()
     rows = tidy(found, study)
-    failed = sum(row["error"] is not None for row in rows)
-    if folder is not None:
+    if folder is not None and part is None:
         write_tables(folder, rows, found)
         if plot or (plot is None and study.base.get("plot", not manner.json)):
             from p2pkm.plots import draw_study
 
             draw_study(rows, folder / "figures")
+    failed = sum(row["error"] is not None for row in rows)
     closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
+    closing |= {} if part is None else {"part": part}
     print(json.dumps({"rows": rows, **closing}) if manner.json else tabulate(rows, study, closing), flush=True)
     if len(rows) < len(cells):
         return INTERRUPTED
     return _FAILED if failed else 0
+
+
+def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[Experiment]:
+    """Return the runs of one of several jobs, in their order.
+
+    Raises
+    ------
+    ExperimentError
+        If the part is not ``i/n`` with 1 <= i <= n, or if there is no folder where the shares would meet.
+    """
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
+    turn, count = (int(number) for number in found.groups()) if found else (0, 0)
+    if not 1 <= turn <= count:
+        raise ExperimentError(f"--part {part}: expected i/n, the i-th of n shares, from 1/n to n/n, like 2/8")
+    if out in (None, "none"):
+        raise ExperimentError(f"--part {part} needs a folder where the shares meet; give --out FOLDER, the same to all")
+    return [cells[number] for number in sorted(deal([cell.to_mapping() for cell in cells], turn - 1, count))]
+
+
+def _leave_mark(folder: Path, study: StudyFile, *, shared: bool) -> None:
+    """Write the study file into its folder; of jobs that share it, the first does."""
+    if not shared:
+        return _write_text(folder, _MARK, _to_toml(study))
+    with suppress(FileExistsError), open(folder / _MARK, "x", encoding="utf-8") as file:
+        file.write(_to_toml(study))
 
 
 class Told:
@@ -174,6 +206,8 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None
     )
+    if "part" in closing:
+        text += [f"part {closing['part']} is kept; when all have ended, one sweep without --part makes the table"]
     return "\n".join([*text, f"results in {closing['out'] or 'none'}"])
 
 

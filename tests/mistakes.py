@@ -688,6 +688,7 @@ topology draw ring --out ''               | 2 | ends in .png, .svg or .pdf
 topology draw gallery:../x                | 3 | the gallery has no
 doctor extra                              | 2 | unexpected extra argument
 doctor --devices 4                        | 2 | No such option
+doctor --hostfile                         | 2 | requires an argument
 compile extra                             | 2 | unexpected extra argument
 compile --format json                     | 2 | No such option
 """,

@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from p2pkm import doctor
+from p2pkm import clusters, doctor, findings
 from p2pkm.cli import main
+from p2pkm.host_file import check_hosts
 from p2pkm.kernels import compiled
 
 HERE = Path(sys.executable).parent
@@ -125,7 +127,7 @@ def test_a_launcher_that_refuses_is_quoted(capsys, monkeypatch, tmp_path):
 
 @needs_mpi
 def test_a_launcher_that_hangs_is_stopped(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "_LIMIT", 2)
+    monkeypatch.setattr(findings, "LIMIT", 2)
     stand_in(monkeypatch, tmp_path, '#!/usr/bin/env bash\n[ "$1" = --version ] && exit 0\nexec sleep 50\n')
     assert examine(capsys, 4)["mpirun -n 2"][1] == "did not run (no answer within 2 s)"
 
@@ -191,8 +193,6 @@ def test_kernels_are_known_to_be_compiled_after_the_advice_was_followed():
 
 
 def test_a_kernel_newer_than_the_cache_counts_as_not_compiled(tmp_path):
-    from types import SimpleNamespace
-
     def kernel():
         pass
 
@@ -222,6 +222,7 @@ def test_a_folder_that_is_gone(tmp_path):
     try:
         gone.rmdir()
         found = doctor._folder()
+        assert clusters.check_file_system().found == "not known: the current folder cannot be used"
     finally:
         os.chdir(before)
     assert (found.status, found.advice) == ("warn", "cd elsewhere")
@@ -244,7 +245,7 @@ def test_too_little_memory(monkeypatch):
 def test_inside_a_slurm_job_it_names_the_trap(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     monkeypatch.setenv("SLURM_NTASKS", "8")
-    status, _, found, advice = doctor._slurm()
+    status, _, found, advice = clusters.check_slurm()
     assert (status, found) == ("ok", "in job 42, 8 tasks")
     assert "srun --mpi=pmi2" in advice
     assert "--mpi=none" in advice
@@ -263,18 +264,171 @@ def test_under_mpirun_rank_0_speaks_for_all(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert sum("3 of 3 ranks see each other" in line for line in lines) == 1
-    assert len(lines) == len(set(lines)) == 11
+    assert len(lines) == len(set(lines)) == 13
     assert any("OMP_NUM_THREADS=1" in line for line in lines)
 
 
 @needs_mpi
-def test_under_a_launcher_of_another_mpi_it_names_the_world_of_size_1(tmp_path):
-    step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "42"}  # as srun --mpi=none has it
+@pytest.mark.parametrize(
+    ("step", "said", "advice"),
+    [
+        (
+            {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "42"},  # as srun --mpi=none has it
+            "srun started 4 tasks, but each is alone (a world of size 1)", "-> start with: srun --mpi=p",
+        ),
+        (
+            {"PMI_SIZE": "4", "PMI_RANK": "0"}, "the launcher started 4 processes, but each is alone",
+            "-> use the mpirun of that library",
+        ),
+    ],
+)  # fmt: skip
+def test_under_a_launcher_of_another_mpi_it_names_the_world_of_size_1(tmp_path, step, said, advice):
     done = start([sys.executable, "-m", "p2pkm", "doctor"], tmp_path, **step)
     assert done.returncode == 4
     [line] = [line for line in done.stdout.splitlines() if line.startswith("fail")]
-    assert "the launcher started 4 processes, but each is alone (a world of size 1)" in line
-    assert "-> use the mpirun of that library (Slurm: srun --mpi=pmi2)" in line
+    assert said in line and advice in line
+
+
+def test_too_little_shared_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(clusters, "SHARED", tmp_path)
+    free = {"bytes": 64e6}  # what docker gives
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free["bytes"]))
+    found = clusters.check_shared_memory(1, 2)
+    assert found.status == "warn" and "enough for 10 ranks" in found.found and "--shm-size=1g" in found.advice
+    free["bytes"] = 1e9
+    assert clusters.check_shared_memory(16, 2).status == "ok"
+    assert clusters.check_shared_memory(200, 2).status == "warn"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: (_ for _ in ()).throw(OSError))
+    assert clusters.check_shared_memory(1, 2).found == "not known on this system"
+
+
+def test_segments_that_killed_runs_have_left(monkeypatch, tmp_path):
+    monkeypatch.setattr(clusters, "SHARED", tmp_path)
+    monkeypatch.setattr(clusters, "_MUCH", 0.1)
+    for name, old in (("mpich_shm_a", True), ("mpich_shm_b", False), ("other", True)):
+        (tmp_path / name).write_bytes(bytes(200_000))
+        if old:
+            os.utime(tmp_path / name, (1, 1))
+    found = clusters.check_shared_memory(1, 1)
+    assert "1 segments of runs that were killed hold 0 MB" in found.found
+    assert found.advice == f"while no MPI program runs: rm {tmp_path}/mpich_shm_*"
+
+
+@pytest.mark.parametrize(("ranks", "cores", "status"), [(16, 2, "ok"), (17, 2, "warn"), (1, 1, "ok"), (64, 64, "ok")])
+def test_far_more_ranks_than_cores(ranks, cores, status):
+    found = clusters.check_crowd(ranks, cores, "MPICH")
+    assert found.status == status
+    assert ("start fewer" in found.advice) == (status == "warn")
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "found", "advice"),
+    [
+        ("ext4", False, "disks of this machine", ""),
+        ("nfs4", False, "current folder on nfs4", ""),
+        ("lustre", True, "program on lustre", "NUMBA_CACHE_DIR"),
+    ],
+)
+def test_file_systems_on_a_network(monkeypatch, tmp_path, kind, program, found, advice):
+    shared, own = tmp_path / "shared home", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+    mounts = tmp_path / "mounts"
+    place = str(shared).replace(" ", "\\040")
+    mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/home {place} {kind} rw 0 0\n")
+    monkeypatch.setattr(clusters, "MOUNTS", mounts)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(shared if program else own))
+    monkeypatch.chdir(own if program else shared)
+    check = clusters.check_file_system()
+    assert check.status == "ok" and found in check.found and advice in check.advice
+    assert bool(check.advice) == bool(advice)
+
+
+def test_file_systems_of_a_system_without_mounts(monkeypatch, tmp_path):
+    monkeypatch.setattr(clusters, "MOUNTS", tmp_path / "none")
+    assert clusters.check_file_system().found.startswith("disks of this machine")
+
+
+def test_slurm_is_asked_for_its_default(monkeypatch, tmp_path):
+    for name, text in (("srun", "exit 1"), ("scontrol", "echo; echo 'MpiDefault              = none'")):
+        path = stand_in(monkeypatch, tmp_path, f"#!/usr/bin/env bash\n{text}\n")
+        path.rename(tmp_path / name)
+    found = clusters.check_slurm()
+    assert found.found == "no job here, MpiDefault=none"
+    assert "srun --mpi=pmi2" in found.advice
+
+
+PARTS = """#!/usr/bin/env bash
+[ "$1" = --version ] && {{ echo "{version}"; exit 0; }}
+{rest}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "found", "advice"),
+    [
+        ("HYDRA", "# nothing\n\n", "no line names a host", "hostfile.example"),
+        ("HYDRA", "localhost slots=4\n", "line 1: 'localhost slots=4' is not how MPICH is told", "HOST:8"),
+        ("mpirun (Open MPI) 5", "\nlocalhost:4\n", "line 2: 'localhost:4' is not how Open MPI is told", "HOST slots=8"),
+        ("HYDRA", "localhost:many\n", "line 1: 'many' ranks on localhost", "whole number"),
+        ("HYDRA", "localhost:0\n", "line 1: '0' ranks on localhost", "whole number"),
+        ("HYDRA", "localhost:1\nno-such-host.invalid:2\n", "line 2: there is no host no-such-host.invalid", "address"),
+        ("HYDRA", "two words\n", "line 1: 'two words' is not how", "HOST:8"),
+        ("HYDRA", None, "cannot be read: No such file", "own file"),
+    ],
+)
+def test_wrong_host_files(monkeypatch, tmp_path, version, text, found, advice):
+    stand_in(monkeypatch, tmp_path, PARTS.format(version=version, rest="exit 9"))
+    file = tmp_path / "hosts"
+    if text is not None:
+        file.write_text(text)
+    [check] = check_hosts(str(file))
+    assert check.status == "fail" and found in check.found and advice in check.advice
+
+
+@pytest.mark.parametrize(
+    ("rest", "status", "found"),
+    [
+        (
+            'echo "[together]"; echo "$*" > {place}/words',
+            "ok",
+            "2 hosts for 6 ranks: localhost, 127.0.0.1; a rank on each",
+        ),
+        ('echo "[alone]"', "fail", "each rank is alone"),
+        ('echo "Permission denied (publickey)" >&2; exit 255', "fail", "did not run (Permission denied (publickey))"),
+    ],
+)
+@pytest.mark.parametrize("open_mpi", [False, True])
+def test_a_rank_is_tried_on_each_host(monkeypatch, tmp_path, rest, status, found, open_mpi):
+    version = "mpirun (Open MPI) 5" if open_mpi else "HYDRA"
+    stand_in(monkeypatch, tmp_path, PARTS.format(version=version, rest=rest.format(place=tmp_path)))
+    file = tmp_path / "hosts"
+    file.write_text(
+        "localhost slots=4 # near\n127.0.0.1 slots=2\n" if open_mpi else "localhost:4 # near\n127.0.0.1:2\n"
+    )
+    [check] = check_hosts(str(file))
+    assert check.status == status and found in check.found
+    if status == "ok":
+        how = ["--hostfile", str(file), "--map-by", "node"] if open_mpi else ["-f", str(file), "-ppn", "1"]
+        assert (tmp_path / "words").read_text().split()[: len(how) + 2] == [*how, "-n", "2"]
+
+
+def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [check] = check_hosts("hosts")
+    assert check.status == "fail" and "no mpirun" in check.found
+
+
+@needs_mpi
+def test_a_host_file_of_this_machine(capsys, tmp_path):
+    file = tmp_path / "hosts"
+    library = examine(capsys)["mpirun"][1]
+    if "MPICH" not in library:
+        pytest.skip("the file is written for MPICH's mpirun")
+    file.write_text("localhost:2\n")
+    assert main(["doctor", "--hostfile", str(file), "--format", "json"]) == 0
+    check = json.loads(capsys.readouterr().out)["checks"][-1]
+    assert check["found"] == "1 host for 2 ranks: localhost; a rank on each sees the others"
 
 
 @needs_mpi

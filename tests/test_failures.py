@@ -60,11 +60,18 @@ def test_all_ranks_raise():
     assert "p2pkm: rank 0 failed: RuntimeError: everywhere" in ending.err
 
 
-@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_launcher_of_another_mpi(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("PMI_SIZE", ("16 processes, but each is alone", "Use the mpirun of that library")),
+        ("OMPI_COMM_WORLD_SIZE", ("16 processes, but each is alone", "Use the mpirun of that library")),
+        ("SLURM_STEP_NUM_TASKS", ("srun started 16 tasks, but each is alone", "Start with: srun --mpi=")),
+    ],
+)
+def test_launcher_of_another_mpi(tmp_path, name, said):
     ending = there(sys.executable, "-m", "p2pkm", *SMALL, "--out", "run", **{name: "16"})
     assert (ending.code, ending.out) == (4, "")
-    assert "16 processes, but each is alone" in ending.err and "Use the mpirun of that library" in ending.err
+    assert all(words in ending.err for words in said)
     assert ending.err.count("p2pkm: ") == 1 and "Traceback" not in ending.err
     assert not listed(tmp_path)
 

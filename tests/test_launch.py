@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 LAUNCH = Path(__file__).parents[1] / "launch"
-SCRIPTS = ("local.sh", "slurm.sbatch")
+SCRIPTS = ("local.sh", "slurm.sbatch", "pbs.sh")
 HERE = Path(sys.executable).parent
 needs_mpi = pytest.mark.skipif(
     not (HERE / "mpirun").exists() and shutil.which("mpirun") is None,
@@ -46,7 +46,7 @@ def test_scripts_are_valid_short_and_pass_their_arguments_on(name):
     done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     lines = path.read_text().splitlines()
-    assert len(lines) <= 25
+    assert len(lines) <= 30
     assert lines[0] == "#!/usr/bin/env bash"
     assert lines[-1].endswith('python -m p2pkm "$@"')
     assert "set -euo pipefail" in lines
@@ -100,6 +100,43 @@ def test_slurm_compiles_first_and_starts_one_world(tmp_path):
     commands = [n for n, line in enumerate(script.read_text().splitlines()) if line and not line.startswith("#")]
     last = max(n for n, line in enumerate(script.read_text().splitlines()) if line.startswith("#SBATCH "))
     assert last < commands[0]  # Slurm reads no option after the first command
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"OPTIONS": "--graph star"}, "--graph star"),
+        ({"OPTIONS": "sweep S.toml --out D", "PBS_ARRAY_INDEX": "3"}, "sweep S.toml --out D --part 3/8"),
+        ({"OPTIONS": "sweep S.toml --out D", "PBS_ARRAYID": "2", "SHARES": "5"}, "sweep S.toml --out D --part 2/5"),
+        ({}, ""),
+    ],
+)
+def test_pbs_starts_a_rank_for_each_line_of_its_file(tmp_path, more, expected):
+    for name in ("mpirun", "python"):
+        stand_in(tmp_path, name)
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\na\nb\n")
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PBS_NODEFILE": str(nodes), "PBS_O_WORKDIR": str(tmp_path)}
+    done = run(["bash", LAUNCH / "pbs.sh"], tmp_path, **given, **more)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = f"mpirun -launcher ssh -f {nodes} -n 3 python -m p2pkm {expected}".strip()
+    log = (tmp_path / "log").read_text().splitlines()
+    assert [line.partition(" | ")[0].strip() for line in log] == ["python -m p2pkm compile", words]
+
+
+def test_slurm_gives_each_job_of_an_array_its_share(tmp_path):
+    for name in ("srun", "python"):
+        stand_in(tmp_path, name)
+    array = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MAX": "8"}
+    done = run(["bash", LAUNCH / "slurm.sbatch", "sweep", "S.toml", "--out", "D"], tmp_path, **array)
+    assert (done.returncode, done.stderr) == (0, "")
+    last = (tmp_path / "log").read_text().splitlines()[-1]
+    assert last == "srun --mpi=pmi2 python -m p2pkm sweep S.toml --out D --part 3/8 | 1 1"
+
+
+@pytest.mark.parametrize("name", ["pbs.sh", "kubernetes-mpijob.yaml"])
+def test_what_was_not_tried_says_so(name):
+    assert "NOT TRIED" in (LAUNCH / name).read_text()
 
 
 @needs_mpi

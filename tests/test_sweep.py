@@ -76,6 +76,50 @@ def test_ranks_leave_the_same_table_as_one(file, tmp_path):
     assert refused.code == 2 and "mpirun" in refused.out + refused.err
 
 
+def test_shares_of_a_study_meet_in_one_folder(file, tmp_path, monkeypatch):
+    computed = []
+    execute = p2pkm.study.execute
+    monkeypatch.setattr(p2pkm.study, "execute", lambda *given: computed.append(given[0]) or execute(*given))
+    words = ("sweep", file, "--out", tmp_path / "s", "-q", "--format", "json")
+    counts = []
+    for number in (2, 1, 3):  # in any order
+        answer = json.loads(here(*words, "--part", f"{number}/3").out)
+        assert answer["part"] == f"{number}/3" and answer["ended"] == answer["runs"] == len(answer["rows"])
+        counts.append(answer["runs"])
+        assert {path.name for path in (tmp_path / "s").iterdir()} == {"study.toml", "runs"}
+    assert sum(counts) == RUNS == len(computed) and max(counts) - min(counts) <= 1
+    assert here(*words).code == 0 and len(computed) == RUNS
+    assert here("sweep", file, "--out", tmp_path / "one", "-q").code == 0
+    assert table(tmp_path / "s") == table(tmp_path / "one")
+    assert (tmp_path / "s/study.toml").read_text() == (tmp_path / "one/study.toml").read_text()
+
+
+def test_shares_may_be_more_than_runs(file, tmp_path):
+    ending = here("sweep", file, "--out", tmp_path / "s", "-q", "--part", f"{RUNS + 1}/{RUNS + 1}")
+    assert ending.code == 0 and f"part {RUNS + 1}/{RUNS + 1} is kept" in ending.out
+
+
+def test_shares_that_begin_at_once_share_a_folder(file, tmp_path):
+    words = [sys.executable, "-m", "p2pkm", "sweep", str(file), "--out", str(tmp_path / "s"), "-q", "--part"]
+    jobs = [subprocess.Popen([*words, f"{number}/4"], env=environment(), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True) for number in (1, 2, 3, 4)]  # fmt: skip
+    assert [(job.communicate(timeout=100)[1], job.returncode) for job in jobs] == [("", 0)] * 4
+    assert len(list((tmp_path / "s/runs").iterdir())) == RUNS
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/5", "-1/3", "1.0/3"])
+def test_shares_that_cannot_be(file, tmp_path, part):
+    ending = here("sweep", file, "--out", tmp_path / "s", "--part", part)
+    assert ending.code == 2 and f"--part {part}: expected i/n" in ending.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_shares_need_a_place_to_meet(file):
+    for out in ([], ["--out", "none"]):
+        ending = here("sweep", file, *out, "--part", "1/2")
+        assert ending.code == 2 and "give --out FOLDER" in ending.err
+
+
 def test_the_number_of_devices_does_not_come_from_the_launcher(file, tmp_path, monkeypatch):
     file.write_text(STUDY.replace("devices = 4", "").replace('"0-1"', "[0]"))
     monkeypatch.setenv("PMI_SIZE", "1")

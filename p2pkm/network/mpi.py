@@ -11,7 +11,7 @@ import numpy as np
 
 from p2pkm.devices import Floats, Integers, Mask
 from p2pkm.errors import NetworkError
-from p2pkm.launcher import expected_size
+from p2pkm.launcher import expected_size, explain_alone
 from p2pkm.mail import Delivery, Inbox, Letters, Mail
 from p2pkm.network.aborting import abort_on_error
 from p2pkm.network.delays import Delays
@@ -271,13 +271,8 @@ def _start() -> Any:
             f"an MPI launcher started this program, but no MPI library can be loaded ({str(error).splitlines()[0]}). "
             'Install one, for example: pip install "p2pkm[mpich]"'
         ) from None
-    wanted = expected_size()
-    if wanted > 1 and MPI.COMM_WORLD.size == 1:
-        library = MPI.Get_library_version().splitlines()[0].strip()
-        raise NetworkError(
-            f"the launcher started {wanted} processes, but each is alone (a world of size 1): launcher and mpi4py's "
-            f"library ({library}) belong to different MPIs. Use the mpirun of that library (Slurm: srun --mpi=pmi2)"
-        )
+    if expected_size() > 1 and MPI.COMM_WORLD.size == 1:
+        raise NetworkError(explain_alone(" ".join(MPI.Get_library_version().splitlines()[0].split())))
     return MPI
 
 
