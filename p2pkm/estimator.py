@@ -73,7 +73,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     n_iter_ : int
         Rounds of the method, without seeding.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Where the columns have names.
     device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
         The centroids of every device; rows that it does not have are +inf.

@@ -1,0 +1,81 @@
+"""How the documentation is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``."""
+
+import os
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT), str(HERE)]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+import gallery  # noqa: E402 - beside this file
+import pictures  # noqa: E402
+import verdicts  # noqa: E402
+
+project = "p2pkm"
+author = "The p2pkm authors"
+copyright = "The p2pkm authors, MIT license"
+try:
+    release = metadata.version("p2pkm")
+except metadata.PackageNotFoundError:
+    release = "of this folder"
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_gallery", "_made"]
+default_role = "code"  # `name` in docstrings
+
+autodoc_typehints = "none"  # the docstrings give types
+autodoc_member_order = "bysource"
+autosummary_generate = True
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = "p2pkm"
+html_static_path = ["_static"]
+html_css_files = ["p2pkm.css"]
+html_show_sourcelink = False
+html_show_sphinx = False
+
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": str(gallery.prepare(ROOT / "examples", HERE / "_gallery")),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/(?!topology_study)\w+\.py$",  # that one takes over a minute
+    "image_scrapers": ("gallery.collect_pictures",),
+    "reset_modules": (),
+    "min_reported_time": 1,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "plot_gallery": "True",
+    "abort_on_example_error": True,
+    "copyfile_regex": r"a^",
+}
+
+
+def fit_source(app: Any, docname: str, source: list[str]) -> None:
+    """Take out what matches no page, and point links that are right in the repository to where they lead here."""
+    patterns = re.findall(r"^[\w-]+\*$", source[0], re.MULTILINE)
+    for pattern in (one for one in patterns if not list(HERE.glob(f"{one}.md"))):
+        source[0] = source[0].replace(f"\n{pattern}\n", "\n")
+
+
+def setup(app: Any) -> None:
+    """Draw what the pages show, and connect the rest."""
+    pictures.draw_missing(HERE / "_made")
+    table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
+    (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")
+    app.connect("source-read", fit_source)

@@ -1,0 +1,23 @@
+"""The verdicts on the figures of papers, counted from what the full runs printed."""
+
+import re
+from pathlib import Path
+
+
+def count_verdicts(results: Path) -> str:
+    """Return a table in Markdown: a row for each figure, with how many of its values are as published."""
+    lines, figure, scores = ["| figure | script | as published | other |", "|---|---|---|---|"], "", {}
+    for line in results.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            scores[paper := f"**{line[3:]}**", ""] = None
+        elif line.startswith("### "):
+            figure, _, script = line[4:].partition(": ")
+            scores[figure, script.split(" ")[0].strip("`"), paper] = [0, 0]
+        elif found := re.search(r"\s(as published|differs by \S+)$", line):
+            scores[list(scores)[-1]][found[1] != "as published"] += 1
+    for (name, script, *_), counts in scores.items():
+        if counts is None:
+            lines.append(f"| {name} | | | |")
+        elif any(counts):
+            lines.append(f"| {name} | `{script}` | {counts[0]} | {counts[1] or ''} |")
+    return "\n".join(lines) + "\n"
