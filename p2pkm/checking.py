@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
 from p2pkm.data.checks import bounded
 from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards
-from p2pkm.devices import Floats
 from p2pkm.errors import DataError, ExperimentError, TopologyError
 from p2pkm.recipe import check_links, check_seeding, needs_hub
 from p2pkm.topology import Topology
@@ -37,14 +34,3 @@ def check(
             f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
             "--allow-disconnected (allow_disconnected=True in scripts)"
         )
-
-
-def check_start(start: Any, n: int, k: int, d: int) -> Floats:
-    """Return given centroids as float64[n, k, d], or refuse them."""
-    centroids = np.ascontiguousarray(start, np.float64)
-    if centroids.shape != (n, k, d):
-        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
-    absent = np.isposinf(centroids)
-    if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
-        raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
-    return centroids

@@ -13,6 +13,7 @@ from p2pkm.completion import complete, completing
 from p2pkm.config import read_toml
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment
+from p2pkm.fault_commands import faults
 from p2pkm.graph_commands import topology
 from p2pkm.picture_commands import animate
 from p2pkm.report_commands import report
@@ -67,6 +68,10 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
     completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
                  "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
+    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
+                 "tape.jsonl, which `p2pkm faults` writes."),
+    click.option("--stale", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 (rounds) or "
+                 "drop.  [default: keep]"),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
                  "`p2pkm resume` can go on from there; 0: never.  [default: about every 30 s]"),
@@ -178,8 +183,8 @@ def compare_command(**options: Any) -> int:
 
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged",
-          "checkpoint_every")  # fmt: skip
+@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
+          "stale", "checkpoint_every")  # fmt: skip
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip
@@ -247,6 +252,7 @@ command.add_command(sweep)
 command.add_command(animate)
 command.add_command(report)
 command.add_command(resume_command)
+command.add_command(faults)
 
 
 @command.command("doctor")

@@ -36,6 +36,8 @@ class Experiment:
         Network in life, for virtual time; None: no virtual time.
     checkpoint_every : int or None
         Rounds between two checkpoints; None: about every 30 s, 0: never.
+    faults, stale : str or None
+        What goes wrong, and what becomes of old tables then; None: nothing, and keep.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -71,6 +73,8 @@ class Experiment:
     placement: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
     checkpoint_every: int | None = None
+    faults: str | None = None
+    stale: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
@@ -116,7 +120,7 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: the resolved fields, method, graph, points, known centers and groups, network."""
+    """A checked experiment on rank 0: resolved fields, method, graph, points, known centers and groups, net, faults."""
 
     experiment: Experiment
     algorithm: Any
@@ -125,6 +129,7 @@ class Prepared(NamedTuple):
     centers: Any
     groups: Any = None
     net: Any = None
+    faults: Any = None
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -145,14 +150,12 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.data.stored import open_stored
     from p2pkm.hosting import label_pooled
-    from p2pkm.nets import parse_net
     from p2pkm.recipe import needs_hub
     from p2pkm.referee import usual_every
     from p2pkm.topology import Topology
 
     draft = build(experiment, experiment.clusters or 1)
-    graph = parse_graph(experiment, draft)
-    spec = None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
+    graph, spec = parse_graph(experiment, draft), _check_life(experiment, draft)
     source = parse_source(experiment.data)
     partitions = known_partitions(experiment.partition)
     partition = parse(experiment.partition, partitions, "partition") if experiment.partition else None
@@ -164,7 +167,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     partition = complete(partition or Spec(_usual(table, experiment.devices), {}), partitions, experiment.seed)
     n = experiment.devices or _count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
-    net = _lay_out(spec, topology, graph, draft)
+    net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
@@ -178,7 +181,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
-    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net)
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
 
 
 def _deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
@@ -189,14 +192,24 @@ def _deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
     return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)
 
 
-def _lay_out(spec: str | None, topology: Any, graph: Spec, method: Any) -> Any:
-    """Return the network in life, if one is asked for; refuse clocks that the method cannot be played by."""
+def _check_life(experiment: Experiment, draft: Any) -> str | None:
+    """Refuse faults and a net that cannot be; return the spec of the net, if any."""
+    from p2pkm.faults import check_faults
+    from p2pkm.nets import parse_net
+
+    check_faults(draft, experiment.faults, experiment.stale, experiment.net)
+    return None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
+
+
+def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
+    """Return network in life and faults, if they are asked for; refuse clocks that the method cannot be played by."""
     from p2pkm.events import schedule_events
+    from p2pkm.faults import lay_faults
     from p2pkm.nets import reread
 
-    net = reread(spec, topology, graph)
+    net = reread(experiment.net, topology, graph)
     schedule_events(method, net, topology)
-    return net
+    return net, lay_faults(experiment.faults, topology, experiment.seed)
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:

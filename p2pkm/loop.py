@@ -18,6 +18,7 @@ from p2pkm.schedule import Schedule, make
 
 if TYPE_CHECKING:
     from p2pkm.events import Events
+    from p2pkm.struck import Trouble
     from topologies import TimeVaryingGraph
 
 
@@ -72,8 +73,9 @@ class Ending(NamedTuple):
 class Field(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
-    graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds.
-    interrupted: the signal that asks to stop, if any.
+    graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
+    trouble: what strikes it, and other stages that are exposed to it, None: nothing. interrupted: the signal that asks
+    to stop, if any.
     """
 
     devices: Devices
@@ -83,6 +85,12 @@ class Field(NamedTuple):
     graph: "TimeVaryingGraph | None" = None
     keeper: Keeper | None = None
     events: "Events | None" = None
+    trouble: "Trouble | None" = None
+
+    @property
+    def late(self) -> bool:
+        """Return whether mail may be late, or never come, in the last stage."""
+        return self.events is not None or self.trouble is not None
 
 
 def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
@@ -118,22 +126,17 @@ def _use(field: Field, devices: Devices) -> Field:
 
 def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
     """Update, THEN speak: after a round everybody has heard everybody's newest table."""
-    algorithm, network = stage.algorithm, field.referee.network
-    events = field.events if closing else None
-    if events is not None:  # clocks are not kept: their stage is played again
-        field = _use(field, replace(field.devices, late=True))._replace(keeper=None)
+    network = field.referee.network
+    field, algorithm, schedule = _begin(stage, field, closing)
     keeper = field.keeper
-    network.open(events)
-    schedule = make(algorithm.schedule, field.devices, field.colors)
-    if events is not None:
-        schedule = events.open(algorithm, field.devices, network)
     links = Links(field.devices, network, field.graph if closing else None)
-    state, inbox, stop, t, turn = (keeper and keeper.restore(links)) or _open(stage, start, field, (links, schedule))
+    taken_up = keeper and keeper.restore(links)
+    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (links, schedule))
     del start
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        field.referee.look(record, state, algorithm, last=bool(stop), closing=closing and bool(stop))
+        field.referee.look(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
             return Ending(state, stop, t)
         t, spoke, turn = t + 1, False, 0
@@ -152,14 +155,34 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         stop = asked.stop or stop
 
 
-def _open(stage: Stage, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
+def _open(algorithm: Any, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
     """Let everybody say at the opening what is known from the stage before."""
-    algorithm, network, (links, schedule) = stage.algorithm, field.referee.network, at
+    network, (links, schedule) = field.referee.network, at
     state = algorithm.init(links.devices, start)
     mail = algorithm.message(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)
-    return Scene(state, inbox, asked.stop or links.judge(stop))
+    return Scene(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
+
+
+def _begin(stage: Stage, field: Field, closing: bool) -> tuple[Field, Any, Schedule]:
+    """Begin a stage on the network; return where it is played, as what, and who is awake when.
+
+    Clocks and faults are not kept: their stage is played again.
+    """
+    played: Any = stage.algorithm
+    network = field.referee.network
+    events = field.events if closing else None
+    trouble = field.trouble if closing or stage.exposed else None
+    if events is not None or trouble is not None:
+        field = _use(field, replace(field.devices, late=True))._replace(keeper=None)
+    schedule = make(played.schedule, field.devices, field.colors)
+    if trouble is not None:
+        played, schedule = trouble.open(played, schedule, network)
+    network.open(events or trouble)
+    if events is not None:
+        schedule = events.open(played, field.devices, network)
+    return field, played, schedule
 
 
 def _deliver(network: Network, mail: Mail | Letters) -> Any:

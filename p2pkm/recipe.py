@@ -9,6 +9,7 @@ from p2pkm.algorithm import Algorithm
 from p2pkm.algorithms.star import Star
 from p2pkm.devices import Integers, trials
 from p2pkm.errors import ExperimentError
+from p2pkm.seeding.adopt import Adopt
 from p2pkm.seeding.box import Box
 from p2pkm.seeding.choose import Choose
 from p2pkm.seeding.gate import Gate
@@ -29,13 +30,16 @@ _WARM, _WARMING = 1.0, 8  # coupling and sweeps of recipe groups before the limi
 _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
+_PATIENCE = 4  # times as many rounds as without faults, at most
+_BEARING = (Own, Summaries, Choose, Adopt)  # stages that get over faults
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
 class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
-    whole: over all links, also those cut before; note: what the user should know of it.
+    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that strike
+    all stages strike it, too.
     """
 
     name: str
@@ -43,16 +47,21 @@ class Stage(NamedTuple):
     rounds: int
     whole: bool = False
     note: str = ""
+    exposed: bool = False
 
 
 class Setting(NamedTuple):
-    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features."""
+    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
+
+    exposed: whether faults strike what comes before the method.
+    """
 
     topology: Topology
     sizes: Integers
     key: int
     k: int
     d: int
+    exposed: bool = False
 
 
 def own(at: Setting) -> tuple[Algorithm, ...]:
@@ -82,6 +91,8 @@ def raced(
 def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
     first = Summaries(at.k, hops, candidates)
+    if at.exposed and hops is None:  # devices may hold different pairs
+        return (first, Adopt(at.k), *((Choose(at.k), Adopt(at.k, chosen=True)) if candidates > 1 else ()))
     return (first, Choose(at.k)) if candidates > 1 else (first,)
 
 
@@ -179,8 +190,11 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
             _check_flooding(at, f"seeding {spec.name}", "--seeding rooted, own, box or leader")
     algorithms = SEEDINGS[spec.name](at, **spec.options)
     names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
-    most = at.topology.hops + 2
-    return tuple(Stage(name, algorithm, most, note=note) for name, algorithm in zip(names, algorithms, strict=True))
+    most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
+    return tuple(
+        Stage(name, algorithm, most, note=note, exposed=at.exposed and isinstance(algorithm, _BEARING))
+        for name, algorithm in zip(names, algorithms, strict=True)
+    )
 
 
 def _why_not(algorithm: Any, topology: Topology) -> str:

@@ -27,7 +27,7 @@ SUMMARY_KEYS = """
     descent contraction ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
     rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
     l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
-    chain_sha256 net virtual_seconds wall_seconds out age_mean age_max
+    chain_sha256 net virtual_seconds wall_seconds out age_mean age_max faults stale lost away
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 

@@ -137,7 +137,8 @@ def execute(
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
     progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.net, "out": None if target is None else str(target)}  # fmt: skip
+             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
+             "out": None if target is None else str(target)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -193,6 +194,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
+    told |= {} if prepared.faults is None else prepared.faults.to_arrays()
     told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
     changing = {} if topology.varying is None else {"changing": np.ones(1)}
     order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
@@ -240,6 +242,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     """Build the job from what was broadcast and dealt."""
     from p2pkm.data.shards import Shards
     from p2pkm.experiment import build
+    from p2pkm.faults import parse_stale, reread
     from p2pkm.nets import Net
     from p2pkm.network.division import Division
     from p2pkm.simulation import Job
@@ -255,6 +258,8 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
         saved=saved,
+        faults=reread(experiment.faults, order, topology, experiment.seed),
+        stale=parse_stale(experiment.stale or "keep"),
     )  # fmt: skip
 
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pkm.checking import check, check_start
+from p2pkm.checking import check
 from p2pkm.checkpoint import Vault
 from p2pkm.clock import Timing
 from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers, Kernels
-from p2pkm.errors import ExperimentError, TopologyError
+from p2pkm.entrance import check_start, lay_out_graph
+from p2pkm.errors import ExperimentError
 from p2pkm.events import schedule_events
+from p2pkm.faults import Faults, Stale, check_faults, harden, lay_faults, parse_stale
 from p2pkm.hosting import count_classes, host, shared_key, sizes_of
 from p2pkm.keeper import Keeper
 from p2pkm.kernels import compile_ahead, pick
@@ -24,10 +26,11 @@ from p2pkm.network import Network, World, connect
 from p2pkm.network.division import Division, check_placement, choose, imbalance
 from p2pkm.network.placement import place
 from p2pkm.prices import Prices, cluster_centrally, pool
-from p2pkm.recipe import Setting, needs_hub, scaling_stage, stages
+from p2pkm.recipe import Setting, scaling_stage, stages
 from p2pkm.referee import Record, Referee, usual_every
 from p2pkm.result import Result
 from p2pkm.scaling import apply, scale
+from p2pkm.struck import Trouble, warn
 from p2pkm.topology import Topology
 
 if TYPE_CHECKING:
@@ -72,6 +75,10 @@ class Job:
         The network in life, for virtual time.
     vault, saved : Vault or None, dict or None
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
+    faults : Faults or None
+        What goes wrong.
+    stale : Stale
+        What becomes of old tables then.
     """
 
     algorithm: Any
@@ -94,12 +101,15 @@ class Job:
     net: Net | None = None
     vault: Vault | None = None
     saved: dict[str, Any] | None = None
+    faults: Faults | None = None
+    stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
+    faults: str | None = None, stale: str = "keep",
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -131,6 +141,10 @@ def simulate(  # noqa: PLR0913 - the public signature
     net : str, optional
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
+    faults : str, optional
+        What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
+    stale : str
+        What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
 
     Raises
     ------
@@ -143,7 +157,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If an option is out of range.
     """
     rounds = algorithm.default_rounds if rounds is None else rounds
-    topology = _lay_out(algorithm, graph, shards)
+    topology = lay_out_graph(algorithm, graph, shards)
     shards = shards if topology.hub < 0 else shards.with_hub()
     every = usual_every(topology.n) if every is None else every
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
@@ -151,6 +165,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else lay_out(net, topology, graph)
     schedule_events(algorithm, life, topology)
+    check_faults(algorithm, faults, stale if faults else None, net)
+    wrong = lay_faults(faults, topology, seed)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
@@ -159,23 +175,11 @@ def simulate(  # noqa: PLR0913 - the public signature
     ids = division.of(world.rank)
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
-        start=None if given is None else given[ids], division=division, names={"net": net}, net=life,
+        start=None if given is None else given[ids], division=division, net=life,
+        names={"net": net, "faults": faults, "stale": stale if faults else None},
+        faults=wrong, stale=parse_stale(stale),
     )  # fmt: skip
     return perform(job, world)
-
-
-def _lay_out(algorithm: Any, graph: Any, shards: Shards) -> Topology:
-    """Return the star of a server method, or the graph that was given to any other one."""
-    if needs_hub(algorithm):
-        if graph is not None:
-            raise TopologyError(
-                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
-                "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
-            )
-        return Topology.star(shards.n)
-    if graph is None:
-        raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
-    return Topology.from_graph(graph)
 
 
 def perform(job: Job, world: World) -> Result:
@@ -193,23 +197,25 @@ def perform(job: Job, world: World) -> Result:
             f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
             f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
         )
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d)
-    keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
+    exposed = job.faults is not None and job.faults.stages == "all"  # then nothing can be kept
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
+    keeper = Keeper(referee, None if exposed else job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
         devices, job = _scale(job, devices, setting, referee, keeper)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
-    played = stages(job.algorithm, setting, job.rounds, seeded=job.start is not None)
-    for note in [stage.note for stage in played if stage.note]:
-        prices.notes.append(note)
-        job.tell(note)
+    played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
+    _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
     events = schedule_events(job.algorithm, job.net, job.topology)
+    trouble = None if job.faults is None else Trouble(job.faults, job.stale, job.topology, network.placement)
     varying, colors = job.topology.varying, job.topology.colors
-    ending = run(played, job.start, Field(devices, colors, referee, job.interrupted, varying, keeper, events))
+    field = Field(devices, colors, referee, job.interrupted, varying, keeper, events, trouble)
+    ending = run(played, job.start, field)
     network.close()
-    facts = {**describe(job.algorithm, replace(devices, late=events is not None)), **job.names, **figures,
+    facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
              "devices": job.topology.clients, "ranks": world.size, "seed": job.seed, "rounds": ending.rounds,
              "stop": ending.stop, "wall_seconds": time.perf_counter() - began}  # fmt: skip
+    facts |= {} if trouble is None else trouble.figures(network)
     wishes = job.wishes
     if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
         shift, span = (part[0] for part in job.scaling)
@@ -218,6 +224,13 @@ def perform(job: Job, world: World) -> Result:
     timing = None if job.net is None else Timing(job.net, scaling + played, events)
     result = close(world, Played(devices, job.own, referee, ending.state, job.topology, timing), facts, wishes)
     return replace(result, scaling=job.scaling)
+
+
+def _tell(job: Job, prices: Prices, notes: list[str]) -> None:
+    """Say notes now, and once more with the result."""
+    prices.notes.extend(notes)
+    for note in notes:
+        job.tell(note)
 
 
 def _measure(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:

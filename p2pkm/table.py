@@ -27,6 +27,8 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("messages", f"{summary['messages']:,}", "over links of the graph, seeding included"),
         ("bytes", f"{summary['bytes']:,}", "8 per number that was sent"),
         ("virtual seconds", _number(summary["virtual_seconds"]), f"that it would take in life: {summary['net']}"),
+        ("lost messages", _number(summary["lost"]), f"that were sent and not heard: {summary['faults']}"),
+        ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),

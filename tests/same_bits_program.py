@@ -54,6 +54,8 @@ KEYS = (
     "virtual_seconds",
     "age_mean",
     "age_max",
+    "lost",
+    "away",
 )
 
 
@@ -110,6 +112,7 @@ def configurations():
     yield from over_changing_links(few)
     events = p2pkm.GTVMin(3, schedule="async")
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
+    yield from under_faults(few | {"net": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
@@ -135,10 +138,23 @@ def over_changing_links(options):
             yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
 
 
+def under_faults(options):
+    """Return the same for messages, links and devices that fail."""
+    faults = "loss=0.1,delay=0.2,churn=0.05,links=0.05,stragglers=0.05,late=0.2,partition=3-4,server=0.1"
+    longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
+    graph = GRAPHS["small-world"]
+    yield "gtvmin under faults", graph(16), deal(16), p2pkm.GTVMin(3), longer
+    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale": "drop"}
+    yield "pushsum under loss", graph(16), deal(16, 7), find("pushsum")(3), options | {"faults": "loss=0.3"}
+    yield "tracking under faults", graph(16), deal(16, 7), find("tracking")(3), longer
+    yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
+    yield "fkm under faults", None, deal(16, 5), find("fkm")(3), longer
+
+
 def runs():
     """Return one record per configuration."""
     for name, graph, shards, algorithm, options in configurations():
-        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, net="edge", **options)
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **{"net": "edge"} | options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]

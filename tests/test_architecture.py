@@ -28,6 +28,7 @@ ALLOWED = {
         "p2pkm/picture_commands.py",
         "p2pkm/report_commands.py",
         "p2pkm/resume_command.py",
+        "p2pkm/fault_commands.py",
     ),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),

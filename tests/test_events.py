@@ -319,7 +319,7 @@ def test_ages_are_kept_by_edge(tmp_path, monkeypatch):
     common = "--graph file:g.graphml --data grid16:points=5 --rounds 9 --out run --allow-disconnected".split()
     words = [*common, "--net", "lan", "--schedule", "async", "--tol", "0", "--format", "json", "-q"]
     summary = here(*words).summary
-    assert list(summary)[-2:] == ["age_mean", "age_max"]
+    assert {"age_mean", "age_max"} <= set(summary)
     ledger = p2pkm.load("run").ledger
     assert ledger.age_mean[:2].min() >= 0.002 > ledger.age_max[4:].max()
     assert np.nanmax(ledger.age_max) == summary["age_max"]

@@ -76,6 +76,7 @@ class Coreset:
     seeding: ClassVar[None] = None
     schedule: ClassVar[str] = "jacobi"
     fixed_links: ClassVar[str] = "spreads its summaries over links that have to last"
+    needs_all: ClassVar[str] = "draws by the costs of all devices, each of which must arrive everywhere in its turn"
     floods: ClassVar[bool] = True  # in a tree, too, a device keeps a bit per origin
     default_rounds: ClassVar[int] = 1
 

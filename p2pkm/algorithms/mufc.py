@@ -72,6 +72,7 @@ class MUFC:
     server_n_init: int = 10
 
     name: ClassVar[str] = "mufc"
+    needs_all: ClassVar[str] = "adds up masked tables, whose masks cancel only if all clients are heard"
     one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
     tol: ClassVar[float] = 0.0

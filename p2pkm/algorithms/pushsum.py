@@ -8,17 +8,29 @@ import numpy as np
 from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
-from p2pkm.spread.averaging import divide, listen, measure, rest
+from p2pkm.spread.averaging import Account, begin_account, divide, draw, is_thin, listen, measure, rest
 
 _LEAST = 1e-12  # points; a cluster of which less has arrived keeps its centroid
+_LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
 
 
 class PushSumState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being shared out."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    settled : bool[n]
+    mass : float64[n, k, d + 1]
+        The rows (S, n) being shared out; with counters without what is offered already.
+    account : Account or None
+        None: no counters.
+    """
 
     centroids: Floats
     settled: Mask
     mass: Floats
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,12 @@ class PushSumLloyd:
     A sender needs its own degree alone. Devices with many neighbours gather more than others; this weight is the same
     in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
     centroids (any seeding but `own`).
+
+    With `counters`, for links that lose messages, a device says the total of all shares so far, and whoever hears it
+    adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been said and not heard yet stays the
+    same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of beginning
+    with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbours are
+    away, keeps its centroids for that round.
 
     Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
 
@@ -54,6 +72,8 @@ class PushSumLloyd:
         The stage that all devices get their start from; None: own.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    counters : bool, optional
+        Whether to say running totals; None: if there are faults, on a graph that does not change.
 
     Raises
     ------
@@ -63,7 +83,8 @@ class PushSumLloyd:
     References
     ----------
     D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol Push-Sum,
-    with equal shares to all neighbours.
+    with equal shares to all neighbours; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
+    distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control 61, 2016.
     """
 
     k: int
@@ -71,6 +92,7 @@ class PushSumLloyd:
     gossips: int = 10
     seeding: str | None = "summaries"
     tol: float = 1e-5
+    counters: bool | None = None
 
     name: ClassVar[str] = "pushsum"
     recipe: ClassVar[str] = "none"
@@ -89,15 +111,21 @@ class PushSumLloyd:
 
     def init(self, devices: Devices, start: Any) -> PushSumState:
         """Start from the centroids of the last stage."""
-        asleep = np.zeros(len(devices), np.bool_)
-        return PushSumState(start.centroids, asleep, measure(devices, start.centroids))
+        asleep, own = np.zeros(len(devices), np.bool_), measure(devices, start.centroids)
+        if not self.counters:
+            return PushSumState(start.centroids, asleep, own)
+        part = share(own, devices)
+        return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
 
     def message(self, state: PushSumState, devices: Devices) -> Mail:
-        """Say the share of each neighbour."""
-        return Mail(share(state.mass, devices), np.where(devices.awake, self.k, -1))
+        """Say the share of each neighbour, or the total of all shares so far."""
+        said = share(state.mass, devices) if state.account is None else state.account.total
+        return Mail(said, np.where(devices.awake, self.k, -1))
 
     def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
         """Add up the own share and those of the neighbours; in the last turn of a round divide, and measure anew."""
+        if state.account is not None:
+            return self._update(state, state.account, inbox, devices)
         mass = share(state.mass, devices)
         for who, _, theirs in listen(devices, inbox, mass.shape[1:]):
             mass[who] += theirs
@@ -106,6 +134,26 @@ class PushSumLloyd:
         centroids = divide(mass, state.centroids, _LEAST)
         settled = rest(centroids, state.centroids, self.tol * devices.scale)
         return PushSumState(centroids, settled, measure(devices, centroids))
+
+    def _update(self, state: PushSumState, account: Account, inbox: Inbox, devices: Devices) -> PushSumState:
+        """Do the same with counters: what is kept, and what the totals of the neighbours have grown by."""
+        gain, edge_heard = draw(devices, inbox, account)
+        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        if devices.turn == self.gossips - 1:
+            thin = is_thin(devices, mass, _fair(devices))
+            found = divide(mass, state.centroids, _LEAST_KEPT)
+            centroids = np.where(thin[:, None, None], state.centroids, found)
+            settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            own = measure(devices, centroids)
+            mass += own - account.own
+        part = share(mass, devices)
+        return PushSumState(centroids, settled, part, Account(own, account.total + part, edge_heard))
+
+
+def _fair(devices: Devices) -> Floats:
+    """Return what each device should hold, in mean numbers of points: by its degree, next to those around it."""
+    around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
+    return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))
 
 
 def share(mass: Floats, devices: Devices) -> Floats:

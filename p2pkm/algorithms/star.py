@@ -45,7 +45,8 @@ class Star:
     A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
     something new; then every client that heard something new takes the centroids over and reports, unless the method
     is one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a
-    one-shot method n up and n down.
+    one-shot method n up and n down. Where mail may be lost, the hub goes on with the reports that it has, and a client
+    that hears nothing reports again.
     """
 
     method: ServerMethod
@@ -77,6 +78,8 @@ class Star:
         """Aggregate at the hub; take over and report at the clients."""
         heard = np.zeros(len(devices), np.bool_)
         np.logical_or.at(heard, devices.sources, inbox.fresh)
+        if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
+            np.logical_or.at(heard, devices.sources, inbox.slots >= 0)
         acts = devices.awake & heard
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)
@@ -87,9 +90,16 @@ class Star:
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
-        if self.method.one_shot or not devices.awake.any():
+        speaks = self._speaks(state, devices, acts)
+        if self.method.one_shot > speaks.any() or not devices.awake.any():
             return state._replace(rows=np.full(len(devices), -1))
-        return self._report(state, replace(devices, awake=acts))
+        return self._report(state, replace(devices, awake=speaks))
+
+    def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
+        """Return which clients report; where mail may be lost, also who hears nothing: one-shot until answered."""
+        if self.method.one_shot:
+            return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
+        return devices.awake if devices.late else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
         """Return the state after the hub's turn; held -1: it has nothing to say."""
@@ -120,7 +130,13 @@ class Star:
         if self.method.frame != "none":
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
-        values, rows, local = self.method.report(scaled, (state.centroids - shift) / span)
+        model = (state.centroids - shift) / span
+        values, rows, local = self.method.report(scaled, model)
+        unheard = devices.awake & np.isposinf(model[:, 0, 0])
+        if devices.late and devices.step and unheard.any():  # they say what they said at the opening
+            first = self.method.report(scaled.of(devices.awake), model)
+            values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
+            rows = np.where(unheard, first.rows, rows)
         return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
 
     def _units(self, shift: Floats, span: Floats) -> tuple[Floats, Floats]:
@@ -130,6 +146,14 @@ class Star:
             width = (shift + span).max(axis=1, keepdims=True) - low
             shift, span = np.broadcast_to(low, shift.shape).copy(), np.broadcast_to(width, span.shape).copy()
         return shift, np.where(span > 0, span, 1.0)
+
+
+def _choose(which: Mask, these: Floats, others: Floats) -> Floats:
+    """Return the tables of `these` where `which`, else of `others`, with room for the larger ones."""
+    n, width = len(which), these.shape[2]
+    chosen = np.full((n, max(these.shape[1], others.shape[1]), width), np.inf)
+    chosen[~which, : others.shape[1]], chosen[which, : these.shape[1]] = others[~which], these[which]
+    return chosen
 
 
 def _is_hubs(devices: Devices) -> bool:

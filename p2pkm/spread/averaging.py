@@ -5,12 +5,15 @@ their number. What every device divides by its own count needs no common scale.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox
 from p2pkm.spread.links import heard
+
+_THIN = 0.25  # of the points that a device should hold
 
 
 def measure(devices: Devices, centroids: Floats) -> Floats:
@@ -64,13 +67,69 @@ def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
 
     Degrees count the links in use; of a graph that changes and brings weights of its own, P has those.
     """
-    mixed, weights = mass.copy(), devices.shares
-    if weights is None:
-        degrees = devices.degrees[devices.sources]
-        weights = 1.0 / (1.0 + np.maximum(degrees, devices.neighbor_degrees))
+    mixed, weights = mass.copy(), mixing(devices)
     for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
         mixed[who] += weights[edges, None, None] * (theirs - mass[who])
     return mixed
+
+
+def mixing(devices: Devices) -> Floats:
+    """Return P_ij of every own link, float64[e], alike at both ends; see `mix`."""
+    if devices.shares is not None:
+        return devices.shares
+    return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
+
+
+class Account(NamedTuple):
+    """What makes up for messages that are lost or late: running totals, so that the next one says it all.
+
+    A device says the total of all that it has ever offered; a neighbour adds what that has grown by since it last
+    heard it. What was offered and not heard is in between, and nothing is ever gone (C. N. Hadjicostis, N. H. Vaidya,
+    A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE Transactions on
+    Automatic Control 61, 2016).
+
+    Attributes
+    ----------
+    own : float64[n, k, w]
+        The sums and counts of the own points that have gone into the masses.
+    total : float64[n, k, w]
+    edge_heard : float64[e, k, w]
+        The neighbour's total as it was last heard.
+    """
+
+    own: Floats
+    total: Floats
+    edge_heard: Floats
+
+
+def begin_account(devices: Devices, own: Floats, offered: Floats) -> Account:
+    """Return the account of devices that have offered something for the first time, and heard nothing."""
+    return Account(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
+
+
+def draw(devices: Devices, inbox: Inbox, account: Account, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return what the neighbours' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
+    gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
+    for who, edges, theirs in listen(devices, inbox, gain.shape[1:]):
+        growth = theirs - edge_heard[edges]
+        gain[who] += growth if weights is None else weights[edges, None, None] * growth
+        edge_heard[edges] = theirs
+    return gain, edge_heard
+
+
+def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
+    """Return which devices hold too few points in their mass to go by it, bool[n].
+
+    While a device is away its neighbours go on offering it their shares, and what is left with them gets less and less,
+    until a correction by own points would outweigh it. How many points all rows stand for, corrections leave alone.
+
+    Parameters
+    ----------
+    fair : float64[n]
+        What a device would hold in the long run, in mean numbers of points of a device.
+    """
+    held = np.cumsum(mass[:, :, -1], axis=1)[:, -1]
+    return held < _THIN * fair * (devices.total_weight / devices.total)
 
 
 def divide(mass: Floats, centroids: Floats, least: float) -> Floats:
