@@ -275,6 +275,13 @@ def test_arrow_that_cannot_be_used(tmp_path, monkeypatch):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"cannot be read as Arrow|has no rows"):
             read_table(path)
+    _write_arrow(path, "file", arrow.table({"x": [1.0], "label": ["name"]}))
+    for word in (b"label", b"name"):
+        good = path.read_bytes()
+        path.write_bytes(good.replace(word, b"\xc4" + word[1:]))
+        with pytest.raises(DataError, match=r"cannot be read as Arrow: .*(UTF|utf)"):
+            read_table(path)
+        path.write_bytes(good)
     path.write_bytes(b"FEA1....")
     with pytest.raises(DataError, match="Feather of version 1; write it anew"):
         read_table(path)

@@ -24,9 +24,11 @@ def read_parquet(path: Path, label: Column, device: Column) -> Parts:
         with parquet.ParquetFile(path) as file:
             refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-    except (pyarrow.ArrowException, OSError) as error:
+        return _part(path, frame, label, device)
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, too
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
-    return _part(path, frame, label, device)
 
 
 def read_arrow(path: Path, label: Column, device: Column) -> Parts:
@@ -45,11 +47,11 @@ def read_arrow(path: Path, label: Column, device: Column) -> Parts:
                 batch.validate(full=True)  # else a damaged file could point anywhere
                 batches.append(batch)
         frame = pyarrow.Table.from_batches(batches) if batches else pyarrow.table({})
+        return _part(path, frame, label, device)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as Arrow: {error}") from None
-    return _part(path, frame, label, device)
 
 
 def _batches(pyarrow: Any, file: Any, indexed: bool) -> Iterator[Any]:
