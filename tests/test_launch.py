@@ -96,7 +96,7 @@ def test_slurm_compiles_first_and_starts_one_world(tmp_path):
         "srun --mpi=pmi2 python -m p2pkm --graph star | 1 1",
     ]
     header = [line.split()[1].split("=")[0] for line in script.read_text().splitlines() if line.startswith("#SBATCH ")]
-    assert {"--ntasks", "--time", "--mem-per-cpu", "--output"} <= set(header)
+    assert {"--ntasks", "--time", "--signal", "--mem-per-cpu", "--output"} <= set(header)
     commands = [n for n, line in enumerate(script.read_text().splitlines()) if line and not line.startswith("#")]
     last = max(n for n, line in enumerate(script.read_text().splitlines()) if line.startswith("#SBATCH "))
     assert last < commands[0]  # Slurm reads no option after the first command

@@ -43,15 +43,21 @@ class Cluster(NamedTuple):
         limited = ["timeout", "-k", "2", "200", *map(str, words)]
         return subprocess.run(limited, cwd=folder, capture_output=True, text=True, check=False, env=env)
 
-    def submit(self, *words, folder):
-        """Submit a job, wait until it has ended, and return how each of its parts ended and what they printed."""
+    def submit(self, *words, folder, until=lambda: False):
+        """Submit a job, wait until it has ended, and return how each of its parts ended and what they printed.
+
+        Once `until` holds, its tasks are sent SIGTERM.
+        """
         done = self.run("sbatch", "--parsable", *words, folder=folder)
         assert done.returncode == 0, done.stderr
-        until = time.monotonic() + 200
-        while self.run("squeue", "--noheader", f"--jobs={done.stdout.strip()}", folder=folder).stdout:
-            assert time.monotonic() < until
+        number, limit, told = done.stdout.strip(), time.monotonic() + 200, False
+        while self.run("squeue", "--noheader", f"--jobs={number}", folder=folder).stdout:
+            assert time.monotonic() < limit
+            if not told and until():
+                self.run("scancel", "--signal=TERM", number, folder=folder)
+                told = True
             time.sleep(0.3)
-        shown = self.run("scontrol", "--oneliner", "show", "job", done.stdout.strip(), folder=folder).stdout
+        shown = self.run("scontrol", "--oneliner", "show", "job", number, folder=folder).stdout
         printed = "".join(path.read_text() for path in sorted(folder.glob("p2pkm-*.out")))
         return re.findall(r"JobState=(\S+) .*?ExitCode=(\d+):", shown), printed
 
@@ -117,10 +123,19 @@ def test_the_doctor_names_the_default_of_this_slurm(cluster, tmp_path):
     assert "MpiDefault=none" in line and "--mpi=pmi2" in line
 
 
-def test_a_job_is_asked_to_end_before_its_time(cluster, tmp_path):
-    """Slurm sends SIGTERM to the ranks, so that they can keep what they have."""
-    words = ("-N2", "--ntasks=2", "--time=1", "--signal=TERM@55", SCRIPT, *LONG, "--out", tmp_path / "job")
-    began = time.monotonic()
-    ended, printed = cluster.submit(*words, folder=tmp_path)
-    assert ended[0][0] != "COMPLETED" and time.monotonic() - began < 50, printed
-    assert "DUE TO TIME LIMIT" not in printed
+def test_a_job_whose_time_is_up_can_go_on(cluster, tmp_path):
+    """What Slurm sends the ranks ahead of its time limit is sent here as soon as there are rounds."""
+    run, rounds = tmp_path / "job", 0
+    for words in (("--ntasks=2", SCRIPT, *LONG, "--out", run), ("--ntasks=3", SCRIPT, "resume", run, "-q")):
+        ended, printed = cluster.submit("-N2", *words, folder=tmp_path, until=lambda: count(run) > rounds)  # noqa: B023
+        assert ended == [("FAILED", "143")] and "p2pkm resume" in printed, printed
+        assert json.loads((run / "manifest.json").read_text())["state"] == "interrupted"
+        assert count(run) > rounds
+        rounds = count(run)
+
+
+def count(run):
+    """Return the last round that a run has recorded."""
+    path = run / "rounds.jsonl"
+    lines = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
+    return json.loads(lines[-1])["round"] if lines else 0
