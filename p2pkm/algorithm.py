@@ -28,6 +28,12 @@ class Algorithm(Protocol):
     """A method: a frozen dataclass of its hyper-parameters. It never sees network, rank, clock or file.
 
     No function writes into an array that it was given.
+
+    Where rows of centroids are said, `says` tells what stands in them: "centroids" (d coordinates, perhaps more
+    columns), "opening" (so in the opening alone), "forwarded" (centroids of somebody else), "keyed" (points behind a
+    key, forwarded), "mass" (sums and counts) or "pairs" (centroids and counts, flooded from the `flood` of the state).
+    A server method whose reports are not centroids has ``says = ""``. `no_min_count` says why a method cannot leave
+    single rows out.
     """
 
     @property

@@ -6,16 +6,18 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from p2pkm.byzantine import name_liars
 from p2pkm.census import take_census
 from p2pkm.clock import Timing, keep_time
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers
+from p2pkm.disclosure import expose
 from p2pkm.frames import Frames
 from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
 from p2pkm.referee import Referee, mean
-from p2pkm.result import SUMMARY_KEYS, Census, Chain, Result, Traffic
+from p2pkm.result import SUMMARY_KEYS, Census, Chain, Exposure, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import LARGE, Topology
 
@@ -51,7 +53,10 @@ class Wishes(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph, and what times it."""
+    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph, and what times it.
+
+    hops: how far tables travelled as they were, None: everywhere.
+    """
 
     devices: Devices
     shards: Shards
@@ -59,13 +64,15 @@ class Played(NamedTuple):
     state: Any
     topology: Topology
     timing: Timing | None = None
+    hops: int | None = 1
 
 
 def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
     """Return the same result on every rank."""
-    devices, shards, referee, state, topology, timing = played
+    devices, shards, referee, state, topology, timing, hops = played
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
+    honest, exposure = referee.honest, expose(traffic, topology, hops)
     if timing is not None and timing.events is not None:
         traffic = traffic._replace(age_mean=timing.events.ages[0], age_max=timing.events.ages[1])
     clock = keep_time(timing, devices, topology, network, referee.trace)
@@ -74,13 +81,12 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
-    trace: list[dict[str, Any]] = []
-    summary: dict[str, Any] = {}
+    trace, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
-        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census)
-        summary |= _last(referee) | _count(traffic, referee, centroids) | clock
+        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census, honest)
+        summary |= _last(referee) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
-            summary |= marks | mark_clients(census)
+            summary |= marks | mark_clients(census, honest)
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
     if groups is not None and groups.max() > topology.components.max():
@@ -88,7 +94,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
         prices.notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
-    prices.notes += _tell(topology, referee, census, centroids)
+    prices.notes += _tell(topology, referee, census, centroids) + name_liars(referee.left_out)
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
@@ -100,7 +106,8 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     return Result(
         centroids, model, trace, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
-        frames=Frames(**frames) if frames else None, ratios=shared["ratios"],
+        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
+        exposure=exposure,
     )  # fmt: skip
 
 
@@ -131,12 +138,15 @@ def _last(referee: Referee) -> dict[str, Any]:
     return found | {"contraction": None if fall is None else float(f"{math.sqrt(fall):.6g}")}
 
 
-def _count(traffic: Traffic, referee: Referee, centroids: Floats) -> dict[str, Any]:
+def _count(traffic: Traffic, referee: Referee, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
     """Return what can be counted or compared between devices."""
+    honest = referee.honest
     return {
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-        "centroid_sets": _count_different(referee.digests[: len(centroids)]),
-        "consensus_distance": measure_consensus(centroids, referee.best),
+        "centroid_sets": _count_different(referee.digests[honest]),
+        "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, referee.best))),
+        "exposure_max": int(exposure.devices.max()),
+        "quarantined": int(traffic.refused.sum()) if traffic.refused is not None else 0,
         "centroids_sha256": referee.fingerprint.hex(),
         "chain_sha256": referee.chain.hex(),
     }
@@ -199,7 +209,7 @@ def _real(rows: Floats) -> Floats | None:
     return real if len(real) else None
 
 
-def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, float | None]:
+def _score(priced: Priced | None, prices: Prices, census: Census, honest: Integers) -> dict[str, float | None]:
     """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
     found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
     if priced is not None:
@@ -210,7 +220,7 @@ def _score(priced: Priced | None, prices: Prices, census: Census) -> dict[str, f
                 name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
             }
     if census.scores is not None:
-        found["ari_local"] = mark_clients(census)["ari_clients"]
+        found["ari_local"] = mark_clients(census, honest)["ari_clients"]
     return found
 
 
@@ -266,13 +276,16 @@ def _both_ways(topology: Topology, gtv: Floats) -> Floats:
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
     messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
+    refused = network.share(network.ledger.refused)
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
     if topology.n > LARGE:
-        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n)
+        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n, refused=refused)
     stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
     number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
-    return Traffic(*ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n)
+    return Traffic(
+        *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, refused=refused
+    )
 
 
 def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> Integers:

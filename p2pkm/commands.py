@@ -1,7 +1,6 @@
 """What can be said on the command line."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,86 +8,17 @@ import click
 from click.core import ParameterSource
 
 import p2pkm
-from p2pkm.completion import complete, completing
+from p2pkm.completion import complete
 from p2pkm.config import read_toml
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.fault_commands import faults
 from p2pkm.graph_commands import topology
+from p2pkm.options import with_options, without
 from p2pkm.picture_commands import animate
 from p2pkm.report_commands import report
 from p2pkm.resume_command import resume_command
 from p2pkm.study_commands import sweep
-
-_OPTIONS: list[Callable[..., Any]] = [
-    completing("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
-                 "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
-                 "erdos-renyi:p=0.3, barabasi-albert:m=2, random-geometric, exponential:base=2, barbell, "
-                 "communities:bridges=1, caveman:size=4, karate, file:PATH (GraphML, edge list, ...), gallery:NAME, "
-                 "hypercube, ladder, wheel, d-cliques:size=4, ... (a wrong name lists all).  "
-                 "[default: ring; methods with a server run as a star]"),
-    click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
-    completing("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
-                 "communities:second=fresh, iris, wine, digits:components=10, or a file: .csv .tsv .npy .npz "
-                 ".parquet .arrow .feather .json (LEAF) .h5ad; FOLDER/ or 'FOLDER/*.csv': a device per file.  "
-                 "[default: grid16]"),
-    click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
-    click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
-    completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
-                 "[default: none]"),
-    completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
-                 "[default: float64]"),
-    completing("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
-                 "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
-                 "[default: the file's column, else dirichlet with labels, else iid]"),
-    click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
-    completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
-                 "`p2pkm algorithms` lists them.  [default: gtvmin]"),
-    completing("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
-                 "whose points differ) or none.  [default: global]"),
-    completing("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
-                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
-    click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
-    click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
-    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
-                 "goes on; up to 2,000 devices).  [default: coloured]"),
-    click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi, async with --net 1]"),
-    click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
-    click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
-    click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
-                 "deviation.  [default: 0.001]"),
-    click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
-    click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
-                 "and worst."),
-    click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
-                 "each from where the last ended; close with local fit against disagreement."),
-    click.option("--every", type=int, help="Record every so many rounds, and the last of each stage.  [default: 1; "
-                 "above 100,000 devices 1000]"),
-    click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
-    click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
-    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
-                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
-    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
-                 "tape.jsonl, which `p2pkm faults` writes."),
-    click.option("--stale", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 (rounds) or "
-                 "drop.  [default: keep]"),
-    click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
-    click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
-                 "`p2pkm resume` can go on from there; 0: never.  [default: about every 30 s]"),
-    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
-    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
-    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
-    completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
-                 "one that cuts fewer links; the results are the same.  [default: auto]"),
-    click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
-    click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
-    click.option("--force", is_flag=True, help="Replace what is in --out."),
-    click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
-                 help="What to print at the end: a table, or one JSON object."),
-    click.option("--dry-run", is_flag=True, help="Check everything, show the resolved options, and stop."),
-    click.option("-q", "--quiet", is_flag=True, help="No progress."),
-    click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),
-]  # fmt: skip
 
 _HELP = """Cluster without a server: devices on a graph talk to their neighbours until they agree.
 
@@ -100,28 +30,9 @@ _EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 
 5 not converged with --require-converged, 130 interrupted, 143 ended by SIGTERM."""
 
 
-def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def _without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a run but for some."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(_OPTIONS):
-            probe: Any = option(lambda: None)
-            if probe.__click_params__[0].name not in names:
-                function = option(function)
-        return function
-
-    return decorate
-
-
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
-@_with_options
+@with_options
 @click.version_option(p2pkm.__version__)
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int | None:
@@ -134,7 +45,7 @@ def command(context: click.Context, /, **options: Any) -> int | None:
 
 
 @command.command("run", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@_with_options
+@with_options
 def run_command(**options: Any) -> int:
     """Run one experiment; the same as giving no command."""
     return _run(options)
@@ -164,7 +75,7 @@ def run_command(**options: Any) -> int:
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
-@_without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
+@without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
           "placement", "require_converged", "checkpoint_every")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
@@ -183,7 +94,7 @@ def compare_command(**options: Any) -> int:
 
 @command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
                  "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@_without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
+@without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
           "stale", "checkpoint_every")  # fmt: skip
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "

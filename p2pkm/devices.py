@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
 CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH, SWAP = range(12, 20)
 REDUCE = 20
-LOST, LINKS, CHURN, JOIN, STRAGGLE = range(40, 45)
+LOST, LINKS, CHURN, JOIN, STRAGGLE, LIE, PLACE = range(40, 47)
 
 
 class Kernels(Protocol):
@@ -118,6 +118,8 @@ class Devices:
         Who acts in this turn.
     late : bool
         Whether what is heard may be older than what was said last.
+    min_count : int
+        Rows that stand for fewer own points are not said.
     """
 
     ids: Integers
@@ -145,6 +147,7 @@ class Devices:
     turn: int
     awake: Mask
     late: bool = False
+    min_count: int = 0
 
     def __len__(self) -> int:
         """Return the number of devices in this batch."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
+from p2pkm.dealing import count_in_column, deal, usual
 from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.methods import known
 from p2pkm.sharing import once
@@ -22,7 +23,7 @@ class Experiment:
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, theta, passes, tol, schedule, recipe
+    alpha, coupling, theta, passes, tol, schedule, recipe, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -38,6 +39,10 @@ class Experiment:
         Rounds between two checkpoints; None: about every 30 s, 0: never.
     faults, stale : str or None
         What goes wrong, and what becomes of old tables then; None: nothing, and keep.
+    byzantine : str or None
+        How many devices say wrong tables, how and where; None: all are honest.
+    min_count : int
+        Rows of fewer own points are withheld by their device; 0: none is.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -61,11 +66,14 @@ class Experiment:
     passes: int | None = None
     rounds: int | None = None
     tol: float | None = None
+    robust: str | None = None
     seed: int = 0
     every: int | None = None
     silhouette: bool = False
     centers: str | None = None
     net: str | None = None
+    byzantine: str | None = None
+    min_count: int = 0
     out: str | None = None
     plot: bool = True
     central: bool = True
@@ -93,6 +101,10 @@ class Experiment:
                 f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
                 "own seeding"
             )
+        if self.byzantine is not None:
+            from p2pkm.byzantine import parse_byzantine
+
+            object.__setattr__(self, "byzantine", str(parse_byzantine(self.byzantine)))
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
@@ -164,8 +176,8 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
     given = str(source), experiment.seed, *columns.values()
     table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
-    partition = complete(partition or Spec(_usual(table, experiment.devices), {}), partitions, experiment.seed)
-    n = experiment.devices or _count_in_column(partition, table)
+    partition = complete(partition or Spec(usual(table, experiment.devices), {}), partitions, experiment.seed)
+    n = experiment.devices or count_in_column(partition, table)
     topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
     net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
@@ -173,7 +185,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else once(
         "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
-        lambda: _deal(table, partition, topology.clients, experiment.dtype))  # fmt: skip
+        lambda: deal(table, partition, topology.clients, experiment.dtype))  # fmt: skip
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
@@ -182,14 +194,6 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
-
-
-def _deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
-    from p2pkm.data.partition import known as known_partitions
-    from p2pkm.data.shards import Shards
-
-    device = known_partitions(partition.name)[partition.name](table, devices, **partition.options)
-    return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)
 
 
 def _check_life(experiment: Experiment, draft: Any) -> str | None:
@@ -202,13 +206,17 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
 
 
 def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
-    """Return network in life and faults, if they are asked for; refuse clocks that the method cannot be played by."""
+    """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
+    from p2pkm.byzantine import check_byzantine, parse_byzantine
+    from p2pkm.disclosure import check_min_count
     from p2pkm.events import schedule_events
     from p2pkm.faults import lay_faults
     from p2pkm.nets import reread
 
     net = reread(experiment.net, topology, graph)
     schedule_events(method, net, topology)
+    check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
+    check_min_count(experiment.min_count, method)
     return net, lay_faults(experiment.faults, topology, experiment.seed)
 
 
@@ -251,24 +259,6 @@ def build(experiment: Experiment, k: int) -> Any:
     return algorithm
 
 
-def _usual(table: Any, devices: int | None) -> str:
-    """Return the partition to take if none is given; so many devices are asked for."""
-    if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted and no column says more
-        return "column" if devices in (None, table.device) or table.files[0].devices is not None else "blocks"
-    return "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
-
-
-def _count_in_column(partition: Spec, table: Any) -> int | None:
-    """Return how many devices the file's own column names, None if the devices do not come from a column."""
-    if partition.name != "column" or table.device is None:
-        return None
-    if isinstance(table.device, int):
-        return table.device
-    from p2pkm.data.partition import column
-
-    return int(column(table.device).max()) + 1
-
-
 def build_topology(graph: Spec, n: int | None, default: int) -> Any:
     """Build the graph; real graphs, files and the gallery bring their own number of devices."""
     return once("graph", lambda: (str(graph), n, default), lambda: _build_topology(graph, n, default), keep=_GRAPHS)
@@ -290,5 +280,5 @@ def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
 
 
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol")
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -1,13 +1,16 @@
 """From a graph and points to the batch of devices that a rank hosts, with what everybody knows at the start."""
 
+from typing import Any
+
 import numpy as np
 
 from p2pkm.data.shards import Shards
 from p2pkm.devices import CENTRAL, KEYS, Devices, Floats, Integers, Kernels, Search, cluster
 from p2pkm.errors import DataError
-from p2pkm.kernels import pick
+from p2pkm.kernels import compile_ahead, pick
 from p2pkm.kernels.plain import philox
-from p2pkm.network import Network
+from p2pkm.network import Network, World
+from p2pkm.network.division import imbalance
 from p2pkm.topology import Topology
 
 _SHARED = 2**64 - 1  # stands for all devices where a device's id would
@@ -86,3 +89,24 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
     centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
     labels: Integers = kernels.losses(points, weights, offsets, centroids[None])[1]
     return labels
+
+
+def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
+    """Return what the summary says of the division of the devices over more than one rank."""
+    if ranks == 1:
+        return {}
+    division, peers = network.placement.division, network.placement.peers
+    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
+    crossing, ghosts = network.total(here)
+    return {"placement": division.name, "cut": int(crossing) // 2, "ghosts": int(ghosts),
+            "balance": imbalance(division.rows(sizes)), "balance_devices": imbalance(division.rows(None))}  # fmt: skip
+
+
+def choose_kernels(world: World, n: int, work: int) -> Kernels:
+    """Choose the kernels for so many devices and operations; rank 0 compiles them while the others sleep."""
+    kernels = pick(world.size, -(-n // world.size), work)
+    if world.size > 1 and kernels is not pick(world.size, 0, 0):
+        if world.rank == 0:
+            compile_ahead()
+        world.wait()
+    return kernels

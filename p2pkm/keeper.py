@@ -8,6 +8,7 @@ from p2pkm.changing import Links
 from p2pkm.checkpoint import Vault
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Kernels
+from p2pkm.disclosure import Disclosure
 from p2pkm.loop import Scene
 from p2pkm.referee import Referee
 from p2pkm.snapshots import fingerprint, gather
@@ -38,10 +39,17 @@ class Keeper:
     ) -> None:
         self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
         self._done, self._marks = False, None
+        self._disclosure: Disclosure | None = None
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
         if saved:
             referee.restore(saved["referee"])
+
+    def watch(self, disclosure: Disclosure) -> None:
+        """Keep what has left the devices, too; tell it what had left before."""
+        self._disclosure = disclosure
+        if self._saved is not None and self._saved["disclosure"] is not None:
+            disclosure.restore(self._saved["disclosure"])
 
     @property
     def open(self) -> bool:
@@ -69,6 +77,7 @@ class Keeper:
             "edge_active": devices.active if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
             "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
+            "disclosure": None if self._disclosure is None else self._disclosure.snapshot(),
         }  # fmt: skip
         arrays: dict[str, Any] = {}
         outline = gather(tree, network, arrays)

@@ -95,14 +95,14 @@ def _assemble(
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
-    groups, ratios = census.pop("groups", None), census.pop("ratios", None)
+    groups, ratios, byzantine = (census.pop(name, None) for name in ("groups", "ratios", "byzantine"))
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
-        Frames(**frames) if frames else None, ratios,
+        Frames(**frames) if frames else None, ratios, byzantine,
     )  # fmt: skip
 
 

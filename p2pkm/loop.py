@@ -17,6 +17,8 @@ from p2pkm.result import STOPPED
 from p2pkm.schedule import Schedule, make
 
 if TYPE_CHECKING:
+    from p2pkm.byzantine import Lies
+    from p2pkm.disclosure import Disclosure
     from p2pkm.events import Events
     from p2pkm.struck import Trouble
     from topologies import TimeVaryingGraph
@@ -74,8 +76,9 @@ class Field(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    trouble: what strikes it, and other stages that are exposed to it, None: nothing. interrupted: the signal that asks
-    to stop, if any.
+    trouble: what strikes it, and other stages that are exposed to it, None: nothing; lies: what Byzantine devices say,
+    None: everybody is honest; disclosure: who looks at what leaves, None: nobody. interrupted: the signal that asks to
+    stop, if any.
     """
 
     devices: Devices
@@ -86,6 +89,8 @@ class Field(NamedTuple):
     keeper: Keeper | None = None
     events: "Events | None" = None
     trouble: "Trouble | None" = None
+    lies: "Lies | None" = None
+    disclosure: "Disclosure | None" = None
 
     @property
     def late(self) -> bool:
@@ -130,8 +135,10 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     field, algorithm, schedule = _begin(stage, field, closing)
     keeper = field.keeper
     links = Links(field.devices, network, field.graph if closing else None)
+    lies = None if field.lies is None else field.lies.during(stage.algorithm)
+    voice = _Voice(algorithm, stage.algorithm, field.disclosure, lies)
     taken_up = keeper and keeper.restore(links)
-    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (links, schedule))
+    state, inbox, stop, t, turn = taken_up or _open(voice, start, field, (links, schedule))
     del start
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
@@ -145,7 +152,7 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
             state = algorithm.update(state, inbox, now)
             if links.change(due=schedule.in_step or turn == schedule.length):
                 now = links.devices.at(t, turn - 1, schedule.opening)
-            mail = algorithm.message(state, now)
+            mail = voice.say(state, now)
             inbox = _deliver(network, mail)
             spoke = _speaks(mail) or (spoke and not schedule.answers)
         stop, asked = _judge(field, state, spoke, t)
@@ -155,11 +162,27 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         stop = asked.stop or stop
 
 
-def _open(algorithm: Any, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
+class _Voice(NamedTuple):
+    """What a stage says: what its algorithm says as it is played, as far as that may leave, truly or not."""
+
+    played: Any
+    algorithm: Any
+    disclosure: "Disclosure | None"
+    lies: "Lies | None"
+
+    def say(self, state: Any, devices: Devices) -> Mail | Letters:
+        """Return what the devices say."""
+        mail = self.played.message(state, devices)
+        mail = mail if self.disclosure is None else self.disclosure.pass_on(mail, self.algorithm, devices)
+        return mail if self.lies is None else self.lies.say(mail, devices)
+
+
+def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
     """Let everybody say at the opening what is known from the stage before."""
     network, (links, schedule) = field.referee.network, at
-    state = algorithm.init(links.devices, start)
-    mail = algorithm.message(state, links.devices.of(schedule.opening))
+    state = voice.played.init(links.devices, start)
+    state = state if voice.lies is None else voice.lies.begin(state, links.devices)
+    mail = voice.say(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)
     return Scene(state, inbox, asked.stop or schedule.judge(links.judge(stop)))

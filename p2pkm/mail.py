@@ -25,6 +25,8 @@ class Mail(NamedTuple):
         Leading columns that travel but are not counted (ids of origins).
     ragged : bool
         Whether r may differ from rank to rank; the network then agrees on the largest first.
+    unfit : bool[n] or None
+        Tables that travel and are counted, but that those who hear them refuse, see `p2pkm.quarantine`; None: none.
     """
 
     values: Floats
@@ -32,6 +34,12 @@ class Mail(NamedTuple):
     edges: Mask | None = None
     header: int = 0
     ragged: bool = False
+    unfit: Mask | None = None
+
+    @property
+    def accepted(self) -> Integers:
+        """Return the rows of every table as its receivers take it, int64[n]: who says what they refuse is silent."""
+        return self.rows if self.unfit is None else np.where(self.unfit, -1, self.rows)
 
 
 class Inbox(NamedTuple):

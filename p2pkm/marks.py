@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.devices import Devices, Floats
+from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.network import Network
 from p2pkm.pieces import label
 from p2pkm.referee import add
@@ -14,12 +14,13 @@ from p2pkm.scores import distance, silhouettes
 _SCORED = ("ari_clients", "nmi_clients", "purity_clients")
 
 
-def mark_clients(census: Census) -> dict[str, float | None]:
-    """Return the size-weighted means of the scores of each client's own points."""
+def mark_clients(census: Census, honest: Integers) -> dict[str, float | None]:
+    """Return the size-weighted means of the scores of the own points of the clients that are honest."""
     if census.scores is None:
         return {}
-    total = float(census.sizes.sum())
-    return {name: add(scores * census.sizes) / total for name, scores in zip(_SCORED, census.scores.T, strict=True)}
+    sizes, scores = census.sizes[honest], census.scores[honest].T
+    total = float(sizes.sum())
+    return {name: add(one * sizes) / total if total else None for name, one in zip(_SCORED, scores, strict=True)}
 
 
 def mark_losses(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:

@@ -78,11 +78,17 @@ class Prices:
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
         self._compared, self.central = central is not None, np.nan
         self.alone = np.full(1, np.nan)
+        self._scored = self._alone = np.arange(devices.clients)
         self.notes: list[str] = []
         self._pool = self._draw_pool(network.share(devices.sizes))
         self._known: dict[bytes, float] = once("costs", self._name_points, dict)
         if central is not None:
             self._set_baselines(central)
+
+    def leave_out(self, ids: Integers) -> None:
+        """Price these devices no more, and take back what they would reach alone."""
+        self.alone[np.isin(self._alone, ids)[: len(self.alone)]] = np.nan
+        self._scored = np.setdiff1d(self._scored, ids)
 
     def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
         """Return points, weights, offsets and classes of this rank that stand for all; all of them if they are few."""
@@ -114,17 +120,17 @@ class Prices:
         )  # fmt: skip
         costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone)[chosen])), 0)
         self.central = float(costs[0])
-        self.alone = self._ratios(costs[which[1:]])
+        self.alone, self._alone = self._ratios(costs[which[1:]]), chosen
 
     def _choose(self, numbers: int, most: float) -> Integers:
         """Return the devices whose sets of so many numbers are priced: all, or a sample that bounds the work."""
-        n = self._devices.clients
+        n = len(self._scored)
         count = max(int(most / max(self._points * numbers + _VISIT * n, 1)), 16)
         if n <= count:
-            return np.arange(n)
+            return self._scored
         note = f"ratio and scores are over a sample of {count} of {n} devices"
         self.notes += [note] * (note not in self.notes)
-        return spread(n, count, self._devices.shared_key, 1)
+        return self._scored[spread(n, count, self._devices.shared_key, 1)]
 
     def of(self, centroids: Floats, *, closing: bool) -> Priced | None:
         """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""

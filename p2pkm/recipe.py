@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.algorithm import Algorithm
 from p2pkm.algorithms.star import Star
 from p2pkm.devices import Integers, trials
-from p2pkm.errors import ExperimentError
+from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.seeding.adopt import Adopt
 from p2pkm.seeding.box import Box
 from p2pkm.seeding.choose import Choose
@@ -139,6 +139,20 @@ def needs_hub(algorithm: Any) -> bool:
     return getattr(algorithm, "schedule", "star") == "star"
 
 
+def place_graph(algorithm: Any, graph: Any, clients: int) -> Topology:
+    """Return the star of a server method, or the graph that was given to any other one."""
+    if needs_hub(algorithm):
+        if graph is not None:
+            raise TopologyError(
+                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
+                "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
+            )
+        return Topology.star(clients)
+    if graph is None:
+        raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
+    return Topology.from_graph(graph)
+
+
 def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Return all stages of a run; `seeded`: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
@@ -151,6 +165,8 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
         before = _group(algorithm, at, seeded=seeded)
     elif not seeded and algorithm.recipe is not None:  # else it starts by itself
         before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
+    if getattr(algorithm, "robust", "none") == "saturate" and algorithm.recipe != "groups":
+        before = (*before, *_limit(algorithm, at))
     if getattr(algorithm, "floods", False):
         _check_flooding(at, algorithm.name, "another method")
     placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
@@ -163,7 +179,12 @@ def _group(algorithm: Any, at: Setting, *, seeded: bool) -> tuple[Stage, ...]:
     start = () if seeded else (Stage("summaries", Summaries(at.k, hops=1), 3),)
     look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
     first = Stage("gate", Gate(at.k), 3), *start
-    return (*first, *look * _REVIEWS, Stage("warmup", warm, _WARMING), Stage("limits", Limits(at.k), 3))
+    return (*first, *look * _REVIEWS, *_limit(algorithm, at))
+
+
+def _limit(algorithm: Any, at: Setting) -> tuple[Stage, ...]:
+    """Return the stages that find how far apart neighbours may be before their link gives way."""
+    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", Limits(at.k), 3)
 
 
 def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.devices import Devices, Floats
+from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.frames import Recorder
 from p2pkm.network import Network
 from p2pkm.pieces import label
@@ -56,6 +56,8 @@ class Referee:
         Whether the method of the last record has the objective (7).
     recorder : Recorder
         What is kept for replay.
+    left_out : int64
+        Ids of the Byzantine devices: no score is about them, and where they are nothing is claimed.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
@@ -74,10 +76,22 @@ class Referee:
         self.objective_known = False
         self.priced: Priced | None = None
         self.recorder = Recorder(topology, network)
+        self.left_out = np.zeros(0, np.int64)
 
     def meet(self, devices: Devices, prices: Prices | None) -> None:
         """Watch this batch from now on; without prices nobody asks what centroids cost."""
         self._devices, self.prices = devices, prices
+
+    def set_aside(self, liars: Integers) -> None:
+        """Leave these devices out of all scores from now on."""
+        self.left_out = liars
+        if self.prices is not None:
+            self.prices.leave_out(liars)
+
+    @property
+    def honest(self) -> Integers:
+        """Return the ids of the devices that scores are about."""
+        return np.setdiff1d(np.arange(self._devices.clients), self.left_out)
 
     def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
         """Record a round if it is due.
@@ -123,7 +137,7 @@ class Referee:
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
         if own.hub >= 0:
-            scores, sizes = rows[: own.clients, 1], rows[: own.clients, 2]
+            scores, sizes = np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T
             record["ari_clients"] = add(scores * sizes) / add(sizes) if np.isfinite(scores).all() else None
         self.trace.append(record)
         self._sink(record)
@@ -206,7 +220,8 @@ class Referee:
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
-        if not getattr(algorithm, "certified", False) or self._devices.unsteady or objective is None:
+        promised = getattr(algorithm, "certified", False) and not (len(self.left_out) or self._devices.min_count)
+        if not promised or self._devices.unsteady or objective is None:
             return "not claimed"
         if t == 0:
             self._first = self._before = objective

@@ -27,7 +27,8 @@ SUMMARY_KEYS = """
     descent contraction ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
     rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
     l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
-    chain_sha256 net virtual_seconds wall_seconds out age_mean age_max faults stale lost away
+    chain_sha256 net virtual_seconds wall_seconds out age_mean age_max faults stale lost away byzantine quarantined
+    min_count raw_points exposure_max
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 
@@ -45,6 +46,8 @@ class Traffic(NamedTuple):
         Number of devices, isolated ones and a hub included.
     age_mean, age_max : float64[e] or None
         How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
+    refused : int64[n] or None
+        How often a table of each device was refused by somebody who heard it, see `p2pkm.quarantine`.
     """
 
     src: Integers
@@ -59,12 +62,29 @@ class Traffic(NamedTuple):
     devices: int
     age_mean: Floats | None = None
     age_max: Floats | None = None
+    refused: Integers | None = None
 
     @property
     def rows_per_device(self) -> Integers:
         """Return how many rows each device sent and received, int64[n]."""
         sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
         return (sent + received).astype(np.int64)
+
+
+class Exposure(NamedTuple):
+    """What every device, the server included, has seen of others.
+
+    Attributes
+    ----------
+    devices : int64[n]
+        Other devices whose rows it heard: neighbours who spoke, and those whose tables others passed on as they were
+        (of a tree, all that may have come up).
+    rows : int64[n]
+        Rows that it heard, repetitions included.
+    """
+
+    devices: Integers
+    rows: Integers
 
 
 class Chain(NamedTuple):
@@ -152,6 +172,9 @@ class Result:
         The run in at most 60 pictures, for replay; None if there are none.
     ratios : float64[n] or None
         Cost of each device's centroids on all points over the central cost; NaN where it is not known.
+    byzantine : int64[b] or None
+        The devices that lied.
+    exposure : Exposure or None
     """
 
     centroids: Floats
@@ -170,6 +193,8 @@ class Result:
     groups: Integers | None = None
     frames: "Frames | None" = None
     ratios: Floats | None = None
+    byzantine: Integers | None = None
+    exposure: Exposure | None = None
 
     @property
     def graph(self) -> "nx.Graph | LightGraph":

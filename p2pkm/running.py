@@ -240,6 +240,7 @@ def _read_experiment(order: dict[str, Any]) -> Experiment:
 
 def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
     """Build the job from what was broadcast and dealt."""
+    from p2pkm.byzantine import parse_byzantine
     from p2pkm.data.shards import Shards
     from p2pkm.experiment import build
     from p2pkm.faults import parse_stale, reread
@@ -260,6 +261,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         saved=saved,
         faults=reread(experiment.faults, order, topology, experiment.seed),
         stale=parse_stale(experiment.stale or "keep"),
+        byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
     )  # fmt: skip
 
 

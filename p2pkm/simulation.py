@@ -7,29 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.byzantine import Byzantine, Lies, check_byzantine, parse_byzantine, place_liars, prepare_lies
 from p2pkm.checking import check
 from p2pkm.checkpoint import Vault
 from p2pkm.clock import Timing
 from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.shards import Shards
-from p2pkm.devices import Devices, Floats, Integers, Kernels
-from p2pkm.entrance import check_start, lay_out_graph
+from p2pkm.devices import Devices, Floats
+from p2pkm.disclosure import Disclosure, check_min_count
 from p2pkm.errors import ExperimentError
 from p2pkm.events import schedule_events
 from p2pkm.faults import Faults, Stale, check_faults, harden, lay_faults, parse_stale
-from p2pkm.hosting import count_classes, host, shared_key, sizes_of
+from p2pkm.hosting import choose_kernels, count_classes, host, shared_key, sizes_of, weigh_division
 from p2pkm.keeper import Keeper
-from p2pkm.kernels import compile_ahead, pick
 from p2pkm.loop import Field, run
 from p2pkm.nets import Net, lay_out
 from p2pkm.network import Network, World, connect
-from p2pkm.network.division import Division, check_placement, choose, imbalance
+from p2pkm.network.division import Division, check_placement, choose
 from p2pkm.network.placement import place
 from p2pkm.prices import Prices, cluster_centrally, pool
-from p2pkm.recipe import Setting, scaling_stage, stages
+from p2pkm.recipe import Setting, place_graph, scaling_stage, stages
 from p2pkm.referee import Record, Referee, usual_every
 from p2pkm.result import Result
 from p2pkm.scaling import apply, scale
+from p2pkm.starts import check_start
 from p2pkm.struck import Trouble, warn
 from p2pkm.topology import Topology
 
@@ -79,6 +80,10 @@ class Job:
         What goes wrong.
     stale : Stale
         What becomes of old tables then.
+    byzantine : Byzantine or None
+        Which devices lie; None: all are honest.
+    min_count : int
+        Rows of fewer own points are not said.
     """
 
     algorithm: Any
@@ -103,13 +108,15 @@ class Job:
     saved: dict[str, Any] | None = None
     faults: Faults | None = None
     stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
+    byzantine: Byzantine | None = None
+    min_count: int = 0
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
-    faults: str | None = None, stale: str = "keep",
+    faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -145,6 +152,10 @@ def simulate(  # noqa: PLR0913 - the public signature
         What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
     stale : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
+    byzantine : str, optional
+        How many devices say wrong tables, and how, as ``"2:kind=flip,place=central"``; see `p2pkm.byzantine.Byzantine`.
+    min_count : int
+        Rows of fewer own points are withheld by their device.
 
     Raises
     ------
@@ -157,7 +168,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If an option is out of range.
     """
     rounds = algorithm.default_rounds if rounds is None else rounds
-    topology = lay_out_graph(algorithm, graph, shards)
+    topology = place_graph(algorithm, graph, shards.n)
     shards = shards if topology.hub < 0 else shards.with_hub()
     every = usual_every(topology.n) if every is None else every
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
@@ -167,6 +178,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     schedule_events(algorithm, life, topology)
     check_faults(algorithm, faults, stale if faults else None, net)
     wrong = lay_faults(faults, topology, seed)
+    liars = parse_byzantine(byzantine)
+    check_byzantine(liars, algorithm, topology)
+    check_min_count(min_count, algorithm)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
@@ -177,7 +191,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
         start=None if given is None else given[ids], division=division, net=life,
         names={"net": net, "faults": faults, "stale": stale if faults else None},
-        faults=wrong, stale=parse_stale(stale),
+        faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
     )  # fmt: skip
     return perform(job, world)
 
@@ -187,42 +201,40 @@ def perform(job: Job, world: World) -> Result:
     began = time.perf_counter()
     network = world.network(place(job.topology, world.rank, world.size, job.division))
     sizes = sizes_of(job.own, network)
-    figures = _measure(network, sizes, world.size)
-    kernels = _pick_kernels(world, job, int(sizes.sum()))
+    figures = weigh_division(network, sizes, world.size)
+    kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
     devices = host(job.topology, job.own, network, job.seed, kernels)
     referee = Referee(network, job.every, job.sink, job.topology)
     job.begin()
-    if world.size > 1:
-        job.tell(
-            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
-            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
-        )
+    _tell_placement(job, figures)
     exposed = job.faults is not None and job.faults.stages == "all"  # then nothing can be kept
     setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
     keeper = Keeper(referee, None if exposed else job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
         devices, job = _scale(job, devices, setting, referee, keeper)
+    devices = replace(devices, min_count=job.min_count)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
     played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
     _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
-    events = schedule_events(job.algorithm, job.net, job.topology)
-    trouble = None if job.faults is None else Trouble(job.faults, job.stale, job.topology, network.placement)
-    varying, colors = job.topology.varying, job.topology.colors
-    field = Field(devices, colors, referee, job.interrupted, varying, keeper, events, trouble)
+    disclosure = Disclosure(devices, int(sizes.sum()), [stage.algorithm for stage in played])
+    keeper.watch(disclosure)
+    field = _lay_field(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
     ending = run(played, job.start, field)
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
+             **disclosure.report(network), "byzantine": None if job.byzantine is None else str(job.byzantine),
              "devices": job.topology.clients, "ranks": world.size, "seed": job.seed, "rounds": ending.rounds,
              "stop": ending.stop, "wall_seconds": time.perf_counter() - began}  # fmt: skip
-    facts |= {} if trouble is None else trouble.figures(network)
+    facts |= {} if field.trouble is None else field.trouble.figures(network)
     wishes = job.wishes
     if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
         shift, span = (part[0] for part in job.scaling)
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
-    timing = None if job.net is None else Timing(job.net, scaling + played, events)
-    result = close(world, Played(devices, job.own, referee, ending.state, job.topology, timing), facts, wishes)
+    timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
+    left = Played(devices, job.own, referee, ending.state, job.topology, timing, disclosure.hops)
+    result = close(world, left, facts, wishes)
     return replace(result, scaling=job.scaling)
 
 
@@ -233,26 +245,29 @@ def _tell(job: Job, prices: Prices, notes: list[str]) -> None:
         job.tell(note)
 
 
-def _measure(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
-    """Return what the summary says of the division of the devices over more than one rank."""
-    if ranks == 1:
-        return {}
-    division, peers = network.placement.division, network.placement.peers
-    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
-    crossing, ghosts = network.total(here)
-    return {"placement": division.name, "cut": int(crossing) // 2, "ghosts": int(ghosts),
-            "balance": imbalance(division.rows(sizes)), "balance_devices": imbalance(division.rows(None))}  # fmt: skip
+def _lay_field(job: Job, devices: Devices, referee: Referee, keeper: Keeper, method: Any) -> Field:
+    """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
+    topology, placement = job.topology, referee.network.placement
+    trouble = None if job.faults is None else Trouble(job.faults, job.stale, topology, placement)
+    return Field(
+        devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
+        schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),
+    )  # fmt: skip
 
 
-def _pick_kernels(world: World, job: Job, points: int) -> Kernels:
-    """Choose the kernels; if they are compiled ones, rank 0 compiles them while the others sleep."""
-    work = points * job.algorithm.k * job.own.d
-    kernels = pick(world.size, -(-job.topology.n // world.size), work)
-    if world.size > 1 and kernels is not pick(world.size, 0, 0):
-        if world.rank == 0:
-            compile_ahead()
-        world.wait()
-    return kernels
+def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
+    if figures:
+        job.tell(
+            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
+            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
+        )
+
+
+def _watch(job: Job, devices: Devices, referee: Referee, method: Any) -> Lies | None:
+    """Let some devices lie, and keep them out of the scores."""
+    liars = place_liars(job.byzantine, job.topology, job.seed)
+    referee.set_aside(liars)
+    return prepare_lies(job.byzantine, liars, devices, referee.network, method)
 
 
 def _scale(job: Job, devices: Devices, setting: Setting, referee: Referee, keeper: Keeper) -> tuple[Devices, Job]:

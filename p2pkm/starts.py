@@ -1,8 +1,11 @@
-"""k-means from starts that are not k-means++ seeds."""
+"""Starts that are not k-means++ seeds: random points, or centroids that somebody gives."""
+
+from typing import Any
 
 import numpy as np
 
 from p2pkm.devices import CLIENT, Devices, Floats
+from p2pkm.errors import DataError
 from p2pkm.kernels.plain import uniforms
 
 
@@ -31,3 +34,14 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
     centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))
     best, each = costs.argmin(axis=0), np.arange(len(clients))
     return centroids[best, each], counts[best, each]
+
+
+def check_start(start: Any, n: int, k: int, d: int) -> Floats:
+    """Return given centroids, one set for each device, if they can be used."""
+    centroids = np.ascontiguousarray(start, np.float64)
+    if centroids.shape != (n, k, d):
+        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
+    absent = np.isposinf(centroids)
+    if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
+        raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
+    return centroids

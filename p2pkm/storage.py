@@ -60,7 +60,7 @@ def write_result(result: Any, folder: Path) -> None:
         "census": {
             **{name: value for name, value in census._asdict().items() if name not in _LABEL_NAMES},
             "losses": result.losses, "gtv": result.gtv, "best": result.best, "notes": np.array(result.notes, np.str_),
-            "groups": result.groups, "ratios": result.ratios,
+            "groups": result.groups, "ratios": result.ratios, "byzantine": result.byzantine,
         },
         "chain": result.chain._asdict(),
         "frames": {} if result.frames is None else result.frames._asdict(),

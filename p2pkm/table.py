@@ -31,6 +31,9 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
+        ("points in the open", _number(summary["raw_points"]), "that left their device as they are"),
+        ("seen by one device", _number(summary["exposure_max"]), "other devices whose rows it heard, at most"),
+        ("refused tables", _number(summary["quarantined"] or None), "not numbers or out of all bounds: never used"),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
         ("descent", summary["descent"] or "-", DESCENTS.get(summary["descent"], "")),
     ]  # fmt: skip

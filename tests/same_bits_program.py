@@ -56,6 +56,9 @@ KEYS = (
     "age_max",
     "lost",
     "away",
+    "quarantined",
+    "raw_points",
+    "exposure_max",
 )
 
 
@@ -114,6 +117,7 @@ def configurations():
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield from under_faults(few | {"net": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
+    yield from with_liars(few)
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
@@ -127,6 +131,28 @@ def uneven(graph):
     for i in graph:
         graph.nodes[i].update(speed=float(rng.choice([30.0, 3e3, 1e6])), access=float(rng.choice([50.0, 1e5])))
     return graph
+
+
+def with_liars(options):
+    """Return the same where some devices lie."""
+    world, kinds = GRAPHS["small-world"](16), ("random", "flip", "drift", "nan", "collude")
+    for number, kind in enumerate(kinds):
+        lies = options | {"byzantine": f"3:kind={kind},place={('random', 'central', 'peripheral')[number % 3]}"}
+        everywhere = options | {"byzantine": f"3:kind={kind},by=betweenness,stages=all"}
+        yield f"{kind} gtvmin", world, deal(16, 5), p2pkm.GTVMin(3), lies
+        yield f"{kind} everywhere", world, deal(16, 5), p2pkm.GTVMin(3), everywhere
+        yield f"{kind} pushsum", world, deal(16, 5), find("pushsum")(3), lies
+        yield f"{kind} gossip", world, deal(16, 5), find("gossip")(3), everywhere
+        yield f"{kind} fkm", None, deal(16, 5), find("fkm")(3), lies
+        yield f"{kind} feca", None, deal(16, 5), find("feca")(3), lies
+    for rule in ("clip", "trim", "saturate"):
+        yield f"{rule} among liars", world, deal(16, 5), p2pkm.GTVMin(3, robust=rule), options | {"byzantine": "2"}
+    for name in ("gtvmin", "consensus", "gossip"):
+        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_count": 3}
+    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_count": 3}
+    yield "trimmed server", None, deal(16, 5), p2pkm.FKM(3, robust="trim"), options | {"byzantine": "3:kind=drift"}
+    yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, recipe="groups"), everywhere
+    yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, seeding="leader"), everywhere
 
 
 def over_changing_links(options):

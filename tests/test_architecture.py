@@ -29,6 +29,7 @@ ALLOWED = {
         "p2pkm/report_commands.py",
         "p2pkm/resume_command.py",
         "p2pkm/fault_commands.py",
+        "p2pkm/options.py",
     ),
     "rich": ("p2pkm/table.py",),
     "pymetis": ("p2pkm/network/division.py",),
@@ -171,7 +172,7 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
         "common = ['-q', '--no-plot', '--out', 'none', '--format', 'json', '--devices', '4', '--data',"
         " 'grid16:points=5']\n"
         "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--seeding=rooted:candidates=2',"
-        " '--scale=standard'):\n"
+        " '--scale=standard', '--robust=trim', '--byzantine=1'):\n"
         "    main([*common, extra])\n"
         "from p2pkm.kernels import compile_ahead, compiled\n"
         "compile_ahead()\n"

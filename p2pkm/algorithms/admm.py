@@ -69,10 +69,12 @@ class ADMM:
     tol: float = 1e-5
 
     name: ClassVar[str] = "admm"
+    says: ClassVar[str] = "centroids"
     recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     fixed_links: ClassVar[str] = "balances prices over links that have to last, else they may grow without bound"
     default_rounds: ClassVar[int] = 150
+    no_min_count: ClassVar[str] = "pairs rows by their number, so that none can be left out"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -55,6 +55,7 @@ class Central:
 
     one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
+    no_min_count: ClassVar[str] = "says points as they are"
     tol: ClassVar[float] = 0.0
     frame: ClassVar[str] = "none"
 

@@ -69,6 +69,7 @@ class ConsensusLloyd:
     tol: float = 1e-5
 
     name: ClassVar[str] = "consensus"
+    says: ClassVar[str] = "mass"
     recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 30
 

@@ -79,6 +79,7 @@ class Coreset:
     needs_all: ClassVar[str] = "draws by the costs of all devices, each of which must arrive everywhere in its turn"
     floods: ClassVar[bool] = True  # in a tree, too, a device keeps a bit per origin
     default_rounds: ClassVar[int] = 1
+    no_min_count: ClassVar[str] = "says points as they are"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -185,6 +186,7 @@ class Flooded:
 
     method: Coreset
     hops: int
+    floods: ClassVar[bool] = True
 
     @property
     def k(self) -> int:
@@ -228,6 +230,7 @@ class Rooted:
 
     method: Coreset
     tree: Tree
+    floods: ClassVar[bool] = True
 
     @property
     def k(self) -> int:

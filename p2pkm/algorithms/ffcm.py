@@ -63,6 +63,7 @@ class FFCM:
 
     one_shot: ClassVar[bool] = False
     default_rounds: ClassVar[int] = 10
+    no_min_count: ClassVar[str] = "gives every point a share in every row"
     tol: ClassVar[float] = 1e-4
     frame: ClassVar[str] = "entries"
 

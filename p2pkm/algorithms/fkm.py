@@ -9,6 +9,7 @@ from p2pkm.algorithm import Report
 from p2pkm.data.checks import one_of, whole
 from p2pkm.devices import CLIENT, SERVER, Devices, Floats, Search, cluster
 from p2pkm.mail import pack
+from p2pkm.spread.consent import agree, fence
 from p2pkm.starts import cluster_from_random_points
 
 _TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of the rows
@@ -51,6 +52,10 @@ class FKM:
         Lloyd steps of a client in a round.
     min_count : int
         Rows with fewer points are not sent.
+    robust : {"none", "trim", "median"}
+        What the server makes of rows that may be lies: it clusters those within Tukey's fences as above, and then
+        takes the trimmed mean or the median, coordinate by coordinate, of what the clients have near each of these
+        centroids, see `p2pkm.spread.consent`.
 
     Raises
     ------
@@ -73,6 +78,7 @@ class FKM:
     weighted: bool = True
     local_steps: int = 1
     min_count: int = 2
+    robust: Literal["none", "trim", "median"] = "none"
 
     name: ClassVar[str] = "fkm"
     one_shot: ClassVar[bool] = False
@@ -87,6 +93,7 @@ class FKM:
             whole(getattr(self, name), 1, name)
         one_of(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
         one_of(self.server_seeding, ("unweighted", "weighted"), "server_seeding")
+        one_of(self.robust, ("none", "trim", "median"), "robust")
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""
@@ -101,6 +108,9 @@ class FKM:
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
+        if self.robust != "none":
+            tables = fence(tables)
+            rows = np.concatenate(tables)
         points, weights = rows[:, :-1], rows[:, -1]
         ones = np.ones(len(rows))
         tol = _TOL * float(points.var(axis=0).mean())
@@ -108,7 +118,8 @@ class FKM:
         weights = weights if self.weighted else ones
         odds = ones if self.server_seeding == "unweighted" else weights
         found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
-        return found[found[:, 0] < np.inf]
+        found = found[found[:, 0] < np.inf]
+        return found if self.robust == "none" else agree(tables, found, self.robust)
 
     def _seed(self, clients: Devices) -> tuple[Floats, Floats]:
         """Return the first centroids of every client and how many points are nearest to each."""

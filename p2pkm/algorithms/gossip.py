@@ -69,6 +69,7 @@ class GossipMatching:
     tol: float = 1e-5
 
     name: ClassVar[str] = "gossip"
+    says: ClassVar[str] = "centroids"
     recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 150
@@ -109,6 +110,7 @@ class Meetings:
     topology: Topology
 
     schedule: ClassVar[str] = "jacobi"
+    says: ClassVar[str] = "centroids"
 
     @property
     def k(self) -> int:

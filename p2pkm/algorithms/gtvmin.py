@@ -2,18 +2,19 @@
 
 from copy import copy
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.algorithm import Work
+from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.errors import ExperimentError
 from p2pkm.mail import Inbox, Mail, pack, pack_some
 from p2pkm.spec import suggest
-from p2pkm.spread.links import curb, heard, variation, weigh
+from p2pkm.spread.links import curb, lessen
+from p2pkm.spread.shield import RULES, shield
 from p2pkm.spread.swaps import swap
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
@@ -117,6 +118,10 @@ class GTVMin:
     swaps : bool
         Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
         to one of 8 random own points, up to 3 times in vain.
+    robust : {"none", "clip", "trim", "saturate"}
+        What bounds the influence of neighbours who lie: see `p2pkm.spread.shield` for clip and trim, with which no
+        descent is claimed. Saturate lets links give way as in recipe groups: their limits d0 are fixed after 8 clipped
+        sweeps at coupling 1; the descent is that of the objective with phi.
 
     Raises
     ------
@@ -140,8 +145,10 @@ class GTVMin:
     seeding: str | None
     tol: float
     swaps: bool
+    robust: str
 
     name: ClassVar[str] = "gtvmin"
+    says: ClassVar[str] = "centroids"
     default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature
@@ -149,11 +156,11 @@ class GTVMin:
         schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
         recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
-        swaps: bool = False,
+        swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
                  "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
-                 "seeding": seeding, "tol": tol, "swaps": swaps}  # fmt: skip
+                 "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
@@ -176,12 +183,15 @@ class GTVMin:
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
-        weight = _weigh(state, inbox, devices)
+        weight = lessen(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
+        mirror = devices.mirror
+        if self.robust in RULES:
+            inbox, mirror = shield(self.robust, state.centroids, inbox, devices)
         centroids, moves = devices.kernels.gtvmin(
             *devices.own, state.centroids, state.previous, devices.awake, devices.indptr,
-            inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha,
+            inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
             self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
@@ -206,7 +216,7 @@ class GTVMin:
     @property
     def certified(self) -> bool:
         """Return whether (7) provably never rises with these parameters."""
-        exact = self.star_term and self.update_rule == "exact"
+        exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
         return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
 
     def flops(self, work: Work) -> Integers:
@@ -236,21 +246,11 @@ class GTVMin:
         return self.link_alpha(devices) * (gtv if state.edge_limit is None else curb(state.edge_limit, gtv))
 
     def at(self, coupling: float) -> "GTVMin":
-        """Return the same method at another coupling."""
-        other = copy(self)
-        for name, value in (("coupling", coupling), ("alpha", None)):
+        """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
+        other, robust = copy(self), "clip" if self.robust == "saturate" else self.robust
+        for name, value in (("coupling", coupling), ("alpha", None), ("robust", robust)):
             object.__setattr__(other, name, value)
         return other
-
-
-def _weigh(state: GTVMinState, inbox: Inbox, devices: Devices) -> Floats | None:
-    """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices."""
-    if state.edge_limit is None or state.edge_weight is None:
-        return state.edge_weight
-    limited = state.edge_limit < np.inf
-    weight, edges = state.edge_weight.copy(), heard(inbox, limited & devices.awake[devices.sources])
-    weight[edges] = weigh(state.edge_limit[edges], variation(devices, state.centroids, inbox, edges))
-    return weight
 
 
 def _largest_move(new: Floats, old: Floats) -> Floats:
@@ -269,15 +269,13 @@ def _check(given: GTVMin) -> None:
         If one is; the message says which values are legal.
     """
     words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
-             "recipe": ("global", "groups", "none")}  # fmt: skip
+             "recipe": ("global", "groups", "none"), "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
         if value not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
     for name, label in (("k", "clusters"), ("passes", "passes")):
-        value = getattr(given, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ExperimentError(f"{label} is {value!r}; expected a whole number of at least 1")
+        whole(getattr(given, name), 1, label)
     _check_numbers(given)
 
 
@@ -289,8 +287,8 @@ def _check_numbers(given: GTVMin) -> None:
         )
     for name in ("alpha", "coupling", "tol"):
         value = getattr(given, name)
-        if value is not None and not 0 <= value <= _LARGEST:
-            raise ExperimentError(f"{name} is {value!r}; expected a finite number of at least 0, at most {_LARGEST:g}")
+        if value is not None:
+            positive(value, name, zero=True, most=_LARGEST)
     if given.theta is not None and not 0 < given.theta < 2:
         raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
     if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:

@@ -73,8 +73,10 @@ class MUFC:
 
     name: ClassVar[str] = "mufc"
     needs_all: ClassVar[str] = "adds up masked tables, whose masks cancel only if all clients are heard"
+    says: ClassVar[str] = ""  # numbers of a finite field
     one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
+    no_min_count: ClassVar[str] = "says sums that are masked as a whole"
     tol: ClassVar[float] = 0.0
     frame: ClassVar[str] = "coordinate"
 

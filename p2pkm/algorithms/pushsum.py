@@ -95,6 +95,7 @@ class PushSumLloyd:
     counters: bool | None = None
 
     name: ClassVar[str] = "pushsum"
+    says: ClassVar[str] = "mass"
     recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 30
 

@@ -57,6 +57,11 @@ class Star:
         """Return the number of clusters."""
         return self.method.k
 
+    @property
+    def says(self) -> str:
+        """Return what the reports of clients are about, see `algorithm.Algorithm`."""
+        return getattr(self.method, "says", "centroids")
+
     def init(self, devices: Devices, start: Any) -> StarState:
         """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
         n, shape = len(devices), (len(devices), devices.d)

@@ -96,6 +96,7 @@ class TrackingLloyd:
     counters: bool | None = None
 
     name: ClassVar[str] = "tracking"
+    says: ClassVar[str] = "mass"
     recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 150
 

@@ -20,6 +20,7 @@ def snapshot(network: Any) -> dict[str, Any]:
         "turn": network._turn,
         "memory": network._memory.snapshot(),
         "senders": senders,
+        "refused": network.ledger.refused,
         "edge_sent": (edges if edges.size else np.zeros((len(placement.indices), 3), np.int64)) if some else None,
         "exchanges": history.freeze(network.ledger, placement, network.total) if kept else None,
     }
@@ -31,5 +32,6 @@ def restore(network: Any, kept: dict[str, Any]) -> Inbox:
     edges = np.zeros((0, 3), np.int64) if kept["edge_sent"] is None else kept["edge_sent"]
     found = [] if exchanges is None else history.thaw(exchanges, network.placement.indptr)
     network.ledger.restore(kept["senders"], edges, found)
+    network.ledger.refused = kept["refused"].copy()
     network._stage, network._turn = kept["stage"], kept["turn"]
     return network._memory.restore(kept["memory"], network.peek)

@@ -60,12 +60,15 @@ class Ledger:
         self._indptr, self._degrees = indptr, np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
         self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
+        self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[Exchange] = []
         self._exchanges: list[Exchange] = []
         self._digests: list[tuple[int, int]] = []  # of the first of them, each worked out once
 
     def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
+        if mail.unfit is not None:
+            self.refused += mail.unfit * _count_receivers(self._indptr, edges)
         self._noted.append(Exchange(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
         if len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
@@ -148,6 +151,11 @@ class Ledger:
         if not self._edges.size:
             self._edges = np.zeros((3, int(self._indptr[-1])), np.int64)
         return self._edges
+
+
+def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
+    """Return over how many of its edges, bool[e] or all, each device speaks, int64[n]."""
+    return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 
 def _add(sums: Integers, places: Integers, rows: Integers, row_bytes: int) -> None:

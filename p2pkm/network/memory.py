@@ -52,9 +52,9 @@ class Memory:
     def say(self, mail: Mail, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
         n = self._n
-        self.heads[:n] = mail.rows
+        accepted = self.heads[:n] = mail.accepted
         self._row_bytes = 8 * (mail.values.shape[2] - mail.header)
-        whole = n == 0 or mail.rows.min() >= 0
+        whole = n == 0 or accepted.min() >= 0
         steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
         if not (whole and steady and not self._borrowed):
             if self._borrow(mail, whole):
@@ -63,7 +63,7 @@ class Memory:
         if whole:
             self._own[:, : mail.values.shape[1], : mail.values.shape[2]] = mail.values
         else:
-            spoke = mail.rows >= 0
+            spoke = accepted >= 0
             self._own[spoke, : mail.values.shape[1], : mail.values.shape[2]] = mail.values[spoke]
 
     def hear(self, flags: Mask | None) -> Inbox:

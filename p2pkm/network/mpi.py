@@ -68,7 +68,7 @@ class MPINetwork:
         selective = mail.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
-        memory.tables[:own, -1, 0] = mail.rows
+        memory.tables[:own, -1, 0] = memory.heads[:own]
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
         flags = self._say_flags(edges) if selective and edges is not None else None

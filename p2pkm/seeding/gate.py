@@ -1,7 +1,7 @@
 """The gate: which links lead to devices whose points look alike."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class Gate:
 
     k: int
     schedule: str = "jacobi"
+    says: ClassVar[str] = "opening"
 
     def init(self, devices: Devices, start: Any) -> GateState:
         """Summarise the own points."""

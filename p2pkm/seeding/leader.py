@@ -1,7 +1,7 @@
 """The own seeds of one device, spread along a tree."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Leader:
     k: int
     parent: Integers
     schedule: str = "jacobi"
+    says: ClassVar[str] = "forwarded"
 
     def init(self, devices: Devices, start: Any) -> LeaderState:
         """Let the leaders draw their seeds."""

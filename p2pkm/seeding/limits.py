@@ -1,7 +1,7 @@
 """How far apart neighbours may be before their link begins to give way."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Limits:
 
     k: int
     schedule: str = "jacobi"
+    says: ClassVar[str] = "opening"
 
     def init(self, devices: Devices, start: Any) -> LimitsState:
         """Take the centroids of the stage before."""

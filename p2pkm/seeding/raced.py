@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class Race:
     draws: int
     local: bool = False
     schedule: str = "jacobi"
+    says: ClassVar[str] = "keyed"
 
     def init(self, devices: Devices, start: Any) -> RaceState:
         """Draw the own contenders."""

@@ -1,7 +1,7 @@
 """A second look at the links: whether the centroids at one end serve the points at the other."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Review:
 
     k: int
     schedule: str = "jacobi"
+    says: ClassVar[str] = "opening"
 
     def init(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""

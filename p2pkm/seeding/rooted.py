@@ -1,7 +1,7 @@
 """Seeds from the summaries of all devices, collected along a tree: what a flood finds, for far fewer bytes."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -92,6 +92,8 @@ class Rooted:
     def ways(self) -> int:
         """Return how often the tree is walked."""
         return 2 if self.candidates == 1 else 4
+
+    says: ClassVar[str] = "forwarded"
 
     @property
     def schedule(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def summarize(devices: Devices, k: int) -> Floats:
     """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
     centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
     pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
-    pairs[counts == 0.0] = np.inf
+    pairs[counts < max(devices.min_count, 1)] = np.inf
     return pairs
 
 
@@ -55,6 +55,7 @@ class Summaries:
     hops: int | None = None
     candidates: int = 1
     schedule: str = "jacobi"
+    says: ClassVar[str] = "pairs"
 
     def init(self, devices: Devices, start: Any) -> SummariesState:
         """Summarise the own points."""

@@ -31,6 +31,7 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
     mass = np.empty((n * k, d + 1))
     for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
         mass[:, f] = np.bincount(cells, (devices.point_weights * column)[taken], n * k)
+    mass[mass[:, d] < devices.min_count] = 0.0  # so few points do not take part
     return mass.reshape(n, k, d + 1)
 
 

@@ -86,6 +86,25 @@ def weigh(limit: Floats, gtv: Floats) -> Floats:
     return np.where(far, limit, 1.0) / np.where(far, gtv, 1.0)
 
 
+def lessen(
+    limit: Floats | None, weight: Floats | None, centroids: Floats, inbox: Inbox, devices: Devices
+) -> Floats | None:
+    """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices.
+
+    Parameters
+    ----------
+    limit, weight : float64[e] or None
+        Variation d0 from which on links give way, +inf: never; share that was left before. None: all of it, always.
+    centroids : float64[n, k, d]
+        The own ones.
+    """
+    if limit is None or weight is None:
+        return weight
+    left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.awake[devices.sources])
+    left[edges] = weigh(limit[edges], variation(devices, centroids, inbox, edges))
+    return left
+
+
 def curb(limit: Floats, gtv: Floats) -> Floats:
     """Return phi(d) of links whose variation is d: d up to the limit d0, d0 (1 + log(d / d0)) beyond."""
     result = np.minimum(gtv, limit)

@@ -12,6 +12,7 @@ exact; above they are estimated by sampling and Lanczos' recurrence, so that a m
 says in which way and how well.
 """
 
+from topologies.measures.centrality import betweenness, closeness, count_within
 from topologies.measures.cuts import edge_connectivity, vertex_connectivity
 from topologies.measures.distances import diameter, find_distances, mean_path
 from topologies.measures.local import clustering, degrees, hub_load
@@ -48,8 +49,11 @@ __all__ = [
     "Prediction",
     "active_degrees",
     "algebraic_connectivity",
+    "betweenness",
+    "closeness",
     "clustering",
     "contraction_per_round",
+    "count_within",
     "degrees",
     "describe",
     "diameter",

@@ -1,0 +1,172 @@
+"""What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
+
+`Disclosure` stands between algorithms and network. Summaries and sums withhold by themselves (`Devices.min_count`),
+because their counts are known where they are made.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from p2pkm.devices import Devices, Integers, Mask
+from p2pkm.errors import ExperimentError
+from p2pkm.kernels.plain import tabulate
+from p2pkm.mail import Letters, Mail, Ragged
+from p2pkm.network import Network
+from p2pkm.result import Exposure, Traffic
+from p2pkm.topology import Topology
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_POINTS = ("raced", "leader")  # seedings whose rows are points
+_FORWARDED = ("pairs", "forwarded", "keyed")
+_SMALL = 2_000_000  # points up to which it is counted how many leave as they are
+
+
+class Disclosure:
+    """Watch what a batch says in a run.
+
+    Parameters
+    ----------
+    devices : Devices
+    total : int
+        Points of all devices.
+    algorithms : sequence of Algorithm
+        Of all stages.
+
+    Attributes
+    ----------
+    hops : int or None
+        Over how many links tables travel as they are; None: everywhere.
+    left : bool[m] or None
+        Which own points have left their device as they are; None: of so many points nobody keeps count.
+    """
+
+    def __init__(self, devices: Devices, total: int, algorithms: Sequence[Any]) -> None:
+        self.hops, self._least = _reach(algorithms), devices.min_count
+        self._sizes = devices.sizes
+        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
+        if self.left is None:
+            return
+        owner = np.repeat(np.arange(len(devices)), devices.sizes)
+        names = _name(devices.points, owner)
+        self._order = np.argsort(names, kind="stable")
+        self._names = names[self._order]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return which points have left so far, as `p2pkm.snapshots` takes it."""
+        return {"left": None if self.left is None else Ragged(self.left.astype(np.uint8), self._sizes)}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        if self.left is not None:
+            self.left = kept["left"].values.astype(np.bool_)
+
+    def report(self, network: Network) -> dict[str, int | None]:
+        """Return how many points have left their device, the same on every rank."""
+        count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
+        return {"min_count": self._least, "raw_points": count}
+
+    def pass_on(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
+        """Return what may be said, and note which points are in it."""
+        if isinstance(mail, Mail) and devices.min_count and _has_rows(algorithm, devices):
+            mail = withhold(mail, devices)
+        if self.left is not None and (devices.step == 0 or getattr(algorithm, "floods", False)):
+            self._note(mail, devices)
+        return mail
+
+    def _note(self, mail: Mail | Letters, devices: Devices) -> None:
+        """Note which rows are points of those who say them, in the first columns or behind one that leads."""
+        if isinstance(mail, Letters):
+            owner, rows = np.repeat(mail.who, mail.tables.rows), mail.tables.flat()
+        else:
+            most = mail.values.shape[1]
+            owner, row = np.nonzero(np.arange(most) < mail.rows[:, None])
+            rows = mail.values[owner, row]
+        for first in range(rows.shape[1] - devices.d + 1 if self.left is not None and len(rows) else 0):
+            names = _name(rows[:, first : first + devices.d], owner)
+            begin, end = (np.searchsorted(self._names, names, side) for side in ("left", "right"))
+            self.left[self._order[begin[end > begin]]] = True  # type: ignore[index]
+
+
+def withhold(mail: Mail, devices: Devices) -> Mail:
+    """Return the mail without the rows to which fewer than `min_count` own points are nearest, of those in the table.
+
+    The hub has no points, and what it says is no device's.
+    """
+    d, most = devices.d, mail.values.shape[1]
+    sets = np.ascontiguousarray(mail.values[:, :, :d], np.float64)
+    sets = np.where((np.arange(most) < mail.rows[:, None])[:, :, None], sets, np.inf)
+    _, labels = devices.kernels.losses(*devices.own, sets)
+    nothing = np.zeros(len(labels), np.int64)
+    counts = tabulate(devices.offsets, nothing, labels, 1, most)[:, 0]
+    few = (counts < devices.min_count) & (devices.ids != devices.hub)[:, None]
+    keep = ~few & (np.arange(most) < mail.rows[:, None])
+    order = np.argsort(~keep, axis=1, kind="stable")
+    values = np.take_along_axis(mail.values, order[:, :, None], axis=1)
+    return mail._replace(values=values, rows=np.where(mail.rows < 0, mail.rows, keep.sum(axis=1)))
+
+
+def check_min_count(least: int, algorithm: Any) -> None:
+    """Refuse a number of points that is none, and methods that cannot withhold single rows."""
+    if least < 0:
+        raise ExperimentError(f"min_count is {least}; expected a whole number of at least 0")
+    if least < 2:
+        return
+    why = getattr(algorithm, "no_min_count", "")
+    seeding = _named(getattr(algorithm, "seeding", None))
+    if seeding in _POINTS:
+        why = f"starts from {seeding} seeds, which are points as they are"
+    if why:
+        raise ExperimentError(
+            f"min_count is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
+            "consensus, fkm or kfed"
+        )
+
+
+def _named(spec: str | None) -> str:
+    """Return the name in a spec."""
+    return (spec or "").partition(":")[0].strip()
+
+
+def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
+    """Return whose tables every device has seen: those of neighbours who spoke to it, and what was passed on.
+
+    Parameters
+    ----------
+    hops : int or None
+        How far the tables of a device travelled unchanged; None: as far as there are links.
+    """
+    n = topology.n
+    spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
+    seen = np.bincount(traffic.dst[spoke], minlength=n)
+    if hops is None:
+        sizes = np.bincount(topology.components)
+        seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
+    elif hops > 1:
+        from topologies import LightGraph, measures
+
+        seen = np.maximum(seen, measures.count_within(LightGraph(topology.indptr, topology.indices), hops))
+    return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
+
+
+def _reach(algorithms: Iterable[Any]) -> int | None:
+    """Return over how many links tables travel as they are in some stages, None: everywhere; a tree may tell all."""
+    far = [one for one in algorithms if getattr(one, "says", "") in _FORWARDED or getattr(one, "floods", False)]
+    hops = [getattr(one, "hops", None) for one in far]
+    return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])
+
+
+def _has_rows(algorithm: Any, devices: Devices) -> bool:
+    """Return whether this message has rows of centroids, one for the points nearest to it."""
+    says = getattr(algorithm, "says", "")
+    return bool(says == "centroids" or (says == "opening" and devices.step == 0))
+
+
+def _name(rows: Any, owner: Integers) -> Any:
+    """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits."""
+    names = owner.astype(np.uint64)
+    for column in np.ascontiguousarray(rows.T + 0.0, np.float64):  # -0 is 0
+        names = (names ^ column.view(np.uint64)) * _MULTIPLIER
+        names ^= names >> np.uint64(29)
+    return names
