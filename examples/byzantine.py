@@ -1,10 +1,10 @@
 """Quality of honest devices against the number and the place of Byzantine devices, on five graphs, with robust rules.
 
 All liars say the same far set of centroids in every round. Without a rule a single one spoils everybody who is
-connected with it, however far away. Clip and trim need more honest than lying neighbours at every device: on a ring one
-liar is half of what its neighbours hear, and trim does nothing there. Saturate weakens links to those who differ and
-stays usable where neighbours of a device are half liars, for rounds of its own before the method begins. Where the
-neighbours of a device are mostly liars nothing helps: that is where the place matters.
+connected with it, however far away. Trim does nothing on a ring, where a device has two neighbours, and gives way first
+where liars share neighbours. Clip holds on the ring and wherever a device has more honest than lying neighbours.
+Saturate holds best elsewhere and breaks on the ring once liars sit next to each other. Three central liars of an uneven
+graph are most of what many of its devices hear: there no rule holds, and peripheral ones do no harm.
 """
 
 from functools import cache
