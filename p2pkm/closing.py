@@ -277,6 +277,7 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
     messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
     refused = network.share(network.ledger.refused)
+    refused = refused if refused.any() else None
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
     if topology.n > LARGE:

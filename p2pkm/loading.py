@@ -9,7 +9,7 @@ from typing import Any
 from p2pkm.data.arrays import load_arrays
 from p2pkm.errors import DataError
 from p2pkm.frames import Frames
-from p2pkm.result import Census, Chain, Result, Traffic
+from p2pkm.result import Census, Chain, Exposure, Result, Traffic
 from p2pkm.standing import explain
 from p2pkm.topology import Topology
 
@@ -21,6 +21,7 @@ _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number o
                "notes": 1},
     "chain": {"heads": 2},
     "frames": {},
+    "exposure": {},
 }  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def _read_topology(path: Path) -> Topology:
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames = (arrays[name] for name in _NEEDED)
+    centroids, labels, ledger, census, chain, frames, exposure = (arrays[name] for name in _NEEDED)
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
@@ -102,7 +103,7 @@ def _assemble(
         _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
-        Frames(**frames) if frames else None, ratios, byzantine,
+        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What was sent: logical messages and bytes, the same on every placement."""
 
 import hashlib
-from typing import NamedTuple
+from array import array
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,8 +63,14 @@ class Ledger:
         self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[Exchange] = []
-        self._exchanges: list[Exchange] = []
-        self._digests: list[tuple[int, int]] = []  # of the first of them, each worked out once
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep no exchange; those that are alike but for their place share what was said."""
+        self._when = array("q")  # stage, turn and number of what was said, one exchange after the other
+        self._patterns: list[Exchange] = []
+        self._numbers: dict[Any, int] = {}
+        self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
     def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
@@ -79,19 +86,22 @@ class Ledger:
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
         _add(self._over_some(), said.edges, rows, row_bytes)
         if len(self._degrees) <= LARGE:
-            self._exchanges.append(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
+            self._keep(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
 
     @property
     def exchanges(self) -> list[Exchange]:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
-        return self._exchanges
+        stages, turns, numbers = (self._when[first::3] for first in range(3))
+        return [self._patterns[number]._replace(stage=stage, turn=turn)
+                for stage, turn, number in zip(stages, turns, numbers, strict=True)]  # fmt: skip
 
     @property
     def digests(self) -> list[tuple[int, int]]:
         """Return the fingerprint of each of the exchanges."""
-        self._digests += [exchange.digest for exchange in self.exchanges[len(self._digests) :]]
-        return self._digests
+        self._count()
+        self._digests += [pattern.digest for pattern in self._patterns[len(self._digests) :]]
+        return [self._digests[number] for number in self._when[2::3]]
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -118,7 +128,10 @@ class Ledger:
     def restore(self, senders: Integers, edges: Integers, exchanges: list[Exchange]) -> None:
         """Take over what was counted before: messages, rows and bytes int64[n, 3] and int64[e, 3], and exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
-        self._noted, self._exchanges, self._digests = [], exchanges, []
+        self._noted = []
+        self._forget()
+        for exchange in exchanges:
+            self._keep(exchange)
 
     @property
     def counted(self) -> tuple[Integers, Integers]:
@@ -136,8 +149,18 @@ class Ledger:
                 self._count_some(exchange, np.asarray(exchange.edges))
             if len(self._degrees) <= LARGE:
                 few = _FEW * len(spoke) < len(self._degrees)
-                self._exchanges.append(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
+                self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
         self._noted.clear()
+
+    def _keep(self, exchange: Exchange) -> None:
+        """Keep an exchange."""
+        arrays = exchange.rows, exchange.edges, exchange.who
+        held = [None if one is None else (one.dtype.str, one.tobytes()) for one in arrays]
+        number = self._numbers.setdefault((exchange.row_bytes, *held), len(self._patterns))
+        if number == len(self._patterns):
+            rows, edges, who = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
+            self._patterns.append(Exchange(0, 0, rows, exchange.row_bytes, edges, who))  # type: ignore[arg-type]
+        self._when.extend((exchange.stage, exchange.turn, number))
 
     def _count_some(self, exchange: Exchange, edges: Mask) -> None:
         """Add up an exchange over some of the own edges."""
