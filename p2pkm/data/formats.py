@@ -100,7 +100,7 @@ def _map(path: str) -> NDArray[Any]:
 
 
 def _measure_parquet(path: str, label: Column, device: Column) -> Header:
-    """Read the schema of a Parquet file and, where its row groups have no statistics, its column of devices."""
+    """Read the schema of a Parquet file and its column of devices."""
     file = _parquet(path)
     refuse_bomb(Path(path), 8 * file.metadata.num_rows * file.metadata.num_columns, most=math.inf)
     names = [str(name) for name in file.schema_arrow.names]
@@ -120,7 +120,8 @@ def _measure_parquet(path: str, label: Column, device: Column) -> Header:
             )
     devices = None
     if roles.device is not None:
-        ranges = [_range(file, group, roles.device) for group in range(file.num_row_groups)]
+        ranges = [_ends(file, _columns(file, group, [roles.device])[0], roles.device)
+                  for group in range(file.num_row_groups)]  # fmt: skip
         if any(low < 0 for low, _ in ranges):
             raise DataError(f"{path}, column {names[roles.device]!r} has a device below 0; expected 0 to n - 1")
         devices = max((high for _, high in ranges), default=-1) + 1
@@ -154,27 +155,24 @@ def _rows_parquet(header: Header, rows: Rows, columns: list[int]) -> NDArray[Any
 
 
 def _owned_parquet(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of devices `first` to `last` - 1 and whose they are; row groups of others stay unread."""
+    """Return the rows of devices `first` to `last` - 1 and whose they are; of other columns nothing is read."""
     file = _parquet(header.path)
     column, start = int(_roles(header).device or 0), 0
     rows, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for group in range(file.num_row_groups):
-        low, high = _range(file, group, column)
-        if low < last and high >= first:
-            owner = _columns(file, group, [column])[0].astype(np.int64)
-            own = np.flatnonzero((owner >= first) & (owner < last))
-            rows.append(own + start)
-            owners.append(owner[own])
+        owner = _columns(file, group, [column])[0].astype(np.int64)
+        own = np.flatnonzero((owner >= first) & (owner < last))
+        rows.append(own + start)
+        owners.append(owner[own])
         start += file.metadata.row_group(group).num_rows
     return np.concatenate(rows), np.concatenate(owners)
 
 
-def _range(file: Any, group: int, column: int) -> tuple[int, int]:
-    """Return the lowest and the largest number in a column of a row group, from its statistics if it has any."""
-    known = file.metadata.row_group(group).column(column).statistics
-    if known is not None and known.has_min_max and known.null_count == 0:
-        return int(known.min), int(known.max)
-    values = _columns(file, group, [column])[0]
+def _ends(file: Any, values: NDArray[Any], column: int) -> tuple[int, int]:
+    """Return the lowest and the largest number in a column of a row group.
+
+    Not from the statistics: asking a damaged file for them ends the process in pyarrow's native code.
+    """
     if values.dtype.kind == "f":
         raise DataError(
             f"the column {file.schema_arrow.names[column]!r} has no device in some row; expected one in each"
@@ -183,9 +181,17 @@ def _range(file: Any, group: int, column: int) -> tuple[int, int]:
 
 
 def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
+    from pyarrow import ArrowException
+
     names = [file.schema_arrow.names[column] for column in columns]
-    frame = file.read_row_group(group, columns=names)
-    return [np.asarray(frame.column(name).to_numpy()) for name in names]
+    try:
+        frame = file.read_row_group(group, columns=names)
+        found = [np.asarray(frame.column(name).to_numpy()) for name in names]
+        if any(len(one) != file.metadata.row_group(group).num_rows for one in found):
+            raise ValueError("it has not as many rows as it says")
+    except (ArrowException, OSError, ValueError) as error:
+        raise DataError(f"row group {group} of a Parquet file, columns {listed(names)}: {error}") from None
+    return found
 
 
 def _parquet(path: str) -> Any:
