@@ -9,6 +9,8 @@ Scenario
 """
 
 # %% The same points and the same graph for all
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -75,7 +77,9 @@ figure.savefig("faults.png", dpi=120)
 
 # %% A tape: written ahead, edited, and given to two methods
 spec = "loss=0.1,churn=0.02"
-assert main(["faults", spec, "--devices", "16", "--rounds", "40", "--out", "tape.jsonl"]) == 0
+with contextlib.redirect_stderr(io.StringIO()) as told:
+    assert main(["faults", spec, "--devices", "16", "--rounds", "40", "--out", "tape.jsonl"]) == 0
+print(told.getvalue().strip())
 tape = Path("tape.jsonl")
 tape.write_text(tape.read_text() + json.dumps({"kind": "partition", "round": 3, "rounds": 10}) + "\n")
 for name in ("gtvmin", "admm"):

@@ -32,6 +32,7 @@ class Algorithm(Protocol):
     Where rows of centroids are said, `says` tells what stands in them: "centroids" (d coordinates, perhaps more
     columns), "opening" (so in the opening alone), "forwarded" (centroids of somebody else), "keyed" (points behind a
     key, forwarded), "mass" (sums and counts) or "pairs" (centroids and counts, flooded from the `flood` of the state).
+    A stage with ``agreed = True`` decides on links by what both ends have said; nobody lies in it.
     A server method whose reports are not centroids has ``says = ""``. `no_min_count` says why a method cannot leave
     single rows out.
     """

@@ -241,5 +241,7 @@ def name_liars(ids: Integers) -> list[str]:
 
 def _subject(algorithm: Any) -> str:
     """Return what the messages of an algorithm are about: "centroids", "pairs", "mass", or nothing of the kind."""
+    if getattr(algorithm, "agreed", False):
+        return ""
     says = str(getattr(algorithm, "says", "centroids" if hasattr(algorithm, "aggregate") else ""))
     return "" if says == "keyed" else says
