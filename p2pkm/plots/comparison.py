@@ -42,7 +42,7 @@ def plot_quality(
     -------
     matplotlib.axes.Axes
     """
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
     rows = [row for row in table if row["ratio_mean"] is not None]
@@ -59,10 +59,12 @@ def plot_quality(
                     marker=marker, capsize=3, linestyle="none", markersize=8,
                     markerfacecolor="white" if hollow else color)  # fmt: skip
     ax.set_xscale("log")
-    if "seconds" in against and rows:
-        seconds = [row[against] for row in rows]
-        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(seconds), max(seconds))))
+    spent = [row[against] for row in rows if row[against]]
+    if spent:
+        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(spent), max(spent))))
         write_plainly(ax.xaxis)
+    if "bytes" in against:
+        ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
     ax.set_yscale("symlog", linthresh=_LINEAR)
     ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
     ends = [100 * (row[name] - 1) for row in rows for name in ("ratio_mean", "ratio_low", "ratio_high")]
