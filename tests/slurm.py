@@ -16,6 +16,7 @@ _LIMIT = 30.0  # seconds for a daemon to come up or to go
 _SYSTEM = "/usr/sbin:/sbin"  # where daemons lie; not on everybody's PATH
 _CONFIG = """
 ClusterName={name}
+FirstJobId={first}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 SlurmUser=root
@@ -79,7 +80,9 @@ def _start(place: Path, settings: dict[str, str]) -> None:
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     (place / "slurm.conf").write_text(
-        _CONFIG.format(name=f"p2pkm{ports[0]}", host=socket.gethostname(), place=place, ports=ports)
+        _CONFIG.format(
+            name=f"p2pkm{ports[0]}", first=ports[0], host=socket.gethostname(), place=place, ports=ports
+        )  # MPICH names its shared memory after the job: a number used before meets what a killed job left behind
     )
     files = [f"--{kind}-file={place}/munge.{kind}" for kind in ("key", "pid", "log", "seed")]
     files.append(f"--socket={place}/munge.socket")

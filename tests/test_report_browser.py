@@ -14,7 +14,10 @@ from tests.invoke import here
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see .ci/extended")
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(_CHROMIUM is None, reason="there is no chromium on the PATH: see .ci/extended")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(_CHROMIUM is None, reason="there is no chromium on the PATH: see .ci/extended"),
+]
 
 # Notes what is drawn on each canvas since it was last wiped: marks by kind, and lines with their colour and width.
 SPY = """

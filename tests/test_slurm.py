@@ -28,7 +28,7 @@ algorithm = ["gtvmin", "consensus"]
 graph = ["ring", "path"]
 """
 RUNS = 8
-pytestmark = [needs_mpirun, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+pytestmark = [pytest.mark.system, needs_mpirun, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
 class Cluster(NamedTuple):

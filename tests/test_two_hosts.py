@@ -29,7 +29,7 @@ def why_not():
     return lacking() if "HYDRA" in done.stdout else "the hosts are told in MPICH's way"
 
 
-pytestmark = pytest.mark.skipif(bool(reason := why_not()), reason=reason)
+pytestmark = [pytest.mark.system, pytest.mark.skipif(bool(reason := why_not()), reason=reason)]
 
 
 @pytest.fixture
