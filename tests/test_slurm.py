@@ -39,7 +39,7 @@ class Cluster(NamedTuple):
     def run(self, *words, folder, **more):
         """Run a command as a user who has activated the environment would."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = environment(PATH=path, **self.settings, **more)
+        env = environment(PATH=path, MPIR_CVAR_CH4_NETMOD="ofi", **self.settings, **more)  # as launch/slurm.sbatch says
         limited = ["timeout", "-k", "2", "200", *map(str, words)]
         return subprocess.run(limited, cwd=folder, capture_output=True, text=True, check=False, env=env)
 
