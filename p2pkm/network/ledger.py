@@ -10,6 +10,7 @@ from p2pkm.devices import Integers, Mask
 from p2pkm.mail import Delivery, Letters, Mail
 from p2pkm.topology import LARGE
 
+_PENDING = 64  # exchanges that wait to be added up, at most
 _FEW = 8  # where fewer than one of so many speak, only they are kept
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
@@ -67,7 +68,9 @@ class Ledger:
 
     def _forget(self) -> None:
         """Keep no exchange; those that are alike but for their place share what was said."""
-        self._when = array("q")  # stage, turn and number of what was said, one exchange after the other
+        self._said = array("i")  # number of the pattern, one exchange after the other
+        self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
+        self._next = -1, 0  # stage and turn that go on with the last run
         self._patterns: list[Exchange] = []
         self._numbers: dict[Any, int] = {}
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
@@ -77,7 +80,8 @@ class Ledger:
         if mail.unfit is not None:
             self.refused += mail.unfit * _count_receivers(self._indptr, edges)
         self._noted.append(Exchange(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
-        if len(self._degrees) > LARGE:
+        waiting = len(self._noted)
+        if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
 
     def enter(self, letters: Letters, said: Delivery, at: tuple[int, int]) -> None:
@@ -92,16 +96,17 @@ class Ledger:
     def exchanges(self) -> list[Exchange]:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
-        stages, turns, numbers = (self._when[first::3] for first in range(3))
-        return [self._patterns[number]._replace(stage=stage, turn=turn)
-                for stage, turn, number in zip(stages, turns, numbers, strict=True)]  # fmt: skip
+        ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
+        return [self._patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
+                for (first, stage, turn), end in zip(self._runs, ends, strict=True)
+                for at in range(first, end)]  # fmt: skip
 
     @property
     def digests(self) -> list[tuple[int, int]]:
         """Return the fingerprint of each of the exchanges."""
         self._count()
         self._digests += [pattern.digest for pattern in self._patterns[len(self._digests) :]]
-        return [self._digests[number] for number in self._when[2::3]]
+        return [self._digests[number] for number in self._said]
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -160,7 +165,10 @@ class Ledger:
         if number == len(self._patterns):
             rows, edges, who = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
             self._patterns.append(Exchange(0, 0, rows, exchange.row_bytes, edges, who))  # type: ignore[arg-type]
-        self._when.extend((exchange.stage, exchange.turn, number))
+        if (exchange.stage, exchange.turn) != self._next:
+            self._runs.append((len(self._said), exchange.stage, exchange.turn))
+        self._next = exchange.stage, exchange.turn + 1
+        self._said.append(number)
 
     def _count_some(self, exchange: Exchange, edges: Mask) -> None:
         """Add up an exchange over some of the own edges."""
