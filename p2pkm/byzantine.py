@@ -4,6 +4,7 @@ A lie is told between the algorithm and the network: the liar's own state goes o
 hears from others. Lies are functions of (seed, device, round, turn), so they are the same on any number of ranks.
 """
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -144,6 +145,11 @@ class Lies:
         if not says or not (own or self.started or self.spec.stages == "all"):
             return None
         return replace(self, opening=not own, says=says)
+
+    def skip(self, stages: Iterable[Any]) -> None:
+        """Take note of stages that were played before the run was taken up."""
+        for stage in stages:
+            self.during(stage.algorithm)
 
     def begin(self, state: Any, devices: Devices) -> Any:
         """Return the state before the opening: what is flooded lies with the sender first, who believes itself."""

@@ -105,6 +105,8 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, field = _take_up(field)
+    if field.lies is not None:
+        field.lies.skip(stages[:first])
     for stage in stages[first:]:
         field = _use(whole, whole.devices) if stage.whole else field
         ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])

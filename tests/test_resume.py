@@ -34,6 +34,8 @@ RUNS = {
        ("jacobi", "coloured", "async")},
     "recipe global": ("--rounds", "3"),
     "recipe groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete"),
+    "liars in groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
+    "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-count", "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--seeding", "own"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
     "net": ("--net", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),

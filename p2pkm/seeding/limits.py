@@ -48,7 +48,8 @@ class Limits:
             edges = heard(inbox, devices.active)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
-        fresh = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] == 1))
+        both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)
+        fresh = np.flatnonzero(both)  # who has heard nothing has no quartile, and its links never give way
         limit = np.full(len(devices.indices), np.inf)
         limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
         return state._replace(edge_limit=limit, settled=np.ones(len(devices), np.bool_))
