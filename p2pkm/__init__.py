@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from p2pkm.simulation import simulate as simulate
     from p2pkm.topology import Topology as Topology
 
-__version__ = "0.1.0.dev0"  # the one place: the package, `--version` and every manifest take it from here
+__version__ = "0.1.0"  # the one place: the package, `--version` and every manifest take it from here
 
 _HOMES = {
     "ADMM": "p2pkm.algorithms.admm",

@@ -65,10 +65,6 @@ def test_help_keeps_the_examples_apart():
     assert "Exit codes" in text and "\\b" not in text
 
 
-def test_version():
-    assert here("--version") == Ending(0, "p2pkm, version 0.1.0.dev0\n", "")
-
-
 def test_table():
     ending = here(*SMALL, "--out", "none", "-q")
     assert ending.code == 0 and ending.err == ""
