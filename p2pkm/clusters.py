@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ MOUNTS = Path("/proc/mounts")
 _SRUN = "start with: srun --mpi=pmi2 python -m p2pkm ..."
 _NONE = "the usual default, --mpi=none, gives each rank its own world"
 _PART, _USUAL = 6, 16  # MB of shared memory that MPI takes for a rank, measured with MPICH 5; ranks that one may want
-_OLD, _MUCH, _MB = 600, 100, 1e6  # seconds after which a segment belongs to no start; MB worth a word
+_MB = 1e6
 _CROWD = 8  # ranks per core
 _NETWORKED = ("nfs", "cifs", "smb", "lustre", "beegfs", "gpfs", "ceph", "afs", "9p", "fuse.sshfs", "fuse.glusterfs")
 
@@ -59,18 +58,22 @@ def check_shared_memory(ranks: int, cores: int) -> Check:
         advice = "with more, MPI hangs or crashes; give it more: docker run --shm-size=1g, mount -o remount,size=1g"
         return Check("warn", "shared memory", found, advice)
     left = list(_left_over())
-    if sum(left) > _MUCH:
-        found += f"; {len(left)} segments of runs that were killed hold {sum(left):,.0f} MB"
-        return Check("ok", "shared memory", found, f"while no MPI program runs: rm {SHARED}/mpich_shm_*")
+    if left:
+        found += f"; segments of ranks that were killed: {len(left)}, {sum(left):,.0f} MB"
+        return Check("warn", "shared memory", found, f"while no MPI program runs: rm {SHARED}/mpich_shm_*")
     return Check("ok", "shared memory", found)
 
 
 def _left_over() -> Iterator[float]:
-    """Yield the MB of segments that MPI has not removed, as it does once all ranks have started."""
+    """Yield the MB of the user's own segments that no process has mapped; a run that ends by itself removes its own."""
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # of somebody else, or gone
+            mapped.update(re.findall(r"\S*mpich_shm_\S+", maps.read_text(errors="replace")))
     for path in SHARED.glob("mpich_shm_*"):
         with suppress(OSError):
             status = path.stat()
-            if time.time() - status.st_mtime > _OLD:
+            if str(path) not in mapped and status.st_uid == os.geteuid():
                 yield status.st_blocks * 512 / _MB
 
 
