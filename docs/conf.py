@@ -1,7 +1,6 @@
 """How the documentation is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``."""
 
 import os
-import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -66,16 +65,8 @@ sphinx_gallery_conf: dict[str, Any] = {
 }
 
 
-def fit_source(app: Any, docname: str, source: list[str]) -> None:
-    """Take out what matches no page, and point links that are right in the repository to where they lead here."""
-    patterns = re.findall(r"^[\w-]+\*$", source[0], re.MULTILINE)
-    for pattern in (one for one in patterns if not list(HERE.glob(f"{one}.md"))):
-        source[0] = source[0].replace(f"\n{pattern}\n", "\n")
-
-
 def setup(app: Any) -> None:
-    """Draw what the pages show, and connect the rest."""
+    """Draw and count what the pages show."""
     pictures.draw_missing(HERE / "_made")
     table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
     (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")
-    app.connect("source-read", fit_source)
