@@ -14,7 +14,7 @@ from p2pkm.errors import ExperimentError
 from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.fault_commands import faults
 from p2pkm.graph_commands import topology
-from p2pkm.options import with_options, without
+from p2pkm.options import with_format, with_options, without
 from p2pkm.picture_commands import animate
 from p2pkm.report_commands import report
 from p2pkm.resume_command import resume_command
@@ -27,7 +27,7 @@ python -m p2pkm --graph ring                       16 devices in one process
 mpirun -n 16 python -m p2pkm --graph ring          the same on 16 MPI ranks, with the same bits
 """
 _EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 MPI, a rank or the disk failed,
-5 not converged with --require-converged, 130 interrupted, 143 ended by SIGTERM."""
+5 not converged with --require-converged, 6 verify found a difference, 130 interrupted, 143 ended by SIGTERM."""
 
 
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
@@ -51,7 +51,11 @@ def run_command(**options: Any) -> int:
     return _run(options)
 
 
-@command.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
+@command.command(
+    "compare",
+    short_help="Run methods on graphs over seeds, side by side.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--algorithm",
     "algorithms",
@@ -75,7 +79,8 @@ def run_command(**options: Any) -> int:
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
-@without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "force", "dry_run", "verbose",
+@click.option("--out", metavar="FOLDER", help="Folder of the comparison, or none.  [default: runs/<time>-...]")
+@without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "out", "force", "dry_run", "verbose",
           "placement", "require_converged", "checkpoint_every")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
@@ -92,10 +97,11 @@ def compare_command(**options: Any) -> int:
     return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
-@command.command("plan", epilog="Exit codes: 0 it can run, 2 wrong command line, 3 it cannot: wrong data or graph, or "
-                 "too little memory.", context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
-@without("seeds", "coupling_path", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
+@command.command("plan", short_help="Say what a run would need: memory, bytes, seconds.", epilog="Exit codes: 0 it can "
+                 "run, 2 wrong command line, 3 it cannot: wrong data or graph, or too little memory.")  # fmt: skip
+@without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
           "stale", "checkpoint_every")  # fmt: skip
+@click.option("--out", metavar="FILE", help="Draw the scaling curves: a .png, .svg or .pdf file.")
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
               "[default: measured between two ranks here]")  # fmt: skip
@@ -107,9 +113,8 @@ def plan_command(
     """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
 
     Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
-    machine; with --net, virtual seconds come, too. No point is generated or read for it. With --out, a picture of the
-    scaling curves. Code 3 if the run does not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says
-    how much there is.
+    machine; with --net, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does not
+    fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
     """
     from p2pkm.planning.lead import Wanted, lead_plan
 
@@ -117,11 +122,11 @@ def plan_command(
     return lead_plan(_read_experiment(options), wanted)
 
 
-@command.command("verify")
+@command.command("verify", short_help="Check the files of a run, then repeat it bit by bit.")
 @click.argument("run", type=click.Path())
 @click.option("--ranks", type=int, help="Repeat it on so many MPI ranks.  [default: those that are running]")
 @click.option("--files-only", is_flag=True, help="Compare every file with its checksum, and do not repeat the run.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@with_format
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def verify_command(run: str, ranks: int | None, files_only: bool, form: str, quiet: bool) -> int:
     """Check every file of a run, then repeat the run and compare it bit by bit.
@@ -134,7 +139,7 @@ def verify_command(run: str, ranks: int | None, files_only: bool, form: str, qui
     return verify(Path(run), ranks, Manner(json=form == "json", quiet=quiet), files_only=files_only)
 
 
-@command.command("compile")
+@command.command("compile", short_help="Compile the kernels ahead of the first run.")
 def compile_command() -> int:
     """Compile the kernels ahead, so that the first run does not have to."""
     from p2pkm.kernels import compile_ahead
@@ -144,9 +149,9 @@ def compile_command() -> int:
     return 0
 
 
-@command.command("algorithms")
+@command.command("algorithms", short_help="List the methods, or explain one.")
 @click.argument("name", required=False, shell_complete=complete)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@with_format
 def algorithms_command(name: str | None, form: str) -> int:
     """List the methods, or explain one: equation, messages, privacy, defaults, source."""
     from p2pkm.catalogue import describe, explain
@@ -166,8 +171,8 @@ command.add_command(resume_command)
 command.add_command(faults)
 
 
-@command.command("doctor")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@command.command("doctor", short_help="Is MPI set up, and what to do if not.")
+@with_format
 @click.option("--hostfile", metavar="FILE", help="Also look into mpirun's file of hosts, and start a rank on each.")
 def doctor_command(form: str, hostfile: str | None) -> int:
     """Look for what is wrong with Python, MPI, threads, compiled kernels or the disk, and say what to do."""

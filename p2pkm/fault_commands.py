@@ -3,7 +3,11 @@
 import click
 
 
-@click.command("faults", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "faults",
+    short_help="Write a tape of faults, to edit and to share.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.argument("spec", metavar="SPEC")
 @click.option("--graph", default="ring", show_default=True, metavar="SPEC", help="Of the run; star: with a server.")
 @click.option("--devices", type=click.IntRange(1), help="Number of devices, a server not included.  [default: 16]")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from p2pkm.completion import complete
+from p2pkm.options import with_format
 
 
 def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +31,7 @@ _QUESTIONS: list[Callable[..., Any]] = [
     click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha."),
     click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbours: "
                  "how much of a device's past counts in the next round."),
-    click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
+    with_format,
 ]  # fmt: skip
 
 
@@ -41,13 +42,15 @@ def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group("topology", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "topology", short_help="Measure, compare and draw graphs.", context_settings={"help_option_names": ["-h", "--help"]}
+)
 def topology() -> None:
     """Look at graphs before anything runs on them: what theory knows of them, and how they look."""
 
 
 @topology.command("list")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@with_format
 def list_command(form: str) -> int:
     """List the graphs by name, with their options."""
     from p2pkm.describing import list_graphs, name_graphs
@@ -56,7 +59,7 @@ def list_command(form: str) -> int:
     return 0
 
 
-@topology.command("describe")
+@topology.command("describe", short_help="Measure a graph, and predict GTVMin on it.")
 @_on_graph
 @_asking
 def describe_command(form: str, **options: Any) -> int:
@@ -71,7 +74,7 @@ def describe_command(form: str, **options: Any) -> int:
     return 0
 
 
-@topology.command("compare")
+@topology.command("compare", short_help="Measure several graphs, side by side.")
 @click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True, shell_complete=complete)
 @_with_size
 @_asking

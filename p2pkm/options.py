@@ -7,6 +7,9 @@ import click
 
 from p2pkm.completion import completing
 
+with_format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+                           help="What to print: a table, or one JSON object.")  # fmt: skip
+
 _OPTIONS: list[Callable[..., Any]] = [
     completing("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
                  "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
@@ -35,12 +38,14 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "whose points differ) or none.  [default: global]"),
     completing("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
                  "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
-    click.option("--alpha", type=float, help="Raw strength of every link, as in the paper."),
-    click.option("--coupling", type=float, help="Dimensionless strength.  [default: 10, on larger graphs 30]"),
+    click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
+    click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
+                 "[default: 10, on larger graphs 30]"),
     completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
                  "goes on; up to 2,000 devices).  [default: coloured]"),
-    click.option("--theta", type=float, help="Relaxation.  [default: 1.5; jacobi, async with --net 1]"),
-    click.option("--passes", type=int, help="Passes per turn.  [default: 1]"),
+    click.option("--theta", type=float, help="How far a centroid goes towards its best place, above 0 and below 2.  "
+                 "[default: 1.5; jacobi, async with --net 1]"),
+    click.option("--passes", type=int, help="Assign and update so often per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
                  "deviation.  [default: 0.001]"),
@@ -54,7 +59,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--every", type=int, help="Record every so many rounds, and the last of each stage.  [default: 1; "
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
-    click.option("--centers", metavar="FILE", help="Known cluster centers to measure the l2-distance to."),
+    click.option("--centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like those "
+                 "of --data."),
     completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
                  "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
@@ -68,16 +74,16 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
                  "`p2pkm resume` can go on from there; 0: never.  [default: about every 30 s]"),
-    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder."),
-    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone."),
-    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph of several components."),
+    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  [default: yes]"),
+    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
+                 "[default: yes]"),
+    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
     completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
                  "one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
     click.option("--force", is_flag=True, help="Replace what is in --out."),
-    click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
-                 help="What to print at the end: a table, or one JSON object."),
+    with_format,
     click.option("--dry-run", is_flag=True, help="Check everything, show the resolved options, and stop."),
     click.option("-q", "--quiet", is_flag=True, help="No progress."),
     click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),

@@ -3,7 +3,7 @@
 import click
 
 
-@click.command("animate")
+@click.command("animate", short_help="Film a run from its folder.")
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.option(
     "--out", metavar="FILE", help="A .gif file, or .mp4 where there is ffmpeg.  [default: RUN/figures/replay.gif]"

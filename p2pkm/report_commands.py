@@ -5,11 +5,17 @@ from pathlib import Path
 
 import click
 
+from p2pkm.options import with_format
 
-@click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.command(
+    "report",
+    short_help="Write one HTML page about a run or a study.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.argument("folder", metavar="RUN|COMPARISON|STUDY", type=click.Path(path_type=Path))
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[default: report.html in the folder]")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@with_format
 def report(folder: Path, out: Path | None, form: str) -> int:
     """Write one page about a run, a comparison or a study: verdict, tables, figures, how to repeat it.
 

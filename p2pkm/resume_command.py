@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from p2pkm.options import with_format
 
-@click.command("resume", epilog="Exit codes: those of the run; 3 a folder that is no run, a run that still goes on, "
-               "or points, graph or options that have changed, 2 another version of p2pkm.",
-               context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
+
+@click.command("resume", short_help="Go on with a run that was killed.", epilog="Exit codes: those of the run; 3 a "
+               "folder that is no run, a run that still goes on, or points, graph or options that have changed, 2 "
+               "another version of p2pkm.")  # fmt: skip
 @click.argument("run", type=click.Path())
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
-              help="What to print at the end: a table, or one JSON object.")  # fmt: skip
+@with_format
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round.")
 def resume_command(run: str, form: str, quiet: bool, verbose: bool) -> int:

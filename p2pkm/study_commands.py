@@ -2,6 +2,8 @@
 
 import click
 
+from p2pkm.options import with_format
+
 _HELP = """Run what a study file asks for, every run once for each seed, as one table.
 
 The file holds options of all runs, by their names on the command line, then any of these:
@@ -21,6 +23,7 @@ study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
 
 @click.command(
     "sweep",
+    short_help="Run a study from a TOML file.",
     help=_HELP,
     epilog="Exit codes: 0 done, 2 wrong command line or study file, 3 data or a graph that can never work, 4 a run "
     "failed (its row says why), 130 interrupted.",
@@ -35,7 +38,7 @@ study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
 @click.option("--example", is_flag=True, help="Print a study file to begin with.")
 @click.option("--dry-run", is_flag=True, help="Check everything, say which runs there are, and stop.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures into the folder.  [default: on, off with json]")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@with_format
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def sweep(  # noqa: PLR0913 - one parameter per option
     study: str | None, out: str | None, jobs: int, part: str | None, example: bool, dry_run: bool, plot: bool | None,

@@ -39,7 +39,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
     ]  # fmt: skip
     kept = [row for row in rows if row[1] != "-" and row[:2] != ("groups", "1")]
     kept += [("note", "", note) for note in notes]
-    return [*kept, ("results", summary["out"] or "none", "the run folder")]
+    return [*kept, ("run folder", "", summary["out"] or "none")]
 
 
 STOPS = {
