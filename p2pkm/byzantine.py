@@ -4,7 +4,6 @@ A lie is told between the algorithm and the network: the liar's own state goes o
 hears from others. Lies are functions of (seed, device, round, turn), so they are the same on any number of ranks.
 """
 
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -146,10 +145,13 @@ class Lies:
             return None
         return replace(self, opening=not own, says=says)
 
-    def skip(self, stages: Iterable[Any]) -> None:
-        """Take note of stages that were played before the run was taken up."""
-        for stage in stages:
-            self.during(stage.algorithm)
+    def snapshot(self) -> dict[str, bool]:
+        """Return whether the method has begun, as `p2pkm.snapshots` takes it."""
+        return {"started": bool(self.started)}
+
+    def restore(self, kept: dict[str, bool]) -> None:
+        """Go on from a snapshot."""
+        self.started[:] = [True] * kept["started"]
 
     def begin(self, state: Any, devices: Devices) -> Any:
         """Return the state before the opening: what is flooded lies with the sender first, who believes itself."""

@@ -21,7 +21,7 @@ from p2pkm.errors import DataError
 from p2pkm.storage import write_bytes
 
 FOLDER = "checkpoint"
-_WORD = b"p2pkm checkpoint 1\n"
+_WORD = b"p2pkm checkpoint 2\n"
 _NAME = re.compile(r"(\d{8})\.bin")
 _KEPT = 2
 _PAUSE, _SHARE = 30.0, 0.025  # seconds between two of them, or more, so that they take no more of the time than this

@@ -42,6 +42,10 @@ from p2pkm.topology import Topology
 
 BOUND = 8  # tables of a sender on their way over a link
 MOST = 2000  # devices; each turn takes a look at all of them
+_KEPT = {
+    "store": ("turns", "_begin", "_say", "_ready", "_free", "_done", "_count", "_volume", "_rows", "_said"),
+    "arcs": ("_arrive", "_used", "_uses", "_sum", "_largest"),
+}
 
 
 def schedule_events(algorithm: Any, net: Net | None, topology: Topology) -> "Events | None":
@@ -94,6 +98,7 @@ class Events:
         self._used = np.zeros(e, np.int64)  # number of the table that was last used over each edge
         self._uses, self._sum, self._largest = np.zeros(e, np.int64), np.zeros(e), np.full(e, np.nan)
         self._next, self._mark = -1, np.zeros(0, np.int64)
+        self.ends: list[float] = []
 
     def open(self, algorithm: Any, devices: Devices, network: Network) -> Schedule:
         """Let all begin their opening; return who is awake when, and when that may end."""
@@ -110,6 +115,19 @@ class Events:
         self._compute(everybody, np.zeros(topology.n), np.zeros(topology.n, np.int64))
         self.ends = [float(self._done.max())]
         return Schedule(np.ones(len(devices), np.bool_), self._round, judge=self._judge)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how things stand between two rounds, or before the stage, as `p2pkm.snapshots` takes it."""
+        arrays = {f"{axis}_{name}": getattr(self, name).T for axis, names in _KEPT.items() for name in names}
+        return arrays | {"next": self._next, "ends": self.ends, "store_mark": self._mark if len(self._mark) else None}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self._next, self.ends, mark = kept["next"], kept["ends"], kept["store_mark"]
+        self._mark = np.zeros(0, np.int64) if mark is None else mark
+        for axis, names in _KEPT.items():
+            for name in names:
+                setattr(self, name, kept[f"{axis}_{name}"].T.copy())
 
     def _round(self, t: int) -> Iterator[Mask]:
         """Yield who is awake in each of n turns, fewer if nobody has anything to go on with."""

@@ -1,6 +1,6 @@
 """Keeping a run between two rounds, and taking it up again on any number of ranks."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -8,10 +8,19 @@ from p2pkm.changing import Links
 from p2pkm.checkpoint import Vault
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Kernels
-from p2pkm.disclosure import Disclosure
 from p2pkm.loop import Scene
 from p2pkm.referee import Referee
 from p2pkm.snapshots import fingerprint, gather
+
+
+class Lasting(Protocol):
+    """What lives as long as a run and is kept with it: it offers its state as `p2pkm.snapshots` takes it."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state between two rounds."""
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot, once the stage in which it was taken has been opened."""
 
 
 class Keeper:
@@ -39,17 +48,15 @@ class Keeper:
     ) -> None:
         self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
         self._done, self._marks = False, None
-        self._disclosure: Disclosure | None = None
+        self._lasting: dict[str, Lasting] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
         if saved:
             referee.restore(saved["referee"])
 
-    def watch(self, disclosure: Disclosure) -> None:
-        """Keep what has left the devices, too; tell it what had left before."""
-        self._disclosure = disclosure
-        if self._saved is not None and self._saved["disclosure"] is not None:
-            disclosure.restore(self._saved["disclosure"])
+    def watch(self, **lasting: Lasting | None) -> None:
+        """Keep these from now on, too, those of them that there are."""
+        self._lasting = {name: one for name, one in lasting.items() if one is not None}
 
     @property
     def open(self) -> bool:
@@ -77,7 +84,7 @@ class Keeper:
             "edge_active": devices.active if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
             "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
-            "disclosure": None if self._disclosure is None else self._disclosure.snapshot(),
+            "lasting": {name: one.snapshot() for name, one in self._lasting.items()},
         }  # fmt: skip
         arrays: dict[str, Any] = {}
         outline = gather(tree, network, arrays)
@@ -98,7 +105,9 @@ class Keeper:
         saved, self._saved = self._saved, None
         if saved is None:
             return None
-        inbox = self._referee.network.restore(saved["network"])
+        for name, kept in saved["lasting"].items():
+            self._lasting[name].restore(kept)
         links.restore(saved["links"])
+        inbox = self._referee.network.restore(saved["network"])
         at = saved["scene"]
         return Scene(at["state"], inbox, at["stop"], at["round"], at["turn"])

@@ -105,8 +105,6 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, field = _take_up(field)
-    if field.lies is not None:
-        field.lies.skip(stages[:first])
     for stage in stages[first:]:
         field = _use(whole, whole.devices) if stage.whole else field
         ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])
@@ -137,9 +135,9 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
     field, algorithm, schedule = _begin(stage, field, closing)
     keeper = field.keeper
     links = Links(field.devices, network, field.graph if closing else None)
+    taken_up = keeper and keeper.restore(links)
     lies = None if field.lies is None else field.lies.during(stage.algorithm)
     voice = _Voice(algorithm, stage.algorithm, field.disclosure, lies)
-    taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(voice, start, field, (links, schedule))
     del start
     while True:
@@ -191,16 +189,13 @@ def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -
 
 
 def _begin(stage: Stage, field: Field, closing: bool) -> tuple[Field, Any, Schedule]:
-    """Begin a stage on the network; return where it is played, as what, and who is awake when.
-
-    Clocks and faults are not kept: their stage is played again.
-    """
+    """Begin a stage on the network; return where it is played, as what, and who is awake when."""
     played: Any = stage.algorithm
     network = field.referee.network
     events = field.events if closing else None
     trouble = field.trouble if closing or stage.exposed else None
     if events is not None or trouble is not None:
-        field = _use(field, replace(field.devices, late=True))._replace(keeper=None)
+        field = _use(field, replace(field.devices, late=True))
     schedule = make(played.schedule, field.devices, field.colors)
     if trouble is not None:
         played, schedule = trouble.open(played, schedule, network)

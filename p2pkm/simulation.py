@@ -207,9 +207,9 @@ def perform(job: Job, world: World) -> Result:
     referee = Referee(network, job.every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
-    exposed = job.faults is not None and job.faults.stages == "all"  # then nothing can be kept
+    exposed = job.faults is not None and job.faults.stages == "all"
     setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
-    keeper = Keeper(referee, None if exposed else job.vault, job.own, kernels, job.saved)
+    keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
         devices, job = _scale(job, devices, setting, referee, keeper)
     devices = replace(devices, min_count=job.min_count)
@@ -218,8 +218,8 @@ def perform(job: Job, world: World) -> Result:
     played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
     _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
     disclosure = Disclosure(devices, int(sizes.sum()), [stage.algorithm for stage in played])
-    keeper.watch(disclosure)
     field = _lay_field(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
+    keeper.watch(disclosure=disclosure, trouble=field.trouble, events=field.events, lies=field.lies)
     ending = run(played, job.start, field)
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,

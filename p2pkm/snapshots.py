@@ -1,8 +1,9 @@
 """What the ranks hold as arrays in device order, which any number of ranks can take up, and back.
 
 A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
-last part of its name begins with `edge_`, that of the own edges; with `store_`, that of all devices, each row of which
-its owner has; with `root_`, rank 0 alone has it. `Ragged` has some rows per device. Plain values are those of rank 0.
+last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
+all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. `Ragged` has some
+rows per device. Plain values are those of rank 0.
 """
 
 import importlib
@@ -40,16 +41,18 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
 
 def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: str) -> Outline:
     prefix = name.rpartition(".")[2].partition("_")[0]
-    axis = prefix if prefix in {"edge", "store", "root"} else "device"
+    axis = prefix if prefix in {"edge", "store", "arcs", "root"} else "device"
     leaf = {"array": name, "axis": axis}
     if axis == "root":
         arrays[name] = array
         return leaf
     if axis == "store":
         array = array[network.placement.ids]
+    elif axis == "arcs":
+        array = array[network.placement.edges]
     if array.dtype == np.bool_ and array.ndim > 1:  # a bit per pair of devices, for example
         array, leaf["columns"] = np.packbits(array, axis=-1), array.shape[-1]
-    counts = network.placement.edge_counts if axis == "edge" else None
+    counts = network.placement.edge_counts if axis in {"edge", "arcs"} else None
     arrays[name] = network.collect(_pad(array, network), counts)
     return leaf
 
@@ -82,7 +85,7 @@ def split(
         elif axis == "root":
             part[name] = array.copy() if rank == 0 else array[:0]
         else:
-            part[name] = array.copy() if axis == "store" else array[edges if axis == "edge" else ids]
+            part[name] = array.copy() if axis in {"store", "arcs"} else array[edges if axis == "edge" else ids]
     return part
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from p2pkm.devices import Devices, Integers, Mask
 from p2pkm.faults import Faults, Stale, locate
-from p2pkm.mail import Inbox, Mail
+from p2pkm.mail import Inbox, Mail, Ragged
 from p2pkm.network import Network
 from p2pkm.network.delays import Heard, Said
 from p2pkm.network.placement import Placement
@@ -34,8 +34,6 @@ class Trouble:
     ----------
     bound : int
         Tables of a sender that are kept beside its newest one.
-    lost : int
-        Messages to own devices that never came.
     away, rounds : int
         How many devices of the system were away, summed over so many rounds.
     """
@@ -43,26 +41,33 @@ class Trouble:
     def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: Placement) -> None:
         n = topology.n
         self.stages, self._faults, self._age, self._n = faults.stages, faults, stale.age, n
-        self._ids, self._slots, self._senders = placement.ids, placement.slots, placement.senders
+        self._ids, self._ghosts, self._senders = placement.ids, placement.ghosts, placement.senders
+        self._indptr = placement.indptr
         self._receivers = np.repeat(np.arange(len(placement.ids)), np.diff(placement.indptr))
         self._source, self._target = placement.indices, placement.ids[self._receivers]
         self._places = self._target * n + self._source  # ascending
         self._round, self._first, self._turn = -1, 0, 0
         self._until = np.zeros((2, n), np.int64)  # the rounds in which each device is back, and awake again
         self._down = np.zeros(len(self._source), np.int64)  # the round in which each own edge works again
-        self.bound = self.lost = self.away = self.rounds = 0
+        self._losses = np.zeros(len(placement.ids), np.int64)  # messages to each own device that never came
+        self.bound = self.away = self.rounds = 0
+        self._clear()
 
-    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["Struck", Schedule]:
-        """Begin a stage; return its algorithm and schedule under faults."""
+    def _clear(self) -> None:
+        """Take nothing as said or heard."""
         e = len(self._source)
-        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
-        self.bound = self._age + self._faults.longest * tables if self._age else 0
-        self._first, self._network, self._unsettled = self._round + 1, network, 0
-        self._count = np.zeros(self._slots, np.int64)  # tables that each has said
+        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has said
         self._held = np.zeros(e, np.int64)  # number of the table that is heard over each own edge, 0: none
         self._since = np.full(e, _NEVER)  # the round since which it is old
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = np.zeros(e, np.bool_)
+
+    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["Struck", Schedule]:
+        """Begin a stage; return its algorithm and schedule under faults."""
+        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
+        self.bound = self._age + self._faults.longest * tables if self._age else 0
+        self._first, self._network, self._unsettled = self._round + 1, network, 0
+        self._clear()
         self.enter(0)
         return Struck(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
 
@@ -117,7 +122,7 @@ class Trouble:
         if not self._age:
             fates = -np.minimum(np.abs(fates), 1)  # too late
         fates[self._gone[self._target] | (self._down > self._round)] = -1
-        self.lost += int(np.count_nonzero(sent & (fates < 0)))
+        self._lose(np.flatnonzero(sent & (fates < 0)))
         return fates
 
     def _collect(self, came: Integers, fates: Integers, number: Integers) -> Integers:
@@ -128,9 +133,18 @@ class Trouble:
         due = (queue[:, 0] < t) | ((queue[:, 0] == t) & (queue[:, 1] <= self._turn))
         self._queue, arrived = queue[~due], queue[due]
         missed = self._gone[self._target[arrived[:, 2]]]
-        self.lost += int(np.count_nonzero(missed))
+        self._lose(arrived[missed, 2])
         np.maximum.at(came, arrived[~missed, 2], arrived[~missed, 3])
         return came
+
+    def _lose(self, edges: Integers) -> None:
+        """Count a message lost over each of these own edges."""
+        np.add.at(self._losses, self._receivers[edges], 1)
+
+    @property
+    def lost(self) -> int:
+        """Return how many messages to own devices never came."""
+        return int(self._losses.sum())
 
     def judge(self, stop: str) -> str:
         """Return why to stop: silence is no end while something is on its way, or who is out has not settled."""
@@ -138,6 +152,30 @@ class Trouble:
             return stop
         coming, unsettled, out = self._network.total(np.array([len(self._queue), self._unsettled, int(self.out.any())]))
         return "" if coming or (unsettled and out) else stop
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how things stand between two rounds, also of a stage that is not struck, for `p2pkm.snapshots`."""
+        count = np.zeros(self._n, np.int64)
+        count[self._ids] = self._count[: len(self._ids)]
+        late = self._queue[np.argsort(self._queue[:, 2], kind="stable")]
+        owner = self._receivers[late[:, 2]]
+        late[:, 2] -= self._indptr[owner]
+        return {
+            "round": self._round, "first": self._first, "away": self.away, "rounds": self.rounds,
+            "store_until": self._until.T, "edge_down": self._down, "store_count": count,
+            "edge_held": self._held, "edge_since": self._since, "edge_fresh": self._fresh,
+            "queue": Ragged(late, np.bincount(owner, minlength=len(self._ids))),
+            "losses": self._losses,
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot, in the stage that was opened last if it is struck."""
+        self._round, self._first, self.away, self.rounds = (kept[name] for name in ("round", "first", "away", "rounds"))
+        self._until, self._down = kept["store_until"].T.copy(), kept["edge_down"]
+        self._count = kept["store_count"][np.concatenate((self._ids, self._ghosts))]
+        self._held, self._since, self._fresh = kept["edge_held"], kept["edge_since"], kept["edge_fresh"]
+        self._losses, (self._queue, counts) = kept["losses"], kept["queue"]
+        self._queue[:, 2] += np.repeat(self._indptr[:-1], counts)
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""

@@ -93,8 +93,9 @@ class Memory:
         ages, fresh = delays.hear(Said(self.heads, self._row_bytes, flags))
         number = self._count[self._senders] - ages
         known = (ages >= 0) & (number > self._forgotten)
-        slots = np.where(known, self._place(number, self._senders), -1)
-        return Inbox(self._readable, self._rows, slots, self._senders, None, fresh & known)
+        self._slots = np.where(known, self._place(number, self._senders), -1)
+        self._over = fresh & known
+        return Inbox(self._readable, self._rows, self._slots, self._senders, None, self._over)
 
     def _place(self, number: Integers, slots: Integers) -> Integers:
         """Return where the tables of these slots with these numbers are kept."""
@@ -109,10 +110,12 @@ class Memory:
 
     def snapshot(self) -> dict[str, Any]:
         """Return what was heard of the own devices and over the own edges, as `p2pkm.snapshots` takes it."""
-        n, over = self._n, self._over
+        n, over, slots, (_, rows, width) = self._n, self._over, len(self.heads), self.tables.shape
+        tables = self.tables.reshape(self._blocks, slots, rows, width)[:, :n, : rows - self._spare]
         return {
-            "tables": self._own, "rows": self._rows[:n], "heads": self.heads[:n],
-            "edge_heard": self._slots >= 0,
+            "tables": tables.swapaxes(0, 1), "rows": self._rows.reshape(self._blocks, slots)[:, :n].T,
+            "heads": self.heads[:n], "count": self._count[:n],
+            "edge_block": self._slots // max(slots, 1), "edge_forgotten": self._forgotten,
             "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
         }  # fmt: skip
 
@@ -121,14 +124,17 @@ class Memory:
 
         peek: returns the values of own devices and ghosts.
         """
-        tables = peek(kept["tables"])
+        tables = np.concatenate(peek(kept["tables"]).swapaxes(0, 1))
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
-        said = peek(np.column_stack((kept["rows"], kept["heads"])).astype(np.float64)).astype(np.int64)
-        self._rows, self.heads = said[:, 0].copy(), said[:, 1].copy()
-        self._complete = bool(kept["edge_heard"].all())
-        self._slots = self._senders if self._complete else np.where(kept["edge_heard"], self._senders, -1)
+        said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
+        *rows, self.heads, self._count = np.ascontiguousarray(peek(said.astype(np.float64)).T.astype(np.int64))
+        self._rows, block, self._forgotten = np.concatenate(rows), kept["edge_block"], kept["edge_forgotten"]
+        late = self._delays is not None
+        self._complete = not late and bool((block >= 0).all())
+        slots = np.where(block >= 0, block * len(self.heads) + self._senders, -1)
+        self._slots = self._senders if self._complete else slots
         self._over = None if kept["edge_over"].all() else kept["edge_over"]
-        spoke = None if self.heads.min(initial=0) >= 0 else self.heads >= 0
+        spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
     def _borrow(self, mail: Mail, whole: bool) -> bool:
