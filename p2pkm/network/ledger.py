@@ -50,7 +50,7 @@ class Exchange(NamedTuple):
     @property
     def digest(self) -> tuple[int, int]:
         """Return a fingerprint of who said what over which edges."""
-        over = b"" if self.edges is None else np.ascontiguousarray(self.edges).tobytes()
+        over = b"" if self.edges is None else self.edges.dtype.str.encode() + np.ascontiguousarray(self.edges).tobytes()
         word = hashlib.sha256(np.concatenate(self.said).tobytes() + over).digest()
         return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
 
