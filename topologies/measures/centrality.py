@@ -1,6 +1,6 @@
 """Who sits where in a graph: closeness and betweenness of every device."""
 
-from topologies.light import LightGraph
+from topologies.measures.paths import start
 from topologies.measures.reading import EXACT, AnyGraph, Floats, Integers, read, to_matrix
 
 _SOURCES = 64  # searches of an estimate
@@ -42,8 +42,8 @@ def closeness(graph: AnyGraph, *, seed: int = 0) -> Floats:
 def betweenness(graph: AnyGraph, *, seed: int = 0) -> Floats:
     """Return the betweenness of every device: the share of shortest paths between others that lead over it.
 
-    Above 1,000 devices from the paths that begin at 64 random devices (Brandes and Pich, "Centrality estimation in
-    large networks", 2007).
+    By the sums of Brandes, see `path_load`; above 1,000 devices from the paths that begin at 64 random devices (Brandes
+    and Pich, "Centrality estimation in large networks", 2007).
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def betweenness(graph: AnyGraph, *, seed: int = 0) -> Floats:
     n = len(links)
     sources = _sample(n, seed)
     passed = np.zeros(n)
-    for source in sources.tolist():
-        passed += _depend(links, source)
+    for found in start(links).go(sources):
+        passed += found.sum(axis=0)
     return passed / (_others(n, sources) * max(n - 2, 1))
 
 
@@ -96,29 +96,3 @@ def _others(n: int, sources: Integers) -> Floats:
     others = np.full(n, float(len(sources)))
     others[sources] -= 1.0
     return np.maximum(others, 1.0)
-
-
-def _depend(links: LightGraph, source: int) -> Floats:
-    """Return which part of the shortest paths from a source leads over each device (Brandes 2001), layer by layer."""
-    import numpy as np
-
-    n, indptr = len(links), links.indptr
-    paths, seen = np.zeros(n), np.full(n, -1)
-    paths[source], seen[source] = 1.0, 0
-    layers, steps = [np.array([source])], []
-    while len(layers[-1]):
-        front = layers[-1]
-        degrees = indptr[front + 1] - indptr[front]
-        tails = np.repeat(front, degrees)
-        heads = links.indices[np.repeat(indptr[front] - np.cumsum(degrees) + degrees, degrees) + np.arange(len(tails))]
-        new = seen[heads] < 0
-        seen[heads[new]] = len(layers)
-        onward = seen[heads] == len(layers)
-        steps.append((tails[onward], heads[onward]))
-        np.add.at(paths, heads[onward], paths[tails[onward]])
-        layers.append(np.unique(heads[onward]))
-    owed = np.zeros(n)
-    for tails, heads in reversed(steps):
-        np.add.at(owed, tails, paths[tails] / paths[heads] * (1.0 + owed[heads]))
-    owed[source] = 0.0
-    return owed

@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+from topologies.light import LightGraph
 from topologies.measures.reading import AnyGraph, Floats, Integers, Measure, count_links, read
 
 _WORK = 16_000_000  # links that all searches of an estimate may look at
@@ -34,22 +35,27 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
     if n > _LARGE:
         return Measure(None, how=f"not looked for above {_LARGE:,} devices")
     order = np.random.default_rng(seed).permutation(n)
-    walk = _Walk(n, links.indptr, links.indices, count_links(links))
+    walk = start(links)
     through, done = np.zeros(n), 0
-    for found in walk.go(order):
+    for found in walk.go(order, _WORK):
         through += found.sum(axis=0)
         done += len(found)
     pairs = float((n - 1) * (n - 2))
     hub = int(through.argmax())
     if done == n:
         return Measure(float(through[hub]) / pairs)
-    others = np.concatenate([found[:, hub] for found in walk.go(order[done:])]) * (n / pairs)
+    others = np.concatenate([found[:, hub] for found in walk.go(order[done:], _WORK)]) * (n / pairs)
     spread = float(others.std(ddof=1)) / math.sqrt(len(others)) if len(others) > 1 else math.inf
     told = f"of the busiest by {done:,} random sources, by {len(others):,} others; standard error {spread:.2g}"
     return Measure(float(others.mean()), False, told)
 
 
-class _Walk(NamedTuple):
+def start(links: LightGraph) -> "Walk":
+    """Return what searches a graph."""
+    return Walk(len(links), links.indptr, links.indices, count_links(links))
+
+
+class Walk(NamedTuple):
     """Searches breadth first over a graph, with its degrees."""
 
     n: int
@@ -57,10 +63,10 @@ class _Walk(NamedTuple):
     indices: Integers
     degrees: Integers
 
-    def go(self, sources: Integers) -> Any:
+    def go(self, sources: Integers, most: float = math.inf) -> Any:
         """Yield for some sources at a time how much of what they send passes through each device, float64[s, n].
 
-        It ends when there are no more, or when enough links have been looked at.
+        It ends when there are no more, or when more than so many links have been looked at.
         """
         step = max(1, min(_CELLS // self.n, _LINKS // max(len(self.indices), 1)))
         work = 0
@@ -68,7 +74,7 @@ class _Walk(NamedTuple):
             found, looked = self._search(sources[first : first + step])
             yield found
             work += looked
-            if work > _WORK:
+            if work > most:
                 return
 
     def _search(self, sources: Integers) -> tuple[Floats, int]:
