@@ -68,6 +68,7 @@ def test_a_user_in_two_files_of_leaf_is_one_device(tmp_path):
         ("[" * 100_000, "nested too deeply"),
         ('{"users": ["a"], "user_data": {}}', "user 'a' is not once in users and once in user_data"),
         ('{"users": [], "user_data": {"a": {}}}', "user 'a' is not once"),
+        ('{"users": ["a", "a", "b"], "user_data": {"a": {}, "b": {}}}', "user 'a' is not once"),
         ('{"users": [1], "user_data": {"1": {}}}', "users is no list of names"),
         ('{"users": ["a"], "num_samples": [], "user_data": {"a": {}}}', "num_samples is no list of 1 numbers"),
         ('{"num_samples": [2], "user_data": {"a": {"x": [[1]]}}}', "user 'a': num_samples says 2, but x has 1"),
@@ -161,6 +162,18 @@ def test_other_matrices_of_the_cells(cells):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_what_a_sparse_matrix_says_twice_is_added_up_and_its_columns_need_no_names(cells):
+    from scipy import sparse
+
+    twice = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3, 3, 3, 3])), (5, 2))
+    path = cells(twice, obsm={"X_pca": sparse.csr_matrix(POINTS)})
+    np.testing.assert_array_equal(read_table(path).points, [[0, 3], [4, 0], [0, 0], [0, 0], [0, 0]])
+    found = [annotated.read_annotated(Path(f"{path}{part}"), None, None) for part in ("", ":obsm:X_pca")]
+    assert [one.names for one in found] == [("0", "1"), ()]
+    np.testing.assert_array_equal(found[1].points, POINTS)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_several_files_of_cells_must_have_the_same_genes(cells, tmp_path):
     import pandas
 
@@ -185,7 +198,9 @@ def test_sparse_cells_that_are_too_many_or_damaged(cells, monkeypatch):
     with pytest.raises(DataError, match=r"5 x 5, and takes 200 bytes when it is dense, .* at most 199.*obsm:X_pca"):
         read_table(path)
     monkeypatch.undo()
-    for name, at, wrong in (("indices", 2, 5), ("indices", 0, -1), ("indptr", 1, 4), ("indptr", 5, 4)):
+    for name, at, wrong in (
+        ("indices", 2, 5), ("indices", 0, -1), ("indptr", 0, 1), ("indptr", 1, 4), ("indptr", 5, 4)
+    ):  # fmt: skip
         with h5py.File(path, "r+") as file:
             right = file["X"][name][at]
             file["X"][name][at] = wrong
@@ -289,6 +304,9 @@ def test_arrow_that_cannot_be_used(tmp_path, monkeypatch):
     monkeypatch.setattr("p2pkm.data.arrays._USUAL", 10_000)
     with pytest.raises(DataError, match="unpacks to 524288 bytes, expected at most 200 times"):
         read_table(path)
+    monkeypatch.setattr("p2pkm.data.arrays._USUAL", 600_000)
+    with pytest.raises(DataError, match="unpacks to 800000 bytes"):  # in two batches
+        read_table(path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.ipc", None)
     with pytest.raises(DataError, match=r"needs pyarrow, which is not installed; pip install 'p2pkm\[parquet\]'"):
@@ -340,6 +358,13 @@ def test_a_folder_of_arrays_stays_on_disk(tmp_path):
     np.testing.assert_array_equal(prepared.shards.part(0, 3).sizes, [1, 2, 10])
     np.testing.assert_array_equal(prepared.shards.part(1, 2).points, np.full((2, 2), 2.0))
     np.testing.assert_array_equal(read_table(tmp_path).device, np.repeat([0, 1, 2], [1, 2, 10]))
+
+
+def test_a_file_whose_name_is_like_a_pattern_is_one_file(tmp_path):
+    for name, value in (("a[1].csv", 5), ("a1.csv", 7)):
+        (tmp_path / name).write_text(f"x\n{value}\n")
+    table = read_table(tmp_path / "a[1].csv")
+    assert (table.points.tolist(), table.device) == ([[5.0]], None)
 
 
 def test_files_may_name_their_devices_themselves(tmp_path):
