@@ -69,6 +69,8 @@ def test_long_lines_long_files_and_folders_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("p2pkm.tape.MOST", 3)
     with pytest.raises(ExperimentError, match="line 4: more than 3 events"):
         parse_tape([GOOD] * 4, RING, "tape")
+    with pytest.raises(ExperimentError, match="line 3: more than 3 events"):  # a partition cuts two links of the ring
+        parse_tape(['{"kind": "partition", "round": 1}', "", '{"kind": "partition", "round": 2}'], RING, "tape")
 
 
 def test_what_the_graph_does_not_have_is_left_out_and_counted():
@@ -76,7 +78,10 @@ def test_what_the_graph_does_not_have_is_left_out_and_counted():
     tape = parse_tape(lines, RING, "tape")
     assert tape.strange == 2
     assert_array_equal(tape.events, [[0, 3, 0, -1, 2, -1]])
+    to_server = ['{"kind": "loss", "round": 1, "src": 0, "dst": 4}']  # which is no device of a ring of 4
+    assert parse_tape(to_server, RING, "tape").strange == 1
     star = Topology.star(4)
+    assert parse_tape(to_server, star, "tape").strange == 0
     assert parse_tape(lines, star, "tape").strange == 1  # the server is device 4 there
     alone = Topology.from_links(1, np.zeros((0, 3)))
     assert parse_tape(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "tape").strange == 1
