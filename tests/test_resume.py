@@ -60,8 +60,6 @@ RUNS = {
                         "--seeding", "own", "--faults", "delay=0.4,lag=3,churn=0.1,away=2"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
                      "--algorithm", "consensus", "--seeding", "own", "--min-count", "3"),
-    "liars in groups": ("--byzantine", "2:kind=nan", "--recipe", "groups", "--rounds", "3", "--graph", "complete",
-                        "--robust", "saturate"),
     "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
     "withheld": ("--min-count", "4", "--rounds", "4"),
     "events": ("--schedule", "async", "--net", "wan", "--rounds", "6", "--seeding", "own"),
