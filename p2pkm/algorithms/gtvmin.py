@@ -170,7 +170,7 @@ class GTVMin:
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = getattr(start, "edge_limit", None)
-        whole = devices.varying or devices.active.all()
+        whole = devices.varying or self.recipe != "groups"  # alike on all ranks
         weight = None if limit is None and whole else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
