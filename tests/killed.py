@@ -31,6 +31,16 @@ RUNS = {
     "scaled": ("--scale", "standard", "--seeding", "box"),
     "async": ("--schedule", "async", "--seeding", "own", "--scale", "minmax"),
     "changing": ("--graph", "exponential:base=2", "--algorithm", "pushsum", "--seeding", "leader"),
+    "struck": ("--faults", "loss=0.2,delay=0.3,lag=3,churn=0.05,stragglers=0.05", "--seeding", "own"),
+    "parted": ("--faults", "partition=5-15,links=0.05", "--algorithm", "tracking", "--seeding", "leader"),
+    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.05,stages=all"),
+    "struck server": ("--faults", "churn=0.1,server=0.1,delay=0.2", "--algorithm", "fkm"),
+    "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--algorithm",
+                     "consensus", "--seeding", "own", "--min-count", "3"),
+    "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--recipe", "groups", "--graph",
+                        "complete"),
+    "withheld": ("--min-count", "4"),
+    "events": ("--schedule", "async", "--net", "lora", "--seeding", "own"),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.killed import kill_some
+from tests.killed import Outcome, kill_some
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 _TITLE = "## Kills"
@@ -17,21 +17,26 @@ def main(number: int, seed: int) -> int:
         for outcome in kill_some(number, Path(folder), seed):
             rows.append(outcome)
             print(len(rows), *outcome, flush=True)
+            keep(describe(rows, f"{number} {seed}", time.monotonic() - began))
+    good = sum(not row.fault for row in rows)
+    print(f"{good} of {number}")
+    return int(good < number)
+
+
+def describe(rows: list[Outcome], given: str, seconds: float) -> str:
+    """Return what was found so far."""
     good = sum(not row.fault for row in rows)
     lost = max(row.lost for row in rows)
     text = (
-        f"{_TITLE}\n\n`python -m tests.long.kills {number} {seed}` took {time.monotonic() - began:.0f} s. "
-        f"{good} of {number} runs that were killed with SIGKILL ended with the bits of the run that was let alone; at "
-        f"most {lost} records were made again. Every other run was on 3 ranks, of which one was killed; each went on "
+        f"{_TITLE}\n\n`python -m tests.long.kills {given}` took {seconds:.0f} s. {good} of {len(rows)} runs that "
+        f"were killed with SIGKILL ended with the bits of the run that was let alone; at most {lost} records were made "
+        f"again. Every other run was on 3 ranks, of which one was killed; each went on "
         "on 1 or 3 ranks.\n\n| run | ranks | killed | after records | made again | difference |\n"
         "|---|---|---|---|---|---|\n"
     )
-    text += "".join(
+    return text + "".join(
         f"| {r.name} | {r.count} | rank {r.rank} | {r.records} | {r.lost} | {r.fault or 'none'} |\n" for r in rows
     )
-    keep(text)
-    print(f"{good} of {number}")
-    return int(good < number)
 
 
 def keep(text: str) -> None:
