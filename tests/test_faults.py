@@ -19,7 +19,7 @@ from p2pkm.network.local import LocalNetwork
 from p2pkm.network.placement import place
 from p2pkm.schedule import make
 from p2pkm.struck import Trouble
-from p2pkm.tape import parse_tape, write_tape
+from p2pkm.tape import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.topology import Topology
 from tests.invoke import here, needs_mpirun, ranks, there
 from tests.play import arrange
@@ -354,14 +354,27 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
 
 
 def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
-    small, large = (Topology.from_graph(topologies.ring(n)) for n in (4, 4))
-    one, other = (lay_faults("loss=0.5,delay=0.5,lag=3", topology, 1) for topology in (small, large))
-    source, target = small.indices, small.sources
+    ring = Topology.from_graph(topologies.ring(4))
+    one, other = (lay_faults("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
+    source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
     assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
-    fates = np.concatenate([one.fates(t, 0, source, target) for t in range(500)])
-    assert set(fates) == {-1, 0, 1, 2, 3}
-    assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
+    for whens in ([(t, 0) for t in range(500)], [(0, turn) for turn in range(500)]):
+        fates = np.concatenate([one.fates(*when, source, target) for when in whens])
+        assert set(fates) == {-1, 0, 1, 2, 3}
+        assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
+    said = [("loss=0.5", 3), ("loss=0.5,seed=3", 1), ("loss=0.5", 1)]
+    found = [
+        [lay_faults(spec, ring, seed).fates(t, 0, source, target).tolist() for t in range(9)] for spec, seed in said
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
+    events = lay_faults("late=1,join=3", Topology.star(300), 1).begin(0)
+    assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
+    rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
+    assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
 
 
 def test_a_hub_that_is_down_does_without_a_round(tmp_path):

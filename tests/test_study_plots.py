@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pkm.plots import draw_study, plot_heatmap, plot_measures, plot_study_quality
-from p2pkm.plots.study import _shorten, find_swept, spread_apart
+from p2pkm.plots.study import _reach, _shorten, find_swept, spread_apart
 from p2pkm.rows import Study
 
 GRAPHS = {"ring": (0.1, 5.0, 40), "grid": (0.2, 8.0, 20), "complete": (1.0, 16.0, 2)}
@@ -34,6 +34,10 @@ def test_measures_stand_against_rounds_a_mark_per_method_and_graph():
         marks = {tuple(float(part[0]) for part in one.lines[0].get_data()) for one in panel.containers}
         assert marks == {(figures[place], figures[2] + 1.0) for figures in GRAPHS.values()}
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["gtvmin", "admm"]
+
+
+def test_bars_reach_down_to_the_least_and_up_to_the_most():
+    assert _reach(np.array([1.0, 2.0, 6.0])).tolist() == [[2.0], [3.0]]
 
 
 def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
