@@ -130,8 +130,10 @@ def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "--graph ring --devices 6 --rounds 9".split()
     said = here("faults", "loss=0.2,churn=0.2,links=0.1,partition=2-3,stages=all", *words)
-    assert said.code == 0 and said.err.startswith("rounds 0 to 9: ")
     head, *rest = [json.loads(line) for line in said.out.splitlines()]
+    counts = [(word, sum(event["kind"] == word for event in rest)) for word in ("away", "link", "loss")]
+    assert (said.code, said.err) == (0, f"rounds 0 to 9: {', '.join(f'{count} {word}' for word, count in counts)}\n")
+    assert here("faults", "loss=0", *words).err == "rounds 0 to 9: no events\n"
     assert head == {"kind": "tape", "devices": 6, "stages": "all"}
     assert {event["kind"] for event in rest} == {"loss", "away", "link"} and max(e["round"] for e in rest) <= 9
     assert here("faults", "loss=0.2,churn=0.2,links=0.1,partition=2-3,stages=all", *words, "--out", "t.jsonl").code == 0

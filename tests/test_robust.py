@@ -28,6 +28,8 @@ def hear(own, others, rule, *, awake=None):
     for i, rows in enumerate((own, *others)):
         centroids[i, : len(rows)] = np.reshape(rows, (-1, d))
     inbox = table.network.exchange(Mail(*pack(centroids)))
+    said = np.arange(k)[:, None] < inbox.rows[:, None, None]
+    inbox = inbox._replace(tables=np.where(said, inbox.tables, 0.0))  # what lies behind the last row says nothing
     devices = table.devices if awake is None else table.devices.of(awake)
     found, mirror = shield(rule, centroids, inbox, devices)
     assert (mirror == -1).all()
@@ -77,6 +79,8 @@ def test_absent_own_rows_hear_nothing_and_empty_tables_are_left_out():
     assert_array_equal(heard[0], [[1.0]])
     assert heard[1] is None
     assert_array_equal(heard[2], [[1.0]])
+    assert_array_equal(np.ravel(hear([[np.inf], [0.0]], [[[1.0], [7.0]], [[3.0]]], "clip")), [1.0, 1.0])
+    assert_array_equal(hear([[4.0], [0.0]], [[[9.0]]], "clip")[0], [[9.0], [9.0]])
 
 
 def test_who_sleeps_hears_nothing_new():
