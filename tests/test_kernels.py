@@ -12,6 +12,7 @@ from p2pkm.devices import trials
 from p2pkm.kernels import compiled, plain
 from p2pkm.kernels import kmeans as compiled_kmeans
 from p2pkm.kernels.philox import _philox, _uniform
+from p2pkm.kernels.plain.kmeans import _lloyd
 from p2pkm.mail import pack
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
@@ -355,11 +356,11 @@ def test_fewer_distinct_points_than_clusters_leave_rows_absent(form):
 
 def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
     points, centroids = np.array([[0.0], [1.0], [10.0]]), np.array([[0.0], [100.0], [200.0]])
-    found, counts, cost = plain._lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
+    found, counts, cost = _lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
     assert_array_equal(found[:, 0], [0.0, 10.0, 1.0])  # 10 is the farthest, then 1; the last point is not taken away
     assert_array_equal(counts, 1)
     assert cost == 0.0
-    found, _, _ = plain._lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
+    found, _, _ = _lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
     assert found[1, 0] == 1.0  # 200 x 1 is more than 1 x 100
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -367,6 +368,6 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
         weights, start = rng.uniform(0.5, 3, len(points)), rng.normal(0, 20, (rows, 2)).round()
         twin, counts, mine = start.copy(), np.zeros(rows), int(rng.choice([0, 1, 2, 300]))
         cost = compiled_kmeans._lloyd(points, weights, mine, 0.0, True, twin, rows, counts)
-        expected = plain._lloyd(points, weights, mine, 0.0, True, start)
+        expected = _lloyd(points, weights, mine, 0.0, True, start)
         for a, b in zip((twin, counts, cost), expected, strict=True):
             assert_array_equal(a, b)
