@@ -30,7 +30,7 @@ _KINDS = (np.float64, np.float32)
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Decentralized k-means on a communication graph.
 
-    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbors alone.
+    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbours alone.
     Under ``mpirun`` the devices are dealt to the ranks: every rank calls `fit` with the same data and gets the same
     result, bit for bit that of one process.
 
@@ -47,7 +47,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
         ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `recipe` and `tol`.
     coupling : float, default=None
-        How strongly neighbors pull at each other; None: the method's default.
+        How strongly neighbours pull at each other; None: the method's default.
     recipe : {"global", "groups", "none"}, default="global"
         How GTVMin starts and what it aims at: one clustering for all devices, one for each group of devices, or each
         device from its own points.

@@ -116,7 +116,7 @@ class GTVMin:
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance).
     swaps : bool
-        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
+        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
         What bounds the influence of neighbours who lie: see `p2pkm.spread.shield` for clip and trim, with which no
@@ -220,7 +220,7 @@ class GTVMin:
         return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
+        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
         return self.passes * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def effective_coupling(self, total: int, hops: int) -> float | None:

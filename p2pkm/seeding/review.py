@@ -9,11 +9,11 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.seeding.gate import learn_degrees, tell_degrees
 
-_LENIENT = 2.0  # times the own cost: what a neighbor's centroids may cost
+_LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
 
 
 class ReviewState(NamedTuple):
-    """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbor keeps."""
+    """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
 
     centroids: Floats
     settled: Mask
@@ -28,7 +28,7 @@ class Review:
     Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
     own, which few points of a cluster or a poor start may have led astray; the centroids of another mixture do not. So
     this finds links that `Gate` cut because the summaries of few points differ, and links that it kept by mistake. The
-    neighbor whose centroids serve best is always kept. The centroids stay as they are.
+    neighbour whose centroids serve best is always kept. The centroids stay as they are.
 
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
@@ -55,7 +55,7 @@ class Review:
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
-        """Choose the links to keep, then add those that the neighbors want, then learn how many each of them keeps."""
+        """Choose the links to keep, then add those that the neighbours want, then learn how many each of them keeps."""
         if devices.step == 1:
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))
         if devices.step == 2:
