@@ -79,3 +79,15 @@ def there(*words: object, cwd: Path | None = None, **more: str) -> Ending:
 def listed(folder: Path) -> set[str]:
     """Return all that lies below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@contextlib.contextmanager
+def small_disk(place, size):
+    """Yield a new folder on a disk of that size, such as 64k; only root may mount one."""
+    place.mkdir()
+    mount = shutil.which("mount")
+    if not mount or subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "none", place], check=False,
+                                   capture_output=True).returncode:  # fmt: skip
+        pytest.skip("a small disk cannot be mounted here: only root may")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.invoke import ROOT, SMALL, Ending, environment, here, listed, needs_mpirun, ranks, there
+from tests.invoke import ROOT, SMALL, Ending, environment, here, listed, needs_mpirun, ranks, small_disk, there
 
 MEGABYTE = 1 << 20
 MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--seeding", "own")
@@ -21,14 +21,8 @@ ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "
 @pytest.fixture
 def disk(tmp_path):
     """Return a folder on a disk of 2 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = shutil.which("mount")
-    if not mount or subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "none", place], check=False,
-                                   capture_output=True).returncode:  # fmt: skip
-        pytest.skip("a small disk cannot be mounted here: only root may")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with small_disk(tmp_path / "disk", "2m") as place:
+        yield place
 
 
 def _fill(disk, left):

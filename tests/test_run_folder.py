@@ -3,9 +3,7 @@
 import errno
 import json
 import os
-import shutil
 import signal
-import subprocess
 import tomllib
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from p2pkm.algorithms.gtvmin import GTVMin
 from p2pkm.result import SUMMARY_KEYS
 from p2pkm.simulation import simulate
-from tests.invoke import FILES, SMALL, here, listed, needs_mpirun, ranks, solve, there
+from tests.invoke import FILES, SMALL, here, listed, needs_mpirun, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes settled descent".split()
 
@@ -217,15 +215,9 @@ def test_interrupted_twice(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = shutil.which("mount")
-    if not mount or subprocess.run([mount, "-t", "tmpfs", "-o", "size=64k", "none", place], check=False,
-                                   capture_output=True).returncode:  # fmt: skip
-        pytest.skip("a small disk cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", "64k") as place:
+        yield place
 
 
 ENDLESS = ("--tol", 0, "--rounds", 400, "--schedule", "async", "--seeding", "own")
@@ -241,15 +233,15 @@ def _check_full_disk(ending, folder):
     assert not [name for name in listed(folder) if "partial" in name]
 
 
-def test_full_disk(small_disk):
-    _check_full_disk(run(*ENDLESS, out="disk/run"), small_disk / "run")
+def test_full_disk(disk):
+    _check_full_disk(run(*ENDLESS, out="disk/run"), disk / "run")
 
 
 @needs_mpirun
-def test_full_disk_on_ranks(small_disk, tmp_path):
+def test_full_disk_on_ranks(disk, tmp_path):
     ending = there(*ranks(3), "-m", "p2pkm", *SMALL, *ENDLESS, "--out", "disk/run", cwd=tmp_path)
     assert ending.err.count("No space left on device") == 1
-    _check_full_disk(ending, small_disk / "run")
+    _check_full_disk(ending, disk / "run")
 
 
 @pytest.mark.parametrize("what", ["centroids.npz", "summary.json"])
