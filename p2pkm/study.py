@@ -21,7 +21,7 @@ from p2pkm.network import World
 from p2pkm.network.local import LocalWorld
 from p2pkm.result import STOPPED, Result
 from p2pkm.running import Manner, execute, settle
-from p2pkm.sharing import once, sharing
+from p2pkm.sharing import digest, once, sharing
 from p2pkm.stopping import asked_to_stop
 from p2pkm.storage import write_json
 from p2pkm.topology import Topology
@@ -206,10 +206,12 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
 
 
 def fingerprint(prepared: Prepared) -> str:
-    """Return the hash of a resolved configuration, its points and the program."""
-    shards = prepared.shards.part(0, prepared.shards.n)
+    """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
+    shards, faults = prepared.shards.part(0, prepared.shards.n), prepared.faults
+    read = [shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()),
+            *prepared.topology.to_arrays().values(), *(faults.to_arrays().values() if faults else ())]  # fmt: skip
     parts = [json.dumps(prepared.experiment.to_mapping(), sort_keys=True).encode(), digest_program()]
-    parts += [shards.points.tobytes(), shards.offsets.tobytes(), shards.weights.tobytes()]
+    parts.append(digest(*(array for array in read if array is not None)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
 

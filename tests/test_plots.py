@@ -268,6 +268,13 @@ def test_scales_follow_the_values(values, scale):
     assert any(text.get_text() for text in panel.get_yticklabels())
 
 
+def test_rounding_is_neither_an_excess_nor_an_axis_full_of_it():
+    rounds = [record("own", t, ratio_mean=1 + 1e-10, gtv=5 + 1e-10 * t) for t in range(3)]
+    excess, gtv = render(plots.plot_convergence(make(topologies.ring(3), rounds=rounds))).child_axes
+    assert excess.lines[0].get_ydata().tolist() == [0, 0, 0] and excess.get_ylim() == (-0.1, 1)
+    assert gtv.get_ylim() == (4.5, 5.5)
+
+
 # ---------------------------------------------------------------------------------------------------------- graph
 
 
@@ -478,6 +485,7 @@ def test_bytes_of_many_devices_are_sorted():
     np.testing.assert_array_equal(high.values, np.sort(sent + received)[::-1])
     assert low.values.sum() == sent.sum()
     assert low.values[0] == sent[0]
+    np.testing.assert_array_equal(high.baseline, low.values)
 
 
 def test_silence_is_said():

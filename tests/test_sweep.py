@@ -9,6 +9,8 @@ import pytest
 
 import p2pkm
 import p2pkm.study
+from p2pkm.experiment import Experiment
+from p2pkm.study import run_cell
 from tests.invoke import environment, here, needs_mpirun, ranks, there
 
 STUDY = """
@@ -142,6 +144,35 @@ def test_a_study_goes_on_where_it_was(file, tmp_path, monkeypatch):
     assert here("sweep", tmp_path / "s" / "study.toml", "--out", tmp_path / "s", "-q").code == 0
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     assert len(computed) == RUNS + 1 + RUNS // 2
+
+
+def test_a_run_is_computed_again_if_a_file_that_it_names_has_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = {
+        "p.csv": "x,label\n0,a\n1,b\n5,b\n6,a\n",
+        "c.csv": "0\n5\n",
+        "g.txt": "0 1\n1 2\n2 3\n",
+        "t.jsonl": '{"kind": "loss", "round": 1, "src": 0, "dst": 1}\n',
+    }
+    for name, text in first.items():
+        (tmp_path / name).write_text(text)
+    cell = Experiment(data="p.csv", devices=4, clusters=2, centers="c.csv", graph="file:g.txt", faults="t.jsonl")
+    row = run_cell(cell, tmp_path)
+    assert row["error"] is None
+    keys = [row["key"]]
+    for name, (old, new) in {"p.csv": ("6,a", "6,b"), "c.csv": ("5", "6"), "g.txt": ("1 2", "0 2"),
+                             "t.jsonl": ('"round": 1', '"round": 2')}.items():  # fmt: skip
+        (tmp_path / name).write_text(first[name].replace(old, new))
+        keys.append(run_cell(cell, tmp_path)["key"])
+    assert len(set(keys)) == 5
+    for name, text in first.items():
+        (tmp_path / name).write_text(text)
+    assert run_cell(cell, tmp_path)["key"] == keys[0]
+
+
+def test_the_busiest_device_sends_and_receives():
+    row = run_cell(Experiment(data="grid16:points=5", devices=4, algorithm="fkm", rounds=3, plot=False), None)
+    assert row["bytes_busiest"] == row["bytes"]  # all of it goes over the server
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
