@@ -15,6 +15,9 @@ being run: its picture stands in :doc:`/study`.
 """
 
 
+_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}  # of those that show none
+
+
 def prepare(examples: Path, target: Path) -> Path:
     """Copy the examples, with a line under their titles and the words of a cell under its mark.
 
@@ -31,6 +34,8 @@ def prepare(examples: Path, target: Path) -> Path:
     for path in sorted(examples.glob("*.py")):
         title, rest = path.read_text(encoding="utf-8").removeprefix('"""').split("\n", 1)
         text = f'r"""{title}\n{"=" * len(title)}\n{rest}'
+        if path.name in _THUMBS:
+            text += f"\n# sphinx_gallery_thumbnail_path = '{_THUMBS[path.name]}'\n"
         write(target / path.name, re.sub(r"^# %% (.+)$", r"# %%\n# \1", text, flags=re.MULTILINE))
     return target
 
