@@ -15,7 +15,8 @@ being run: its picture stands in :doc:`/study`.
 """
 
 
-_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}  # of those that show none
+# The pictures of scripts that show none.
+_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}
 
 
 def prepare(examples: Path, target: Path) -> Path:
