@@ -255,8 +255,13 @@ def test_one_feature_has_a_line_per_device(tmp_path):
     folder = run(tmp_path / "run", "--data", tmp_path / "line.csv", "-k", "3", "--partition", "iid")
     film(folder, 3)
     report(folder)
-    told, _ = unpack(folder / "report.html")
-    assert told["cloud"]["names"] == ["feature 0", "device"] and told["cloud"]["line"] is True
+    told, found = unpack(folder / "report.html")
+    cloud = told["cloud"]
+    assert cloud["names"] == ["feature 0", "device"] and cloud["line"] is True
+    heights = cloud["low"][1] + found["points"].reshape(-1, 2)[:, 1] / cloud["levels"] * (
+        cloud["high"][1] - cloud["low"][1]
+    )
+    np.testing.assert_allclose(heights, load(folder).census.sample_device, atol=0.01)
 
 
 def test_a_page_of_64_devices_is_small(tmp_path):
