@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from p2pkm.loading import load
 from p2pkm.pages.markup import Html, embed_json, tabulate, tag, write
 from p2pkm.pages.packing import ABSENT, Box, enclose, pack, round_singles, shrink_counts, to_steps
 from p2pkm.pages.verdict import tell_ratio
@@ -190,6 +191,8 @@ def test_stages_add_up(ring):
 
 def test_the_replay_holds_the_frames(ring):
     frames = film(ring, 6)
+    frames["bytes"] += 7  # some of them before the first frame
+    np.savez(ring / "frames.npz", **frames)
     report(ring)
     told, found = unpack(ring / "report.html")
     assert (told["devices"], told["links"], told["k"], told["whole"], len(told["frames"])) == (16, 16, 16, True, 6)
@@ -220,6 +223,8 @@ def test_thinned_devices_are_said(ring):
     film(ring, 4, every=2)
     report(ring)
     assert "Thinned: 8 of 16 devices and 0 of 16 links are shown" in read(ring / "report.html").text
+    owner = load(ring).census.sample_device
+    np.testing.assert_array_equal(unpack(ring / "report.html")[1]["pointDevice"], np.where(owner % 2, -1, owner // 2))
 
 
 def test_a_run_without_frames_has_no_replay_and_says_why(ring):
