@@ -175,6 +175,15 @@ def test_old_tables_are_used_for_so_long_only():
     assert [row[1] for row in follow(PATH, gone, 5, stale="drop").counts] == [0, 1, None, None, None, 2]
 
 
+def test_no_more_tables_are_kept_than_rounds_unless_delays_hold_them_up():
+    down = [{"kind": "link", "round": 2, "src": 0, "dst": 1, "rounds": 9}]
+    heard = follow(PATH, down, 3, stale="keep:age=2", schedule="jacobi*2")
+    assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, None, None]
+    late = [delay(t, 0, 1, 3) for t in range(1, 6)]  # here everybody speaks in both turns of a round
+    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="coloured")
+    assert [row[1] for row in heard.counts] == [0, 0, 0, None, None, None, None, 1, 2, 3, 4]
+
+
 def test_dropping_takes_what_is_late_as_lost():
     heard = follow(PATH, [delay(2, 0, 1, 1)], 4, stale="drop")
     assert [row[1] for row in heard.counts] == [0, 1, None, 3, 4]
