@@ -338,7 +338,8 @@ def test_file_systems_on_a_network(monkeypatch, tmp_path, kind, program, found, 
         folder.mkdir()
     mounts = tmp_path / "mounts"
     place = str(shared).replace(" ", "\\040")
-    mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/home {place} {kind} rw 0 0\n")
+    root = "/dev/a / ext4 rw 0 0\n"
+    mounts.write_text(f"{root}server:/home {place} {kind} rw 0 0\n{root}")  # the longest path counts, in any order
     monkeypatch.setattr(clusters, "MOUNTS", mounts)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(shared if program else own))
     monkeypatch.chdir(own if program else shared)

@@ -251,6 +251,7 @@ def test_every_kind_of_run_has_a_page(options, tmp_path):
     unpack(folder / "report.html")
     text = read(folder / "report.html").text
     assert ("the hot spot is the server" in text) == ("fkm" in options)
+    assert ("per device, the same for all." in text) == ("iris" in options)
     assert ("principal components 1 and 2 of" in text) == ("--data" in options)
 
 
