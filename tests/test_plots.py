@@ -13,7 +13,7 @@ import topologies
 from p2pkm import plots
 from p2pkm.plots.convergence import line_up
 from p2pkm.plots.layout import place_devices
-from p2pkm.plots.readings import cost_per_point
+from p2pkm.plots.readings import cost_per_point, read_edges
 from p2pkm.result import Census, Result, Traffic
 from p2pkm.topology import Topology
 
@@ -284,6 +284,7 @@ def test_graph_draws_every_device_and_link():
     nodes, links = colored(ax), lines(ax)
     np.testing.assert_allclose(nodes.get_array(), result.losses / result.census.sizes)
     assert len(links.get_segments()) == 24
+    assert (np.diff(links.get_array()) >= 0).all()  # the largest on top
     here = {tuple(np.round(place, 9)): i for i, place in enumerate(nodes.get_offsets())}
     drawn = {
         frozenset(here[tuple(np.round(end, 9))] for end in segment): value
@@ -295,6 +296,12 @@ def test_graph_draws_every_device_and_link():
     assert sorted(text.get_text() for text in ax.texts) == sorted(str(i) for i in range(12))
     assert [bar.get_ylabel().split("\n")[0] for bar in ax.child_axes] == ["cost per point of a device", "GTV of a link"]
     assert "12 devices, 24 links" in ax.get_title(loc="left")
+
+
+def test_bytes_of_a_link_are_those_of_both_ways():
+    result = make(topologies.path(3))  # links 0-1, 1-0, 1-2, 2-1
+    heard = result.ledger._replace(bytes=np.array([1, 20, 300, 4000]))
+    assert read_edges(replace(result, ledger=heard), "bytes").values.tolist() == [21, 21, 4300, 4300]
 
 
 def test_cost_per_point():
@@ -313,7 +320,7 @@ def test_graph_of_one_device_has_no_links():
     ax = render(plots.plot_graph(make(topologies.ring(1))))
     assert lines(ax) is None
     assert len(colored(ax).get_offsets()) == 1
-    assert "1 device, 0 links" in ax.get_title(loc="left")
+    assert ax.get_title(loc="left") == "Communication graph: 1 device, 0 links"
 
 
 def test_of_many_links_a_sample_is_drawn_and_the_title_says_so():
