@@ -4,7 +4,9 @@ import copy
 import json
 import shutil
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from p2pkm.algorithms.gtvmin import GTVMin
 from p2pkm.byzantine import Lies
@@ -20,21 +22,28 @@ SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-cen
 STRUCK = ("--seeding", "own", "--rounds", "8", "--stale", "keep:age=3", "--faults",
           "loss=0.1,delay=0.4,lag=3,churn=0.2,away=3,stragglers=0.1,links=0.2,repair=4")  # fmt: skip
 EVERYWHERE = ("--rounds", "2", "--seeding", "raced", "--faults", "loss=0.3,delay=0.2,churn=0.1,stages=all")
-EVENTS = ("--seeding", "own", "--schedule", "async", "--net", "lora", "--rounds", "6")
+EVENTS = ("--seeding", "own", "--schedule", "async", "--rounds", "6", "--net")
+CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
 LIARS = ("--byzantine", "2:kind=flip", "--recipe", "groups", "--rounds", "2", "--graph", "complete")
 RACED = ("--rounds", "2", "--seeding", "raced")
 
+_TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
+_EVENTS = ("_begin", "_say", "_free", "_count", "_volume", "_said", "_arrive", "_uses", "_sum", "_largest", "_next")
 FIELDS = [
-    *((STRUCK, 4, Trouble, name) for name in ("_first", "_until", "_down", "_count", "_held", "_since", "_fresh",
-                                              "_queue", "_losses", "away", "rounds")),
-    (EVERYWHERE, 2, Trouble, "_round"),
-    *((STRUCK, 4, Memory, name) for name in ("tables", "_rows", "_count", "_slots")),
-    *((EVENTS, 3, Events, name) for name in ("turns", "_begin", "_say", "_ready", "_free", "_done", "_count",
-                                             "_volume", "_rows", "_said", "_arrive", "_used", "_uses", "_sum",
-                                             "_largest", "_next", "ends")),
+    *((STRUCK, 2, Trouble, name) for name in _TROUBLE),
+    *((EVERYWHERE, 18, Trouble, name) for name in ("_round", "_losses")),
+    *((CROWDED, 3, Events, name) for name in _EVENTS),
+    *((DISTANT, 2, Events, name) for name in ("turns", "_used")),
+    (DISTANT, 4, Events, "_done"),
+    (STRUCK, 2, Memory, "_count"),
     (LIARS, 9, Lies, "started"),
     (RACED, 3, Disclosure, "left"),
 ]  # fmt: skip
+WHOLE = [
+    (STRUCK, 4, Trouble, (*_TROUBLE, "_round", "_first", "_fresh")),
+    (CROWDED, 3, Events, (*_EVENTS, "ends", "turns", "_used", "_done", "_ready", "_rows", "_mark")),
+    (STRUCK, 4, Memory, ("tables", "_rows", "heads", "_count", "_slots", "_forgotten", "_over")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +64,7 @@ def kept(tmp_path_factory):
     return play
 
 
-@pytest.mark.parametrize("words", [STRUCK, EVENTS], ids=["struck", "events"])
+@pytest.mark.parametrize("words", [STRUCK, CROWDED], ids=["struck", "events"])
 def test_a_run_goes_on_with_the_round_after_its_checkpoint(tmp_path, monkeypatch, kept, words):
     whole, copies = kept(words)
     records = [json.loads(line) for line in (copies[4] / "rounds.jsonl").read_text().splitlines()]
@@ -87,3 +96,36 @@ def test_no_field_can_be_spared(tmp_path, monkeypatch, kept, words, number, kind
     folder = shutil.copytree(copies[number], tmp_path / "run")
     ending = here("resume", folder, "-q")
     assert ending.code != 0 or difference(whole, folder)
+
+
+def _pick(one, names):
+    """Return copies of some fields; messages on their way in the order of their edges."""
+    found = {name: copy.deepcopy(vars(one)[name]) for name in names}
+    if "_queue" in found:
+        found["_queue"] = found["_queue"][np.lexsort(found["_queue"].T)]
+    return found
+
+
+@pytest.mark.parametrize(("words", "number", "kind", "names"), WHOLE, ids=lambda one: getattr(one, "__name__", None))
+def test_what_is_taken_up_is_what_was_kept(tmp_path, monkeypatch, words, number, kind, names):
+    before, after = [], []
+    snapshot, restore = kind.snapshot, kind.restore
+
+    def watched(self):
+        before.append(_pick(self, names))
+        return snapshot(self)
+
+    def restored(self, *given):
+        found = restore(self, *given)
+        after.append(_pick(self, names))
+        return found
+
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        patched.setattr(kind, "snapshot", watched)
+        assert here(*SMALL, *words, "--out", tmp_path / "run").code == 0
+    monkeypatch.setattr(kind, "restore", restored)
+    resume(sorted((tmp_path / "copies").iterdir())[number])
+    assert len(after) == 1
+    for name, value in after[0].items():
+        assert_array_equal(value, before[number][name], err_msg=name)

@@ -24,6 +24,7 @@ ROWS = {  # name: module and function, threads
     "ranks": ("ranks.measure", 2),
     "roofline": ("roofline.measure", 1),
     "study": ("study.measure", 2),
+    "keeping": ("keeping.measure", 1),
 }
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HEAD = ("what", "measured", "target", "", "from")
