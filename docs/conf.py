@@ -59,6 +59,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
+    "remove_config_comments": True,
     "default_thumb_file": str(HERE / "_made" / "gtvmin.png"),  # of scripts that only print
     "plot_gallery": "True",
     "abort_on_example_error": True,

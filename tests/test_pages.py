@@ -7,6 +7,8 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.commands import command
+from p2pkm.data.files import SUFFIXES
 from p2pkm.methods import METHODS
 from tests.invoke import solve
 
@@ -48,6 +50,16 @@ def test_the_reference_lists_every_public_name():
         *("FAMILIES", "FIXED", "LARGE", "LIGHT", "TIME_VARYING", "PARTITIONS"),  # tables
         *("measures", "partition"),  # modules
     }
+
+
+@pytest.mark.parametrize("name", command.commands)
+def test_every_command_is_on_the_page_of_commands(name):
+    assert f"`{name}" in read("commands.md") or f"[{name}]" in read("commands.md")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_kind_of_file_is_on_the_page_of_points(suffix):
+    assert f"`{suffix}`" in read("data.md")
 
 
 def test_every_link_between_pages_leads_somewhere():
