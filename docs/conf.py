@@ -2,7 +2,6 @@
 
 import os
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import gallery  # noqa: E402 - beside this file
 import pictures  # noqa: E402
 import verdicts  # noqa: E402
 
+import p2pkm  # noqa: E402
+
 project = "p2pkm"
 author = "The p2pkm authors"
 copyright = "The p2pkm authors, MIT license"
-try:
-    release = metadata.version("p2pkm")
-except metadata.PackageNotFoundError:
-    release = "of this folder"
+release = p2pkm.__version__
 
 extensions = [
     "myst_parser",
@@ -43,7 +41,7 @@ autosummary_generate = True
 numpydoc_show_class_members = False
 
 html_theme = "furo"
-html_title = "p2pkm"
+html_title = f"p2pkm {release}"
 html_static_path = ["_static"]
 html_css_files = ["p2pkm.css"]
 html_show_sourcelink = False
