@@ -15,11 +15,7 @@ being run: its picture stands in :doc:`/study`.
 """
 
 
-# The pictures of those that show none.
-_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}
-    "topology_study.py": "topology_study.png",
-    "ring_of_sixteen.py": "convergence.png",
-}  # of those that show none
+_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}  # these show none
 
 
 def prepare(examples: Path, target: Path) -> Path:
