@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from p2pkm.errors import DataError
-from p2pkm.standing import explain
+from p2pkm.standing import explain, refuse_many
 from p2pkm.storage import write_bytes
 
 NAME = "checksums.sha256"
@@ -40,6 +40,7 @@ def check_files(folder: Path) -> list[Fault]:
     DataError
         If this is not the folder of a run that has ended.
     """
+    refuse_many(folder)
     if not (folder / NAME).is_file():
         if not _ended(folder):
             raise DataError(f"{folder} {explain(folder)}")

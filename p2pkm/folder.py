@@ -188,7 +188,7 @@ def describe_program() -> dict[str, Any]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return {"version": p2pkm.__version__, "python": platform.python_version(), "libraries": found,
-            "host": platform.node(), "command": sys.argv}  # fmt: skip
+            "host": platform.node(), "command": sys.argv, "cwd": str(Path.cwd())}  # fmt: skip
 
 
 def _now() -> str:

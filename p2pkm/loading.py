@@ -10,7 +10,7 @@ from p2pkm.data.arrays import load_arrays
 from p2pkm.errors import DataError
 from p2pkm.frames import Frames
 from p2pkm.result import Census, Chain, Exposure, Result, Traffic
-from p2pkm.standing import explain
+from p2pkm.standing import explain, refuse_many
 from p2pkm.topology import Topology
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
@@ -34,6 +34,7 @@ def load(path: str | Path) -> Result:
         If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
     """
     folder = Path(path)
+    refuse_many(folder)
     if not (folder / "summary.json").is_file():
         raise DataError(f"{folder} {explain(folder)}")
     summary = _reading(folder / "summary.json", _read_object)

@@ -73,7 +73,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "centroids, sums or summaries.  [default: 0]"),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
-                 "`p2pkm resume` can go on from there; 0: never.  [default: about every 30 s]"),
+                 "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "
+                 "--coupling-path.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  [default: yes]"),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
                  "[default: yes]"),

@@ -20,6 +20,7 @@ from p2pkm.loading import load
 from p2pkm.network import connect
 from p2pkm.result import STOPPED, Result
 from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.standing import repeated_from
 
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
 _FIGURES = ("ratio_mean", "ratio_worst", "ari", "objective", "bytes", "rounds")
@@ -52,6 +53,10 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     """Run one configuration over seeds, one folder each under one parent, and close with mean, sd and worst."""
     parent = check_out(experiment, manner)
     world = connect()
+    if manner.dry_run:
+        runs = [settle(replace(experiment, seed=seed), world).experiment.to_mapping() for seed in seeds]
+        print(json.dumps({"seeds": seeds, "runs": runs}, indent=None if manner.json else 1))
+        return 0
     summaries: list[dict[str, Any]] = []
     code, old = 0, None
     for seed in seeds:
@@ -64,10 +69,7 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
         code = max(code, code_of(result.summary["stop"], prepared.experiment))
         if result.summary["stop"] in STOPPED:
             break
-        if not manner.quiet:
-            ratio = result.summary["ratio_mean"]
-            shown = "not compared" if ratio is None else f"{ratio:.4f}"
-            print(f"seed {seed}: ratio {shown}, {result.summary['stop']}", file=sys.stderr, flush=True)
+        _tell_seed(result.summary, manner)
     closing = summarize(summaries)
     if old is not None and code not in STOPPED.values():
         shutil.rmtree(old)
@@ -78,6 +80,13 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     else:
         _show(closing, parent)
     return code
+
+
+def _tell_seed(summary: dict[str, Any], manner: Manner) -> None:
+    if not manner.quiet:
+        ratio = summary["ratio_mean"]
+        shown = "not compared" if ratio is None else f"{ratio:.4f}"
+        print(f"seed {summary['seed']}: ratio {shown}, {summary['stop']}", file=sys.stderr, flush=True)
 
 
 def move_aside(parent: Path | None) -> Path | None:
@@ -138,7 +147,8 @@ def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = 
     world = connect()
     if ranks is not None and ranks != world.size:
         raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
-    prepared = settle(replace(experiment, plot=False, out="none"), world)
+    with repeated_from(path):
+        prepared = settle(replace(experiment, plot=False, out="none"), world)
     found = compare(before, execute(prepared, world, None, manner))
     verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
                "difference": found or None, "files": []}  # fmt: skip

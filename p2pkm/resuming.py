@@ -11,7 +11,7 @@ from p2pkm.experiment import Experiment
 from p2pkm.loading import load
 from p2pkm.network import connect
 from p2pkm.running import Manner, Taken, conclude, execute, settle
-from p2pkm.standing import explain, read_manifest, standing
+from p2pkm.standing import explain, read_manifest, refuse_many, repeated_from, standing
 
 _MENDED = "the run could not end with the same bits; begin a new one with --config"
 
@@ -28,6 +28,7 @@ def resume(path: Path, manner: Manner) -> int:
     ExperimentError
         If the program is not the version that began the run.
     """
+    refuse_many(path)
     state = standing(read_manifest(path)) if path.is_dir() else ""
     config = path / "config.toml"
     if not config.is_file() or not state:
@@ -40,7 +41,8 @@ def resume(path: Path, manner: Manner) -> int:
         return conclude(load(path), experiment, manner)
     saved = newest(path, _tell)
     world = connect()
-    prepared = settle(experiment, world)
+    with repeated_from(path):
+        prepared = settle(experiment, world)
     if saved is not None:
         _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology), path)
     if not manner.quiet:

@@ -3,10 +3,20 @@
 import json
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from p2pkm.errors import DataError
+from p2pkm.errors import DataError, P2PKMError
+
+_SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
+_ONWARDS = "of which rows are kept, no run folders; the command that began it goes on with it or prints it again"
+_MANY = {
+    "study.toml": f"a study, {_ONWARDS}",
+    "comparison.json": f"a comparison, {_ONWARDS}",
+    "path.jsonl": "a path of couplings, whose table and figure are in path.csv and figures",
+}
 
 
 def sign() -> dict[str, Any]:
@@ -70,6 +80,42 @@ def explain(folder: Path) -> str:
     rounds = (folder / "rounds.jsonl").is_file()
     usual = "holds a run that has not ended" if rounds else "is not a run folder: it has no summary.json"
     return words.get(standing(manifest), usual)
+
+
+def refuse_many(folder: Path) -> None:
+    """Refuse the folder of several runs where that of one is needed.
+
+    Raises
+    ------
+    DataError
+        With what it holds, and what to do.
+    """
+    found = name_many(folder)
+    if found:
+        raise DataError(f"{folder} is not the folder of a single run: it holds {found}")
+
+
+def name_many(folder: Path) -> str:
+    """Return in words what a folder of several runs holds, and what can be done with it; nothing if it is none."""
+    if not folder.is_dir() or any((folder / name).exists() for name in _SINGLE):
+        return ""
+    for name, words in _MANY.items():
+        if (folder / name).is_file():
+            return words
+    runs = sorted(path.parent for path in folder.glob("*/config.toml"))
+    return f"{len(runs)} run{'s' * (len(runs) > 1)}, such as {runs[0]}: name one of them" if runs else ""
+
+
+@contextmanager
+def repeated_from(folder: Path) -> Iterator[None]:
+    """Let what a run cannot find, when it is repeated somewhere else, be looked for where it was begun."""
+    try:
+        yield
+    except P2PKMError as error:
+        place = read_manifest(folder).get("cwd")
+        if place in (None, str(Path.cwd())):
+            raise
+        raise type(error)(f"{error}. The run was begun in {place}: try again from there") from None
 
 
 def _began(process: int) -> str | None:

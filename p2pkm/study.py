@@ -34,7 +34,7 @@ _KEPT = "runs"  # folder of the rows, one file each
 _NEAR = 0.01  # of the final ratio
 _FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
             "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
-            "wall_seconds")  # fmt: skip
+            "wall_seconds", "lost", "away", "quarantined")  # fmt: skip
 MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", "algebraic_connectivity",
             "spectral_gap", "effective_neighbors")  # fmt: skip
 _MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps

@@ -31,6 +31,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
+        ("smallest row", _number(_several(summary["min_count"])), "points; rows of fewer are withheld"),
         ("points in the open", _number(summary["raw_points"]), "that left their device as they are"),
         ("seen by one device", _number(summary["exposure_max"]), "other devices whose rows it heard, at most"),
         ("refused tables", _number(summary["quarantined"] or None), "not numbers or out of all bounds: never used"),
@@ -61,6 +62,11 @@ def _number(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _several(count: int | None) -> int | None:
+    """Return a least number that has a meaning, else None: every row has a point."""
+    return count if count is not None and count > 1 else None
 
 
 def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:

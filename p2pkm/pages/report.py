@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.errors import DataError, ExperimentError, NetworkError
+from p2pkm.standing import name_many
 from p2pkm.storage import write_bytes
 
 _NAME = "report.html"
@@ -72,15 +73,10 @@ def recognize(folder: Path) -> str:
         return "comparison"
     if (folder / "config.toml").is_file() or (folder / "chain.npz").is_file():
         return "run"
-    raise DataError(f"{folder} is not the folder of a run, a comparison or a study{_hint(folder)}")
-
-
-def _hint(folder: Path) -> str:
-    """Return what else is there: a path of couplings, or runs, such as those of --seeds."""
-    if (folder / "path.jsonl").is_file():
-        return "; it holds a path of couplings, whose table and figure are in path.csv and figures"
-    runs = sorted(path.parent for path in folder.glob("*/config.toml"))
-    return f"; it holds {len(runs)} runs, such as {runs[0]}: name one of them" if runs else ""
+    found = name_many(folder)
+    raise DataError(
+        f"{folder} is not the folder of a run, a comparison or a study{f'; it holds {found}' * bool(found)}"
+    )
 
 
 def _check(target: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.config import load_toml
 from p2pkm.errors import DataError
 from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.pages.markup import Cell, Content, Html, fold, section, tabulate, tag
@@ -21,6 +22,8 @@ from p2pkm.units import write_size
 
 Row = dict[str, Any]
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
+_STRIKING = ("faults", "stale", "byzantine", "robust", "min_count")
+_UNSPOKEN = ("seed", "graph", "algorithm", "placement", "require_converged", "checkpoint_every")  # by no comparison
 _LISTED = 1_000  # runs
 _MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct",
           "bytes_to_1pct", "virtual_seconds", "seconds_to_1pct")  # fmt: skip
@@ -45,6 +48,8 @@ def draw_rows(kind: str, folder: Path) -> str:
         rows = _read_lines(folder / ("study.jsonl" if kind == "study" else "rows.jsonl"))
         asked = _read_json(folder / "comparison.json")
         compared = _read_json(folder / "summary.json")
+        study = folder / "study.toml"
+        asked |= {"base": load_toml(str(study), "study")} if kind == "study" and study.is_file() else {}
         return _draw(kind, folder, rows, asked | compared)
     except FileNotFoundError as error:
         name = Path(error.filename).name
@@ -71,7 +76,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
-        section("Verdict", tag("p", _judge(means, axes, len(good), len(bad)), class_="verdict")),
+        section("Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _strike(told), class_="verdict")),
         _name_failures(bad, axes),
         section("Figures", tag("div", *_collect_figures(kind, folder, told.get("table", ())), class_="figures")),
         section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
@@ -135,6 +140,13 @@ def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> st
     if worst is not best:
         words.append(f"Last: {_name(worst, shown)}, {tell_ratio(worst['ratio_mean'])} central k-means.")
     return " ".join(words)
+
+
+def _strike(told: dict[str, Any]) -> str:
+    """Say what struck all runs alike, who lied in them, and what was held against it."""
+    options = told.get("base") or {}
+    words = [f"--{name.replace('_', '-')} {options[name]}" for name in _STRIKING if options.get(name)]
+    return f" All runs with {', '.join(words)}." if words else ""
 
 
 def _name_failures(bad: Sequence[Row], axes: Sequence[str]) -> Html:
@@ -232,7 +244,7 @@ def _spell(options: dict[str, Any]) -> list[str]:
     usual, words = Experiment().to_mapping(), list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if name in ("seed", "graph", "algorithm") or value is None or usual.get(name) == value:
+        if name in _UNSPOKEN or value is None or usual.get(name) == value:
             continue
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.plots.canvas import count
 from p2pkm.plots.traffic import sum_bytes
 from p2pkm.result import Result
 from p2pkm.table import DESCENTS, STOPS
@@ -14,8 +15,15 @@ _AS_GOOD = 5e-4  # of the cost of central k-means; nearer is "as good"
 
 
 def judge(result: Result) -> str:
-    """Return the verdict: quality, disagreement, how it ended, what it cost, and the busiest device."""
-    sentences = [_introduce(result), _rate(result.summary), _agree(result), _end(result.summary), _pay(result)]
+    """Return the verdict: quality, disagreement, how it ended, what it cost, the busiest device, and what struck."""
+    sentences = [
+        _introduce(result),
+        _rate(result.summary),
+        _agree(result),
+        _end(result.summary),
+        _pay(result),
+        *_strike(result),
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -86,3 +94,20 @@ def _pay(result: Result) -> str:
     who = "the server" if top == result.topology.hub else f"device {top}"
     share = 100 * load[top] / load.sum()
     return f"{cost}; the hot spot is {who} with {share:.2g} % of what was sent and received, {mean:.2g} times the mean."
+
+
+def _strike(result: Result) -> list[str]:
+    """Say what went wrong, who lied, and what was kept back."""
+    summary, words = result.summary, []
+    lost, away, refused, least = (summary.get(name) or 0 for name in ("lost", "away", "quarantined", "min_count"))
+    if summary.get("faults"):
+        part = f" and {100 * away:.2g} % of the devices were away, on average" if away else ""
+        words.append(f"Under faults ({summary['faults']}) {lost:,} of the messages were never heard{part}.")
+    if result.byzantine is not None and len(result.byzantine):
+        words.append(f"{count(len(result.byzantine), 'device')} lied ({summary['byzantine']}): the costs are those of "
+                     "the others.")  # fmt: skip
+    if refused:
+        words.append(f"{count(int(refused), 'table')} that made no sense {'was' if refused == 1 else 'were'} refused.")
+    if least > 1:
+        words.append(f"Rows of fewer than {least:,} points were withheld.")
+    return words

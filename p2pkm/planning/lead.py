@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,9 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
         value = getattr(wanted, name)
         if value is not None and not 0 < value < float("inf"):
             raise ExperimentError(f"{name} is {value}; expected a number above 0")
+    if experiment.faults is not None:  # from --config
+        print("p2pkm: planned without faults: docs/faults.md says what a run under faults sends", file=sys.stderr)
+        experiment = replace(experiment, faults=None, stale=None)
     world = connect()
     check_placement(experiment.placement, wanted.ranks or world.size)
     plan = sketch(experiment, world.size if launched() else None)

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.byzantine import check_byzantine, parse_byzantine
 from p2pkm.data.sizes import Size, measure
 from p2pkm.devices import Integers
+from p2pkm.disclosure import check_min_count
 from p2pkm.errors import DataError, P2PKMError, TopologyError
 from p2pkm.experiment import Experiment, build, build_topology, parse_graph
 from p2pkm.recipe import Setting, Stage, check_links, needs_hub, scaling_stage, stages
@@ -145,6 +147,8 @@ def _arrange(
         refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
     before: tuple[Stage, ...] = ()
     try:
+        check_byzantine(parse_byzantine(experiment.byzantine), method, setting.topology)
+        check_min_count(experiment.min_count, method)
         if experiment.scale != "none":
             before = (scaling_stage(experiment.scale, setting),)
         return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal

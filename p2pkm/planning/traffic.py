@@ -65,7 +65,9 @@ class Facts(NamedTuple):
 
 def courses(plan: Outline) -> list[Course]:
     """Return what every stage of a plan sends."""
-    found, narrow, full = [], False, False
+    asked = plan.experiment
+    found, full = [], False
+    narrow = asked.min_count > 1 or asked.byzantine is not None  # rows that nobody says, or that are none
     for stage in plan.stages:
         rule = next((rule for kind, rule in _RULES.items() if isinstance(stage.algorithm, kind)), None)
         course = Course(stage.name, stage.rounds, None)
