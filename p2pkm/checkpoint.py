@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.errors import DataError
+from p2pkm.sharing import digest
 from p2pkm.storage import write_bytes
 
 FOLDER = "checkpoint"
@@ -35,7 +36,7 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, Any]
 
 
-def identify(config: dict[str, Any], topology: Any) -> dict[str, Any]:
+def identify(config: dict[str, Any], topology: Any, faults: Any = None) -> dict[str, Any]:
     """Return what a run must have in common with the one that goes on with it; its points are compared by themselves.
 
     Parameters
@@ -43,13 +44,13 @@ def identify(config: dict[str, Any], topology: Any) -> dict[str, Any]:
     config : dict
         The resolved experiment.
     topology : Topology
+    faults : Faults or None
     """
     from importlib.metadata import version
 
-    graph = hashlib.sha256()
-    for part in (topology.indptr, topology.indices, topology.weights):
-        graph.update(np.ascontiguousarray(part).view(np.uint8).data)
-    return {"version": version("p2pkm"), "config": config, "graph": graph.hexdigest()}
+    tape = () if faults is None else faults.to_arrays().values()
+    return {"version": version("p2pkm"), "config": config, "graph": digest(*topology.to_arrays().values()).hex(),
+            "tape": digest(*tape).hex()}  # fmt: skip
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:

@@ -44,7 +44,7 @@ def resume(path: Path, manner: Manner) -> int:
     with repeated_from(path):
         prepared = settle(experiment, world)
     if saved is not None:
-        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology), path)
+        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
     return conclude(execute(prepared, world, path, manner, taken=Taken(saved)), prepared.experiment, manner)
@@ -66,8 +66,10 @@ def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
             f"{path}/config.toml is not what the run was begun with: {name} was {before['config'].get(name)!r} and is "
             f"{now['config'].get(name)!r}; put it back, or begin a new run with --config"
         )
-    if before["graph"] != now["graph"]:
-        raise DataError(f"the graph {now['config'].get('graph')} is not what the run in {path} was begun on: {_MENDED}")
+    for name, option in (("graph", "graph"), ("tape", "faults")):
+        if before.get(name) != now[name]:
+            given = f"{name} {now['config'].get(option)}"
+            raise DataError(f"the {given} is not what the run in {path} was begun on: {_MENDED}")
 
 
 def _where(saved: Checkpoint | None) -> str:

@@ -149,7 +149,7 @@ def execute(
         with asked_to_stop() as interrupted:
             more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
             if folder is not None:
-                tells = partial(identify, resolved.to_mapping(), prepared.topology)
+                tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.faults)
                 more["vault"] = Vault(folder.path, resolved.checkpoint_every, tells, progress.tell)
                 more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)

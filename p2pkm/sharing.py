@@ -48,8 +48,10 @@ def once(kind: str, key: Callable[[], Hashable], make: Callable[[], Any], *, kee
 
 def digest(*arrays: Any) -> bytes:
     """Return the SHA-256 of arrays: their kinds, shapes and bits."""
+    import numpy as np
+
     found = hashlib.sha256()
     for array in arrays:
         found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(array.tobytes())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.digest()

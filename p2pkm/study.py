@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.checkpoint import identify
 from p2pkm.errors import ExperimentError, P2PKMError
 from p2pkm.experiment import Experiment, Prepared
 from p2pkm.folder import check_target
@@ -207,10 +208,10 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
 
 def fingerprint(prepared: Prepared) -> str:
     """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
-    shards, faults = prepared.shards.part(0, prepared.shards.n), prepared.faults
-    read = [shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()),
-            *prepared.topology.to_arrays().values(), *(faults.to_arrays().values() if faults else ())]  # fmt: skip
-    parts = [json.dumps(prepared.experiment.to_mapping(), sort_keys=True).encode(), digest_program()]
+    shards = prepared.shards.part(0, prepared.shards.n)
+    told = identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults)
+    read = (shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()))
+    parts = [json.dumps(told, sort_keys=True).encode(), digest_program()]
     parts.append(digest(*(array for array in read if array is not None)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 

@@ -354,7 +354,8 @@ def test_file_systems_of_a_system_without_mounts(monkeypatch, tmp_path):
 
 
 def test_slurm_is_asked_for_its_default(monkeypatch, tmp_path):
-    for name, text in (("srun", "exit 1"), ("scontrol", "echo Configuration data; echo 'MpiDefault              = none'")):
+    shown = "echo Configuration data; echo 'MpiDefault              = none'"
+    for name, text in (("srun", "exit 1"), ("scontrol", shown)):
         path = stand_in(monkeypatch, tmp_path, f"#!/usr/bin/env bash\n{text}\n")
         path.rename(tmp_path / name)
     found = clusters.check_slurm()
