@@ -83,8 +83,12 @@ def lead_compare(
 
     rows = [_without(row, "options") for row in run_study(cells, folder, world, tell)]
     compared = compare(rows, reference)
-    failed = sum(row["error"] is not None for row in rows)
-    compared |= {"out": None if folder is None else str(folder), "failed": failed}
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    compared |= {
+        "out": None if folder is None else str(folder),
+        "failed": len(errors),
+        "error": next(iter(errors), None),
+    }
     if folder is not None:
         write_folder(folder, rows, compared, plot=base.plot)
     if manner.json:
@@ -206,7 +210,8 @@ def tabulate(compared: dict[str, Any]) -> str:
         if gap is not None:
             sides = f"{one['algorithm']} on {one['graph']} - {one['reference']} on {one['reference_graph']}"
             text.append(f"  {sides}: ratio {gap['mean']:+.4f} [{gap['low']:+.4f}, {gap['high']:+.4f}]")
-    text += [f"{compared['failed']} runs failed: see rows.csv"] * (compared["failed"] > 0)
+    if compared["failed"]:
+        text.append(f"{compared['failed']} runs failed, the first of them: {compared['error']}")
     return "\n".join([*text, f"results in {compared['out'] or 'none'}"])
 
 

@@ -53,7 +53,8 @@ class Written:
 
     def to_arrays(self) -> dict[str, Any]:
         """Return the tape, which other ranks may not be able to read."""
-        return {"tape_events": self._tape.events, "tape_all": np.array(self.stages == "all")}
+        return {"tape_events": self._tape.events, "tape_all": np.array(self.stages == "all"),
+                "tape_strange": np.array(self.strange)}  # fmt: skip
 
     def begin(self, t: int) -> Integers:
         """Return what the tape says of devices and links from round t on."""
@@ -132,7 +133,8 @@ def lay_faults(text: str | None, topology: Topology, seed: int) -> Faults | None
 def reread(text: str | None, order: dict[str, Any], topology: Topology, seed: int) -> Faults | None:
     """Return the same as `lay_faults` on a rank that got what `Faults.to_arrays` returns."""
     if "tape_events" in order:
-        return play_tape(Tape(order["tape_events"], "all" if order["tape_all"] else "method"), topology.n)
+        stages = "all" if order["tape_all"] else "method"
+        return play_tape(Tape(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
     return None if text is None or parse_faults(text).name == "file" else lay_faults(text, topology, seed)
 
 

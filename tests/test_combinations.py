@@ -140,3 +140,28 @@ def test_a_run_does_not_go_on_under_another_tape(tmp_path, monkeypatch):
     assert ending.code == 3 and "the tape t.jsonl is not what the run" in ending.err
     _tape(tmp_path / "t.jsonl", 1)
     assert difference(tmp_path / "run", resume(copy)) == ""
+
+
+def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out():
+    assert here("faults", "loss=0.3,churn=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
+    lost = (json.loads(line)["kind"] == "loss" for line in open("t.jsonl", encoding="utf-8"))
+    ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")
+    assert f"{sum(lost)} events of the tape are about links or a server that this graph does not have" in ending.out
+
+
+def test_a_comparison_without_a_folder_says_why_a_run_failed():
+    words = (
+        "--algorithm",
+        "gtvmin,mufc",
+        "--faults",
+        "loss=0.1",
+        "--seeds",
+        "0",
+        "--rounds",
+        "1",
+        "-q",
+        "--out",
+        "none",
+    )
+    ending = here("compare", *SMALL, *words)
+    assert ending.code == 4 and "1 runs failed, the first of them: ExperimentError: mufc adds up" in ending.out
