@@ -142,9 +142,9 @@ def test_a_run_does_not_go_on_under_another_tape(tmp_path, monkeypatch):
     assert difference(tmp_path / "run", resume(copy)) == ""
 
 
-def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out():
+def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out(tmp_path):
     assert here("faults", "loss=0.3,churn=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
-    lost = (json.loads(line)["kind"] == "loss" for line in open("t.jsonl", encoding="utf-8"))
+    lost = (json.loads(line)["kind"] == "loss" for line in (tmp_path / "t.jsonl").read_text().splitlines())
     ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")
     assert f"{sum(lost)} events of the tape are about links or a server that this graph does not have" in ending.out
 
