@@ -136,7 +136,7 @@ def kill_at(words, folder, count, records, rank):
 
 def one(name, count, draw, references, folder):
     """Kill a run at a random moment, let it go on, and compare it with the one that was let alone."""
-    endless = () if name in OTHERS else ("--tol", "0")
+    endless = () if {name, *RUNS[name]} & set(OTHERS) else ("--tol", "0")
     words = (*SMALL, *RUNS[name], *endless)
     if name not in references:
         references[name] = folder.parent / f"{folder.name}-whole"

@@ -111,11 +111,13 @@ class Memory:
     def snapshot(self) -> dict[str, Any]:
         """Return what was heard of the own devices and over the own edges, as `p2pkm.snapshots` takes it."""
         n, over, slots, (_, rows, width) = self._n, self._over, len(self.heads), self.tables.shape
+        small = np.min_scalar_type(-self._blocks)
         tables = self.tables.reshape(self._blocks, slots, rows, width)[:, :n, : rows - self._spare]
         return {
             "tables": tables.swapaxes(0, 1), "rows": self._rows.reshape(self._blocks, slots)[:, :n].T,
             "heads": self.heads[:n], "count": self._count[:n],
-            "edge_block": self._slots // max(slots, 1), "edge_forgotten": self._forgotten,
+            "edge_block": (self._slots // max(slots, 1)).astype(small),
+            "edge_forgotten": None if self._delays is None else self._forgotten,
             "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
         }  # fmt: skip
 
@@ -128,8 +130,8 @@ class Memory:
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
         said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
         *rows, self.heads, self._count = np.ascontiguousarray(peek(said.astype(np.float64)).T.astype(np.int64))
-        self._rows, block, self._forgotten = np.concatenate(rows), kept["edge_block"], kept["edge_forgotten"]
-        late = self._delays is not None
+        self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
+        self._forgotten = kept["edge_forgotten"] if late else self._forgotten
         self._complete = not late and bool((block >= 0).all())
         slots = np.where(block >= 0, block * len(self.heads) + self._senders, -1)
         self._slots = self._senders if self._complete else slots
