@@ -75,7 +75,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
                  "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "
                  "--coupling-path.  [default: about every 30 s]"),
-    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  [default: yes, no with json]"),
+    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
+                 "[default: yes, no with json]"),
     click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
                  "[default: yes]"),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
