@@ -34,7 +34,7 @@ class Algorithm(Protocol):
     key, forwarded), "mass" (sums and counts) or "pairs" (centroids and counts, flooded from the `flood` of the state).
     A stage with ``agreed = True`` decides on links by what both ends have said; nobody lies in it.
     A server method whose reports are not centroids has ``says = ""``. `no_min_count` says why a method cannot leave
-    single rows out.
+    single rows out; where rows hold nothing of the points of rows of few, ``spares = True``.
     """
 
     @property

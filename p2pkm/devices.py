@@ -119,7 +119,7 @@ class Devices:
     late : bool
         Whether what is heard may be older than what was said last.
     min_count : int
-        Rows that stand for fewer own points are not said.
+        Nothing of rows that stand for fewer own points is said.
     """
 
     ids: Integers

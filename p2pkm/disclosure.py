@@ -1,7 +1,8 @@
 """What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
 
 `Disclosure` stands between algorithms and network. Summaries and sums withhold by themselves (`Devices.min_count`),
-because their counts are known where they are made.
+because their counts are known where they are made; in methods and stages with ``spares = True`` points of rows of few
+take no part, see `p2pkm.spread.sparing`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,16 +12,16 @@ import numpy as np
 
 from p2pkm.devices import Devices, Integers, Mask
 from p2pkm.errors import ExperimentError
-from p2pkm.kernels.plain import tabulate
 from p2pkm.mail import Letters, Mail, Ragged
 from p2pkm.network import Network
 from p2pkm.result import Exposure, Traffic
+from p2pkm.spread.sparing import count_nearest
 from p2pkm.topology import Topology
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POINTS = ("raced", "leader")  # seedings whose rows are points
 _FORWARDED = ("pairs", "forwarded", "keyed")
-_SMALL = 100_000  # points up to which it is counted how many leave as they are
+_SMALL = 4_000_000  # points up to which it is counted how many leave as they are
 
 
 class Disclosure:
@@ -69,7 +70,7 @@ class Disclosure:
 
     def pass_on(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
         """Return what may be said, and note which points are in it."""
-        if isinstance(mail, Mail) and devices.min_count and _has_rows(algorithm, devices):
+        if isinstance(mail, Mail) and devices.min_count and _may_tell(algorithm, devices):
             mail = withhold(mail, devices)
         if self.left is not None and (devices.step == 0 or getattr(algorithm, "floods", False)):
             self._note(mail, devices)
@@ -86,7 +87,10 @@ class Disclosure:
         for first in range(rows.shape[1] - devices.d + 1 if self.left is not None and len(rows) else 0):
             names = _name(rows[:, first : first + devices.d], owner)
             begin, end = (np.searchsorted(self._names, names, side) for side in ("left", "right"))
-            self.left[self._order[begin[end > begin]]] = True  # type: ignore[index]
+            found = np.flatnonzero(end > begin)
+            points = self._order[begin[found]]
+            same = (devices.stored[points] == rows[found, first : first + devices.d]).all(axis=1)
+            self.left[points[same]] = True  # type: ignore[index]
 
 
 def withhold(mail: Mail, devices: Devices) -> Mail:
@@ -98,9 +102,7 @@ def withhold(mail: Mail, devices: Devices) -> Mail:
     sets = np.ascontiguousarray(mail.values[:, :, :d], np.float64)
     sets = np.where((np.arange(most) < mail.rows[:, None])[:, :, None], sets, np.inf)
     _, labels = devices.kernels.losses(*devices.own, sets)
-    nothing = np.zeros(len(labels), np.int64)
-    counts = tabulate(devices.offsets, nothing, labels, 1, most)[:, 0]
-    few = (counts < devices.min_count) & (devices.ids != devices.hub)[:, None]
+    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.hub)[:, None]
     keep = ~few & (np.arange(most) < mail.rows[:, None])
     order = np.argsort(~keep, axis=1, kind="stable")
     values = np.take_along_axis(mail.values, order[:, :, None], axis=1)
@@ -114,6 +116,10 @@ def check_min_count(least: int, algorithm: Any) -> None:
     if least < 2:
         return
     why = getattr(algorithm, "no_min_count", "")
+    if getattr(algorithm, "swaps", False):
+        why = "with swaps tries own points as rows"
+    if getattr(algorithm, "passes", 1) > 1:
+        why = f"with passes={algorithm.passes} says what it did not look at in between"
     seeding = _named(getattr(algorithm, "seeding", None))
     if seeding in _POINTS:
         why = f"starts from {seeding} seeds, which are points as they are"
@@ -157,9 +163,9 @@ def _reach(algorithms: Iterable[Any]) -> int | None:
     return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])
 
 
-def _has_rows(algorithm: Any, devices: Devices) -> bool:
-    """Return whether this message has rows of centroids, one for the points nearest to it."""
-    says = getattr(algorithm, "says", "")
+def _may_tell(algorithm: Any, devices: Devices) -> bool:
+    """Return whether this message has rows of centroids that may hold something of the few points nearest to them."""
+    says = "" if getattr(algorithm, "spares", False) else getattr(algorithm, "says", "")
     return bool(says == "centroids" or (says == "opening" and devices.step == 0))
 
 

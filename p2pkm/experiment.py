@@ -42,7 +42,7 @@ class Experiment:
     byzantine : str or None
         How many devices say wrong tables, how and where; None: all are honest.
     min_count : int
-        Rows of fewer own points are withheld by their device; 0: none is.
+        Nothing of rows of fewer own points leaves their device; 0: no matter how few.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """

@@ -78,7 +78,7 @@ class Exposure(NamedTuple):
     ----------
     devices : int64[n]
         Other devices whose rows it heard: neighbours who spoke, and those whose tables others passed on as they were
-        (of a tree, all that may have come up).
+        (an upper bound: of floods and trees all that may have come, lost messages and reduced tables included).
     rows : int64[n]
         Rows that it heard, repetitions included.
     """

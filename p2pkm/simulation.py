@@ -155,7 +155,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     byzantine : str, optional
         How many devices say wrong tables, and how, as ``"2:kind=flip,place=central"``; see `p2pkm.byzantine.Byzantine`.
     min_count : int
-        Rows of fewer own points are withheld by their device.
+        Nothing of rows of fewer own points leaves their device.
 
     Raises
     ------

@@ -33,7 +33,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
         ("smallest row", _number(_several(summary["min_count"])), "points; rows of fewer are withheld"),
         ("points in the open", _number(summary["raw_points"]), "that left their device as they are"),
-        ("seen by one device", _number(summary["exposure_max"]), "other devices whose rows it heard, at most"),
+        ("seen by one device", _number(summary["exposure_max"]), "other devices at most whose rows may have come"),
         ("refused tables", _number(summary["quarantined"] or None), "not numbers or out of all bounds: never used"),
         ("rows at the server", _number(summary["rows_at_server"]), "that it last aggregated"),
         ("descent", summary["descent"] or "-", DESCENTS.get(summary["descent"], "")),

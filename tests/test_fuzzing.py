@@ -1,6 +1,9 @@
 """Any bytes or text give a result or a P2PKMError: every parser, by hypothesis and by mutations of what it takes."""
 
 import contextlib
+import importlib.util
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.long import fuzz
+from tests.long import damaged, fuzz
 from tests.long.parsers import parsers, run
 
 FOLDER = tempfile.TemporaryDirectory()
@@ -69,3 +72,22 @@ def test_a_case_that_hangs_is_a_fault(monkeypatch):
     monkeypatch.setattr(fuzz, "SLOW", 0.2)
     outcome = fuzz.shake("endless", endless, [b"abc"], lambda cases: cases >= 1, seed=0)
     assert "TooSlowError" in outcome.faults[0]
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("anndata"), reason="anndata is not installed")
+def test_a_sample_of_the_damaged_files():
+    cases, outcomes, odd = damaged.damage(60, 40, seed=0)
+    assert cases == 40 and not odd
+    assert outcomes[damaged.TAKEN] and outcomes[damaged.REFUSED]
+
+
+@pytest.mark.parametrize(("deed", "said"), [
+    ("time.sleep(60)", "hangs for more than 0.2 s"), ("os.abort()", "ended by SIGABRT"),
+    ("os._exit(3)", "ended the process"),
+])  # fmt: skip
+def test_a_file_that_ends_or_holds_the_process_is_told(monkeypatch, tmp_path, deed, said):
+    monkeypatch.setattr(damaged, "PATIENCE", 0.2)
+    with (tmp_path / "said").open("w") as file:
+        program = f"import os, time; print(0, end=' ', flush=True); {deed}"
+        with subprocess.Popen([sys.executable, "-c", program], stdout=file) as process:
+            assert damaged._watch(process, file.fileno()) == said

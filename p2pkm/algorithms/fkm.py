@@ -99,7 +99,7 @@ class FKM:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""
         centroids, counts = self._seed(clients) if clients.step == 0 else self._step(clients, model)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
-        kept = counts >= self.min_count
+        kept = counts >= max(self.min_count, clients.min_count)
         table = np.where(kept[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
         return Report(*pack(table), local)
 
@@ -125,7 +125,8 @@ class FKM:
         """Return the first centroids of every client and how many points are nearest to each."""
         if self.seeding == "random":
             return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=self.local_steps)
-        limit, starts = (0, 1) if self.seeding == "plusplus" else (self.local_steps, self.client_n_init)
+        bare = self.seeding == "plusplus" and clients.min_count < 2  # a seed is a point as it is
+        limit, starts = (0, 1) if bare else (self.local_steps, self.client_n_init)
         centroids, counts, _ = clients.kmeans(self.k, CLIENT, starts=starts, limit=limit)
         return centroids, counts
 

@@ -111,6 +111,7 @@ class Meetings:
 
     schedule: ClassVar[str] = "jacobi"
     says: ClassVar[str] = "centroids"
+    spares: ClassVar[bool] = True  # `measure` does
 
     @property
     def k(self) -> int:

@@ -15,6 +15,7 @@ from p2pkm.mail import Inbox, Mail, pack, pack_some
 from p2pkm.spec import suggest
 from p2pkm.spread.links import curb, lessen
 from p2pkm.spread.shield import RULES, shield
+from p2pkm.spread.sparing import spare
 from p2pkm.spread.swaps import swap
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
@@ -149,6 +150,7 @@ class GTVMin:
 
     name: ClassVar[str] = "gtvmin"
     says: ClassVar[str] = "centroids"
+    spares: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature
@@ -190,7 +192,7 @@ class GTVMin:
         if self.robust in RULES:
             inbox, mirror = shield(self.robust, state.centroids, inbox, devices)
         centroids, moves = devices.kernels.gtvmin(
-            *devices.own, state.centroids, state.previous, devices.awake, devices.indptr,
+            *spare(devices, state.centroids), state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
             self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.devices import SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
+from p2pkm.seeding.summaries import summarize
 
 _CALM = 2  # rounds without news, after which a device has settled
 
@@ -59,7 +60,7 @@ class Adopt:
         n, candidates = len(devices), start.centroids[:, None] if self.chosen else start.candidates
         missing = ~np.isfinite(candidates).any(axis=(1, 2, 3))
         if missing.any():
-            own, _, _ = devices.kmeans(self.k, SUMMARY, starts=3)
+            own = summarize(devices, self.k)[:, :, :-1]
             candidates = np.where(missing[:, None, None, None], own[:, None], candidates)
         behind = missing | ~start.settled
         nothing = ~np.isfinite(candidates).any(axis=(1, 2, 3))

@@ -60,6 +60,7 @@ class Gate:
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
+    spares: ClassVar[bool] = True
     agreed: ClassVar[bool] = True  # both ends of a link must come to the same verdict, so nobody lies here
 
     def init(self, devices: Devices, start: Any) -> GateState:

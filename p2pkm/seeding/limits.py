@@ -29,6 +29,7 @@ class Limits:
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
+    spares: ClassVar[bool] = True
 
     def init(self, devices: Devices, start: Any) -> LimitsState:
         """Take the centroids of the stage before."""

@@ -8,6 +8,8 @@ import numpy as np
 from p2pkm.devices import OWN, Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, silence
 
+_LIMIT = 300  # Lloyd steps, where seeds may not leave
+
 
 class OwnState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
@@ -21,7 +23,8 @@ class Own:
     """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
 
     Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
-    at every alpha: this seeding exists to show it.
+    at every alpha: this seeding exists to show it. With a `min_count` Lloyd steps follow, and rows of fewer points are
+    absent.
     """
 
     k: int
@@ -29,7 +32,9 @@ class Own:
 
     def init(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
-        centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=0, greedy=False)
+        limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
+        centroids, counts, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
+        centroids[counts < devices.min_count] = np.inf
         return OwnState(centroids, np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> Mail:

@@ -39,6 +39,7 @@ class Review:
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
+    spares: ClassVar[bool] = True
 
     def init(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""

@@ -198,7 +198,8 @@ def _columns(**columns: Any) -> bytes:
 def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
     """Return every parser by name, with some of what it takes.
 
-    Not .h5ad: in some damaged files the HDF5 library itself goes round in circles, and nothing in Python can stop it.
+    Not .h5ad: in some damaged files the HDF5 library itself goes round in circles, and nothing in Python can stop it;
+    see damaged.py.
     """
     files = Files(folder)
     square, owner = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]

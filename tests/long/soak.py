@@ -19,11 +19,17 @@ _PARTS = 10
 
 
 class Look(NamedTuple):
-    """All ranks at one moment: rounds so far, kilobytes of memory in use and open files, of each rank."""
+    """All ranks at one moment: rounds so far, kilobytes of memory in use and open files, of each rank.
+
+    own: the part of the memory that is the rank's alone; the rest are files and what MPI shares among the ranks. total:
+    kilobytes of all ranks together, what they share counted once.
+    """
 
     rounds: int
     memory: list[int]
     files: list[int]
+    own: list[int]
+    total: int
 
 
 def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
@@ -48,9 +54,9 @@ def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
     return looks[1:-1] if looks and looks[-1].rounds >= rounds else looks[1:]  # at the end results are gathered
 
 
-def growth(looks: list[Look]) -> float:
-    """Return by which share the memory of the rank that grew most is larger in the last look than in the first."""
-    return max(last / first - 1 for first, last in zip(looks[0].memory, looks[-1].memory, strict=True))
+def growth(first: list[int], last: list[int]) -> float:
+    """Return by which share the memory of the rank that grew most is larger than it was at first."""
+    return max(after / before - 1 for before, after in zip(first, last, strict=True))
 
 
 def _count(path: Path) -> int:
@@ -61,8 +67,13 @@ def _look(rounds: int, launcher: int) -> Look:
     ranks = [
         pid for pid in _below(launcher) if b"p2pkm" in _read(pid, "cmdline") and b"mpirun" not in _read(pid, "cmdline")
     ]
-    memory = [int(_read(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024 for pid in ranks]
-    return Look(rounds, memory, [len(os.listdir(f"/proc/{pid}/fd")) for pid in ranks])
+    memory, own = ([_kilobytes(pid, name) for pid in ranks] for name in (b"VmRSS", b"RssAnon"))
+    total = sum(_kilobytes(pid, b"\nPss", "smaps_rollup") for pid in ranks)
+    return Look(rounds, memory, [len(os.listdir(f"/proc/{pid}/fd")) for pid in ranks], own, total)
+
+
+def _kilobytes(pid: int, name: bytes, file: str = "status") -> int:
+    return int(_read(pid, file).split(name + b":")[1].split()[0])
 
 
 def _read(pid: int, name: str) -> bytes:
@@ -82,19 +93,25 @@ def main(rounds: int, ranks: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         looks = soak(rounds, ranks, Path(folder))
     steady = all(look.files == looks[0].files for look in looks)
+    first, last = looks[0], looks[-1]
+    grown = growth(first.memory, last.memory)
     text = (
         f"# Last soak\n\n`python -m tests.long.soak {rounds} {ranks}` took {time.monotonic() - began:.0f} s: "
         f"{rounds:,} rounds on {ranks} ranks under `{FAULTS}`. Memory of the rank that grew most, from round "
-        f"{looks[0].rounds:,} to round {looks[-1].rounds:,}: {growth(looks):+.2%}. Open files: "
+        f"{first.rounds:,} to round {last.rounds:,}: {grown:+.2%}; of its own memory, without files and what "
+        f"MPI shares among ranks: {growth(first.own, last.own):+.2%}; of all ranks together, "
+        f"what they share counted once: {growth([first.total], [last.total]):+.2%}. Open files: "
         f"{'constant' if steady else 'NOT constant'}.\n\n"
-        "| rounds | memory of a rank, MB, smallest to largest | open files |\n|---|---|---|\n"
+        "| rounds | memory of a rank, MB, smallest to largest | of it its own | all ranks | open files |\n"
+        "|---|---|---|---|---|\n"
     )
     for look in looks:
-        low, high = min(look.memory) / 1000, max(look.memory) / 1000
-        text += f"| {look.rounds:,} | {low:.1f} to {high:.1f} | {min(look.files)} to {max(look.files)} |\n"
+        memory, own = (f"{min(part) / 1000:.2f} to {max(part) / 1000:.2f}" for part in (look.memory, look.own))
+        total, files = f"{look.total / 1000:.2f}", f"{min(look.files)} to {max(look.files)}"
+        text += f"| {look.rounds:,} | {memory} | {own} | {total} | {files} |\n"
     RESULTS.write_text(text)
     print(text)
-    return int(not steady or growth(looks) >= 0.01)
+    return int(not steady or grown >= 0.01)
 
 
 if __name__ == "__main__":
