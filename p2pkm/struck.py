@@ -40,7 +40,8 @@ class Trouble:
 
     def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: Placement) -> None:
         n = topology.n
-        self.stages, self._faults, self._age, self._n = faults.stages, faults, stale.age, n
+        self.stages, self._faults, self._age = faults.stages, faults, stale.age
+        self._n, self._clients = n, topology.clients
         self._ids, self._ghosts, self._senders = placement.ids, placement.ghosts, placement.senders
         self._indptr = placement.indptr
         self._receivers = np.repeat(np.arange(len(placement.ids)), np.diff(placement.indptr))
@@ -88,7 +89,7 @@ class Trouble:
         self.out = (self._gone | (self._until[1] > t))[self._ids]
         if step:
             self.rounds += 1
-            self.away += int(np.count_nonzero(self._gone))
+            self.away += int(np.count_nonzero(self._gone[: self._clients]))
 
     def read(self) -> None:
         """Keep what has come to those who are out for when they are back."""
@@ -180,7 +181,7 @@ class Trouble:
     def figures(self, network: Network) -> dict[str, Any]:
         """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
-        return {"lost": lost, "away": self.away / (self.rounds * self._n) if self.rounds else 0.0}
+        return {"lost": lost, "away": self.away / (self.rounds * self._clients) if self.rounds else 0.0}
 
 
 def warn(faults: Faults | None, stages: Sequence[Stage]) -> list[str]:

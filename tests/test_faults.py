@@ -304,6 +304,12 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
     assert_allclose(ends[2], [(0 + second[1]) / 2, (4 + second[0] + first[2]) / 3, (8 + first[1]) / 2])
 
 
+def test_the_share_away_is_that_of_the_clients(tmp_path):
+    tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
+    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, central=False, faults=tape)
+    assert_allclose(result.summary["away"], 1 / 9)
+
+
 def test_sent_and_lost_are_counted_apart(tmp_path):
     tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
