@@ -186,6 +186,17 @@ def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path
                 Sharded.deal(stored, Spec("column", {}), 2, "float64").part(0, 2)
 
 
+def test_a_name_in_a_parquet_file_that_is_no_text_is_a_mistake(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"device", b"devic\xe5", 1))
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read as Parquet"):
+        opened(tmp_path / "*.parquet", Spec("column", {}), 2)
+
+
 def test_a_gap_in_the_column_of_a_parquet_file(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -202,7 +202,7 @@ def _parquet(path: str) -> Any:
     refuse_endless(Path(path), "a Parquet file")
     try:
         return parquet.ParquetFile(path)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
