@@ -31,7 +31,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
-        ("smallest row", _number(_several(summary["min_count"])), "points; rows of fewer are withheld"),
+        ("smallest row", _number(_several(summary["min_count"])), "points; nothing of rows of fewer was said"),
         ("points in the open", _number(summary["raw_points"]), "that left their device as they are"),
         ("seen by one device", _number(summary["exposure_max"]), "other devices at most whose rows may have come"),
         ("refused tables", _number(summary["quarantined"] or None), "not numbers or out of all bounds: never used"),

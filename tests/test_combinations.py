@@ -71,7 +71,7 @@ def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     said = _verdict(tmp_path / "run" / "report.html")
     assert f"Under faults (loss=0.2,churn=0.1) {summary['lost']} of the messages were never heard" in said
-    assert "1 device lied (1:kind=nan" in said and "Rows of fewer than 2 points were withheld." in said
+    assert "1 device lied (1:kind=nan" in said and "Nothing of rows of fewer than 2 points was said." in said
     assert f"{summary['quarantined']} tables that made no sense were refused." in said
 
 

@@ -109,5 +109,5 @@ def _strike(result: Result) -> list[str]:
     if refused:
         words.append(f"{count(int(refused), 'table')} that made no sense {'was' if refused == 1 else 'were'} refused.")
     if least > 1:
-        words.append(f"Rows of fewer than {least:,} points were withheld.")
+        words.append(f"Nothing of rows of fewer than {least:,} points was said.")
     return words
