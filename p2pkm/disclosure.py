@@ -21,7 +21,7 @@ from p2pkm.topology import Topology
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POINTS = ("raced", "leader")  # seedings whose rows are points
 _FORWARDED = ("pairs", "forwarded", "keyed")
-_SMALL = 4_000_000  # points up to which it is counted how many leave as they are
+_SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
 
 
 class Disclosure:

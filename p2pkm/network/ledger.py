@@ -98,7 +98,7 @@ class Ledger:
         self._count()
         ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
         return [self._patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
-                for (first, stage, turn), end in zip(self._runs, ends, strict=True)
+                for (first, stage, turn), end in zip(self._runs, ends, strict=False)  # no runs: one end
                 for at in range(first, end)]  # fmt: skip
 
     @property
