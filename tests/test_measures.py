@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import eigvalsh_tridiagonal
+from scipy.sparse import eye_array
 from scipy.sparse.csgraph import shortest_path
 
 import p2pkm
@@ -14,6 +16,7 @@ import topologies
 from topologies import LightGraph, measures
 from topologies.measures import spectrum
 from topologies.measures.cuts import _dominate
+from topologies.measures.mixing import mixing_laplacian
 
 DRAWN = [
     topologies.erdos_renyi(30, p=0.2, seed=1),
@@ -221,6 +224,80 @@ def test_estimates_are_as_good_as_they_say(graph):
     diameter = hops.max()
     assert found["diameter"].value <= diameter <= 2 * found["diameter"].value
     assert not found["diameter"].exact or found["diameter"].value == diameter
+
+
+def closed_form(name, n):
+    """Return the eigenvalues of the Metropolis matrix of a regular graph by its closed form."""
+    ring = np.append(0, circle(n))
+    if name == "ring":
+        return 1 - ring / 3
+    if name == "circular-ladder":
+        return 1 - np.add.outer(np.append(0, circle(n // 2)), [0, 2]) / 4
+    rows = next(rows for rows in range(math.isqrt(n), 0, -1) if n % rows == 0)
+    return 1 - np.add.outer(np.append(0, circle(rows)), np.append(0, circle(n // rows))) / 5
+
+
+def count_exactly(eigenvalues, decay):
+    return 1 / (1 - decay) / np.mean(eigenvalues**2 / (1 - decay * eigenvalues**2))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.95, 0.99])
+@pytest.mark.parametrize("n", [1_002, 11_000, 20_000])
+@pytest.mark.parametrize("name", ["ring", "torus", "circular-ladder"])
+def test_effective_neighbors_of_many_devices_meet_their_closed_forms(name, n, decay):
+    found = measures.effective_neighbors(topologies.build(name, n), decay=decay)
+    expected = count_exactly(closed_form(name, n), decay)
+    assert not found.exact and error(found) < 0.02 * expected
+    assert found.value == pytest.approx(expected, abs=4 * error(found))
+
+
+@pytest.mark.parametrize("n", [1_002, 1_600, 20_000])
+@pytest.mark.parametrize("name", ["path", "ladder", "tree"])
+def test_effective_neighbors_of_thin_graphs_meet_exact_solutions(name, n):
+    graph = topologies.build(name, n)
+    matrix = (eye_array(n) - mixing_laplacian(measures.read(graph))[0]).tocsr()
+    exact = {"path": _solve_path, "ladder": _solve_ladder, "tree": _solve_tree}[name]
+    expected, found = exact(graph, matrix), measures.effective_neighbors(graph)
+    assert error(found) < 0.01 * expected
+    assert found.value == pytest.approx(expected, abs=4 * error(found))
+
+
+def _solve_path(_, matrix):
+    return count_exactly(eigvalsh_tridiagonal(matrix.diagonal(), matrix.diagonal(1)), 0.95)
+
+
+def _solve_ladder(graph, _):
+    """Both rails move alike or against each other, so a ladder is two tridiagonal matrices."""
+    n = len(graph) // 2
+    rung = np.full(n, 1 / 4)
+    rung[[0, -1]] = 1 / 3
+    rails = np.full(n, 2 / 4)
+    rails[[0, -1]] = 1 / 4
+    beside = np.full(n - 1, 1 / 4)
+    modes = [eigvalsh_tridiagonal(1 - rails - against * rung, beside) for against in (0, 2)]
+    return count_exactly(np.concatenate(modes), 0.95)
+
+
+def _solve_tree(graph, matrix):
+    """l^2 / (1 - g l^2) = ((1 / (1 - sl) + 1 / (1 + sl)) / 2 - 1) / g, s = sqrt(g): two inverses, solved from leaf to root."""
+    n, root = len(graph), math.sqrt(0.95)  # pivots from the leaves up, then of the whole from the root down
+    parents, own = dict(nx.bfs_predecessors(graph, 0)), matrix.diagonal()
+    order = [0, *parents]
+    squares = {i: 0.95 * matrix[i, up] ** 2 for i, up in parents.items()}
+    total = 0.0
+    for sign in (1, -1):
+        below = 1 - sign * root * own
+        for i in reversed(order[1:]):
+            below[parents[i]] -= squares[i] / below[i]
+        for i in order[1:]:
+            below[i] -= squares[i] / (below[parents[i]] + squares[i] / below[i])
+        total += (1 / below).sum()
+    return n / 0.05 / ((total / 2 - n) / 0.95)
+
+
+def test_too_few_steps_are_told():
+    found = measures.effective_neighbors(topologies.build("ring", 1_500), decay=1 - 1e-9)
+    assert "too few steps: an upper bound" in found.how
 
 
 def error(measure):

@@ -19,6 +19,7 @@ from topologies.measures.local import clustering, degrees, hub_load
 from topologies.measures.mixing import (
     DECAY,
     algebraic_connectivity,
+    check_decay,
     count_neighbors,
     effective_neighbors,
     effective_resistance,
@@ -28,6 +29,7 @@ from topologies.measures.mixing import (
     kirchhoff_index,
     laplacian,
     mixing_laplacian,
+    sample_mixing,
     spectral_gap,
 )
 from topologies.measures.paths import path_load
@@ -109,10 +111,12 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
     }
     if varies(graph):
         return found | _describe_rounds(graph, decay, seed)
+    check_decay(decay)
     mixing = find_spectrum(*mixing_laplacian(links), seed)
+    near = mixing if mixing.exact else sample_mixing(links, decay, seed)
     return found | {
         "spectral_gap": find_gap(links, mixing),
-        "effective_neighbors": count_neighbors(links, mixing, decay),
+        "effective_neighbors": count_neighbors(links, near, decay),
     }
 
 
