@@ -38,8 +38,10 @@ _MEANINGS = {
     "period": "rounds after which the links repeat",
     "active_degree": "mean links of a device in use in a round",
     "colors": "of the greedy colouring: turns of a round of the schedule coloured",
-    "contraction": "factor per round towards the end, schedule jacobi",
-    "rounds": "of jacobi until a thousandth of the distance is left",
+    "contraction": "asymptotic factor per round towards the end, schedule jacobi",
+    "rounds": "of jacobi until a thousandth of the distance is left, at that rate",
+    "contraction_coloured": "asymptotic factor per round, schedule coloured with its default theta",
+    "rounds_coloured": "the same of coloured; a run that starts near its end or stops at --tol takes fewer",
     "disagreement": "what is left of the longest-lived difference between devices",
 }  # fmt: skip
 
@@ -130,6 +132,7 @@ def describe_graph(question: Question) -> dict[str, Any]:
 
 def measure(built: Built, question: Question) -> dict[str, Any]:
     """Return what `describe_graph` does of a graph that is built."""
+    from p2pkm.algorithms.gtvmin import GTVMin
     from topologies import GraphError, measures
 
     spec, graph, topology = built
@@ -139,7 +142,8 @@ def measure(built: Built, question: Question) -> dict[str, Any]:
     except GraphError as error:
         raise ExperimentError(str(error)) from None
     found["colors"] = measures.Measure(int(topology.colors.max()) + 1)
-    predicted = measures.predict(graph, **force, seed=question.seed)._asdict()
+    theta = GTVMin(1).relaxation()
+    predicted = measures.predict(graph, **force, seed=question.seed, colors=topology.colors, theta=theta)._asdict()
     return {
         "graph": str(spec), **force,
         "measures": {name: _plain(measure) for name, measure in found.items()},

@@ -5,8 +5,8 @@ spectrum as this vector sees it. Its ends approach those of the spectrum, and su
 (Golub and Meurant, "Matrices, Moments and Quadrature", 2010; Ubaru, Chen and Saad, "Fast estimation of tr(f(A)) via
 stochastic Lanczos quadrature", 2017). It keeps three vectors, so a million devices fit. Where it is slow because the
 graph is long and thin, the inverse is walked through instead: a sparse factorisation costs little there. That resolves
-the low end alone. A sum over the whole spectrum of a function that is smooth there takes few steps of the matrix itself, and
-how many is known beforehand (`sample_spectrum`).
+the low end alone. A sum over the whole spectrum of a function that is smooth there takes few steps of the matrix
+itself, and how many is known beforehand (`sample_spectrum`).
 """
 
 from collections.abc import Callable
