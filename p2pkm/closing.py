@@ -13,7 +13,7 @@ from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.disclosure import expose
 from p2pkm.frames import Frames
-from p2pkm.marks import mark_centers, mark_clients, mark_losses, mark_shape
+from p2pkm.marks import estimate_distance, expect_rate, mark_centers, mark_clients, mark_losses, mark_move, mark_shape
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
 from p2pkm.referee import Referee, mean
@@ -81,10 +81,12 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
+    known = referee.objective_known and facts["rounds"] > 0 and not devices.unsteady
+    move = mark_move(devices, network, state) if known else None
     trace, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
         summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census, honest)
-        summary |= _last(referee) | _count(traffic, referee, centroids, exposure) | clock
+        summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks | mark_clients(census, honest)
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
@@ -125,17 +127,28 @@ def _tell(topology: Topology, referee: Referee, census: Census, centroids: Float
     return notes
 
 
-def _last(referee: Referee) -> dict[str, Any]:
+def _expect(facts: dict[str, Any]) -> float | None:
+    """Return the contraction that theory expects of a round, None with a raw alpha."""
+    if facts["coupling"] is None or facts["theta"] is None:
+        return None
+    return expect_rate(facts["coupling"], facts["theta"], facts["schedule"])
+
+
+def _last(referee: Referee, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return what the last record says of the whole run."""
     last = referee.trace[-1]
     found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
+    before = {record["stage"]: record["round"] for record in referee.trace if record["stage"] != last["stage"]}
+    found["rounds_before"] = sum(before.values())
     if not referee.objective_known:
         return found | {"descent": None}
     from topologies.measures import fitted
 
     fall = fitted(referee.trace).contraction
     # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
-    return found | {"contraction": None if fall is None else float(f"{math.sqrt(fall):.6g}")}
+    contraction = None if fall is None else float(f"{math.sqrt(fall):.6g}")
+    left = None if move is None else estimate_distance(move, contraction, expected)
+    return found | {"contraction": contraction, "distance_left": left}
 
 
 def _count(traffic: Traffic, referee: Referee, centroids: Floats, exposure: Exposure) -> dict[str, Any]:

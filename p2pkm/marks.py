@@ -10,8 +10,37 @@ from p2pkm.pieces import label
 from p2pkm.referee import add
 from p2pkm.result import Census
 from p2pkm.scores import distance, silhouettes
+from p2pkm.spread.averaging import find_moves
 
 _SCORED = ("ari_clients", "nmi_clients", "purity_clients")
+
+
+def mark_move(devices: Devices, network: Network, state: Any) -> float:
+    """Return the largest move of a coordinate of any device in its last turn, over the scale: the units of ``tol``."""
+    moves = find_moves(state.centroids, state.previous)
+    return float(network.share(moves).max()) / devices.scale if devices.scale else 0.0
+
+
+def expect_rate(coupling: float, theta: float, schedule: str) -> float:
+    """Return the asymptotic contraction of a round where all devices match the same clusters, see docs/proofs.md.
+
+    Of jacobi mu = 2c / (1 + 2c), relaxed by theta; else Young's of two colors: (l + theta - 1)^2 = theta^2 mu^2 l.
+    """
+    mu = 2 * coupling / (1 + 2 * coupling)
+    if schedule == "jacobi":
+        return 1 - theta * (1 - mu)
+    inner = (theta * mu) ** 2 - 4 * (theta - 1)
+    return ((theta * mu + inner**0.5) / 2) ** 2 if inner >= 0 else theta - 1
+
+
+def estimate_distance(move: float, fitted: float | None, expected: float | None) -> float | None:
+    """Return about how far the centroids still are from where more rounds would take them, in the units of a move.
+
+    What is left of a geometric approach, move / (1 - q), with the larger of the contraction that was fitted to the run
+    and the expected one: a run of few rounds has not yet shown its slowest mode. None if neither is below 1.
+    """
+    known = [q for q in (fitted, expected) if q is not None and q < 1]
+    return move / (1 - max(known)) if known else None
 
 
 def mark_clients(census: Census, honest: Integers) -> dict[str, float | None]:

@@ -30,7 +30,9 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("lost messages", _number(summary["lost"]), f"that were sent and not heard: {summary['faults']}"),
         ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
+        ("rounds before", _number(summary["rounds_before"] or None), "scaling and initialization; their bytes count"),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
+        ("distance left", _number(summary["distance_left"]), "in units of tol: about last move / (1 - contraction)"),
         ("smallest row", _number(_several(summary["min_count"])), "points; nothing of rows of fewer was said"),
         ("points in the open", _number(summary["raw_points"]), "that left their device as they are"),
         ("seen by one device", _number(summary["exposure_max"]), "other devices at most whose rows may have come"),
@@ -44,7 +46,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
 
 
 STOPS = {
-    "converged": "converged: no centroid moved any more",
+    "converged": "converged: every move of the last round was within --tol",
     "round-limit": "not converged: stopped at the limit of --rounds",
     "stalled": "stalled: devices swap the same centroids for ever; use --schedule coloured",
     "silent": "nobody had anything more to say",

@@ -43,6 +43,8 @@ KEYS = (
     "bytes",
     "stop",
     "rounds",
+    "rounds_before",
+    "distance_left",
     "objective",
     "ratio_mean",
     "ari",

@@ -279,7 +279,7 @@ def _solve_ladder(graph, _):
 
 
 def _solve_tree(graph, matrix):
-    """l^2 / (1 - g l^2) = ((1 / (1 - sl) + 1 / (1 + sl)) / 2 - 1) / g, s = sqrt(g): two inverses, solved from leaf to root."""
+    """l^2 / (1 - g l^2) = ((1 / (1 - sl) + 1 / (1 + sl)) / 2 - 1) / g with s = sqrt(g): two inverses."""
     n, root = len(graph), math.sqrt(0.95)  # pivots from the leaves up, then of the whole from the root down
     parents, own = dict(nx.bfs_predecessors(graph, 0)), matrix.diagonal()
     order = [0, *parents]

@@ -13,6 +13,7 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.errors import ExperimentError
 from p2pkm.mail import Inbox, Mail, pack, pack_some
 from p2pkm.spec import suggest
+from p2pkm.spread.averaging import find_moves
 from p2pkm.spread.links import curb, lessen
 from p2pkm.spread.shield import RULES, shield
 from p2pkm.spread.sparing import spare
@@ -115,7 +116,8 @@ class GTVMin:
     seeding : str, optional
         A single seeding stage instead of the recipe: own, box, leader or summaries.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance).
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
+        know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
     swaps : bool
         Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
         to one of 8 random own points, up to 3 times in vain.
@@ -200,7 +202,7 @@ class GTVMin:
             trying = devices.awake & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
-            moves[swapped, 0] = _largest_move(centroids[swapped], state.centroids[swapped])
+            moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
         moved = moves[:, 0]
         more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
         calm = np.where(devices.awake, more, state.calm)
@@ -253,13 +255,6 @@ class GTVMin:
         for name, value in (("coupling", coupling), ("alpha", None), ("robust", robust)):
             object.__setattr__(other, name, value)
         return other
-
-
-def _largest_move(new: Floats, old: Floats) -> Floats:
-    """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
-    with np.errstate(invalid="ignore"):
-        moves = np.abs(new - old)
-    return np.fmax.reduce(moves, axis=(1, 2), initial=0.0)
 
 
 def _check(given: GTVMin) -> None:

@@ -142,6 +142,11 @@ def divide(mass: Floats, centroids: Floats, least: float) -> Floats:
 
 def rest(new: Floats, old: Floats, most: float) -> Mask:
     """Return which devices moved no coordinate by more than `most`, bool[n]; absent rows do not move."""
+    return find_moves(new, old) <= most
+
+
+def find_moves(new: Floats, old: Floats) -> Floats:
+    """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
     with np.errstate(invalid="ignore"):
-        moves = np.abs(new - old)
-    return np.fmax.reduce(moves, axis=(1, 2), initial=0.0) <= most
+        moves: Floats = np.fmax.reduce(np.abs(new - old), axis=(1, 2), initial=0.0)
+    return moves
