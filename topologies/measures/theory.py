@@ -269,7 +269,7 @@ def _sweep(links: LightGraph, strengths: Floats, colors: Integers, theta: float,
 
     if n <= EXACT:
         return Measure(float(np.abs(np.linalg.eigvals(sweep(np.eye(n)))).max()))
-    vector, logs = np.random.default_rng(seed).normal(size=n), []
+    vector, logs = np.random.default_rng(seed).normal(size=n), list[float]()
     for _ in range(_SWEEPS):
         vector = sweep(vector)
         size = float(np.linalg.norm(vector))
