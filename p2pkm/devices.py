@@ -105,6 +105,8 @@ class Devices:
         Id of the device without points that is the server, -1 if there is none.
     hops : int
         Bound on the diameter of the graph.
+    total_points : int
+        Number of points of all devices.
     total_weight : float
         Weight of all points of all devices (their number, if unweighted).
     scale : float
@@ -140,6 +142,7 @@ class Devices:
     total: int
     hub: int
     hops: int
+    total_points: int
     total_weight: float
     scale: float
     kernels: Kernels
@@ -185,6 +188,11 @@ class Devices:
         return self.stored[rows].astype(np.float64, copy=False), self.point_weights[rows]
 
     @property
+    def unit(self) -> float:
+        """Return the mean weight of a point: what a constant that is a number of points is worth as a weight."""
+        return self.total_weight / self.total_points if self.total_points else 1.0
+
+    @property
     def sizes(self) -> Integers:
         """Return the number of points of each device, int64[n]."""
         return np.diff(self.offsets)
@@ -223,6 +231,15 @@ class Devices:
         """
         rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
         return self.kernels.refine(*self.own, np.ascontiguousarray(start), rows, limit, tols, fill)
+
+    def members(self, centroids: Floats, counts: Floats) -> Integers:
+        """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""
+        _, weights, offsets = self.own
+        if not len(weights):
+            return counts.astype(np.int64)
+        _, labels = self.kernels.losses(*self.own, centroids)
+        rows: Integers = self.kernels.tabulate(offsets, np.zeros_like(labels), labels, 1, centroids.shape[1])
+        return rows[:, 0]
 
     def pooled_kmeans(
         self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int

@@ -43,6 +43,7 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         total=topology.n,
         hub=topology.hub,
         hops=topology.hops,
+        total_points=int(sizes_of(shards, network).sum()),
         total_weight=weight,
         scale=scale,
         kernels=kernels,

@@ -99,7 +99,8 @@ class FKM:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""
         centroids, counts = self._seed(clients) if clients.step == 0 else self._step(clients, model)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
-        kept = counts >= max(self.min_count, clients.min_count)
+        enough = clients.members(centroids, counts) >= max(self.min_count, clients.min_count)
+        kept = enough & (counts > 0.0)
         table = np.where(kept[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
         return Report(*pack(table), local)
 

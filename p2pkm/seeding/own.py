@@ -34,7 +34,7 @@ class Own:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
         centroids, counts, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
-        centroids[counts < devices.min_count] = np.inf
+        centroids[devices.members(centroids, counts) < devices.min_count] = np.inf
         return OwnState(centroids, np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> Mail:

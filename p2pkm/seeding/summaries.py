@@ -27,7 +27,7 @@ def summarize(devices: Devices, k: int) -> Floats:
     """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
     centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
     pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
-    pairs[counts < max(devices.min_count, 1)] = np.inf
+    pairs[(counts == 0.0) | (devices.members(centroids, counts) < devices.min_count)] = np.inf
     return pairs
 
 
