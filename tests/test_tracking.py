@@ -97,13 +97,13 @@ def test_it_settles_at_a_fixed_point_of_central_lloyd_under_label_skew(gossips):
 
 
 def test_a_row_of_less_than_a_thousandth_of_a_point_stays():
-    # a weight of 0.004 is shared by four devices: 0.001, which is enough, and 0.00098 is not
-    for weight, expected in ((0.004001, 7.0), (0.0039, 3.0)):
-        data = [column(7), np.zeros((0, 1)), np.zeros((0, 1)), np.zeros((0, 1))]
-        links = [(i, j) for i in range(4) for j in range(i)]
-        table = arrange(data, links, d=1, weights=[weight])
-        found = last(TrackingLloyd(1, gossips=1), table, np.full((4, 1, 1), 3.0), 1)
-        close(found.ravel(), expected)
+    # 0.004 of the mean weight is shared by four devices: 0.001, which is enough, and 0.00098 is not
+    data, links = [column(7, 90), *[np.zeros((0, 1))] * 3], [(i, j) for i in range(4) for j in range(i)]
+    for mean in (1.0, 1e-9, 1e9):
+        for share, expected in ((0.004001, 7.0), (0.0039, 3.0)):
+            table = arrange(data, links, d=1, weights=[share * mean, (2 - share) * mean])
+            found = last(TrackingLloyd(2, gossips=1), table, np.full((4, 2, 1), [[3.0], [99.0]]), 1)
+            close(found, np.full((4, 2, 1), [[expected], [90.0]]))
 
 
 def test_an_absent_row_is_filled_from_elsewhere():

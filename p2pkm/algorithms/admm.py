@@ -45,7 +45,7 @@ class ADMM:
     k : int
         Number of clusters.
     eta : float
-        Price of a disagreement, in points.
+        Price of a disagreement, in points (of mean weight, where they have weights).
     seeding : str, optional
         The stage that all devices get their start from; None: own.
     tol : float
@@ -99,11 +99,12 @@ class ADMM:
             both = real[who] & np.isfinite(theirs)
             links[who] += both
             differ[who] += np.where(both, mine[who] - theirs, 0.0)
+        eta = self.eta * devices.unit
         # the start is not a minimum under prices: what it disagrees in is not charged
-        duals = state.duals + self.eta * differ if devices.step > 1 else state.duals
+        duals = state.duals + eta * differ if devices.step > 1 else state.duals
         mass = measure(devices, state.centroids)
-        total = mass[:, :, :-1] - duals + self.eta * (2.0 * links * mine - differ)
-        weight = mass[:, :, -1:] + 2.0 * self.eta * links
+        total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
+        weight = mass[:, :, -1:] + 2.0 * eta * links
         moves = real & (weight > 0.0)
         centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
         return ADMMState(centroids, rest(centroids, state.centroids, self.tol * devices.scale), duals)

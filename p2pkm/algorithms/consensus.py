@@ -10,7 +10,7 @@ from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import divide, measure, mix, rest
 
-_LEAST = 1e-12  # points; a cluster of which less has arrived keeps its centroid
+_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
 
 class ConsensusState(NamedTuple):
@@ -30,7 +30,7 @@ class ConsensusLloyd:
 
         z_ic = (S_ic, n_ic)
         T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12
+        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
 
     Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`).
 
@@ -98,6 +98,6 @@ class ConsensusLloyd:
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
         settled = rest(centroids, state.centroids, self.tol * devices.scale)
         return ConsensusState(centroids, settled, measure(devices, centroids))

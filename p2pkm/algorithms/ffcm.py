@@ -80,9 +80,11 @@ class FFCM:
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""
         start, rows = pack(_known(clients, model))
-        centroids, supports = clients.kernels.fuzzy(*clients.own, start, rows, _LIMIT, _TOL)
+        points, weights, offsets = clients.own
+        relative = points, weights / clients.unit, offsets  # the tolerance is about memberships of points
+        centroids, supports = clients.kernels.fuzzy(*relative, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
-        values = np.concatenate((centroids, supports[:, :, None]), axis=2)
+        values = np.concatenate((centroids, clients.unit * supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:

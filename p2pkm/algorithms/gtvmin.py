@@ -97,7 +97,8 @@ class GTVMin:
     k : int
         Number of clusters.
     alpha : float, optional
-        Strength of every link, as in the paper.
+        Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
+        multiplies it, too; a coupling stays.
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
@@ -193,8 +194,11 @@ class GTVMin:
         mirror = devices.mirror
         if self.robust in RULES:
             inbox, mirror = shield(self.robust, state.centroids, inbox, devices)
+        points, masses, offsets = spare(devices, state.centroids)
+        if self.update_rule == "as-printed":  # it divides by at least one point
+            masses, alpha = masses / devices.unit, alpha / devices.unit
         centroids, moves = devices.kernels.gtvmin(
-            *spare(devices, state.centroids), state.centroids, state.previous, devices.awake, devices.indptr,
+            points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
             self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip

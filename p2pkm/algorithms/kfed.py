@@ -99,7 +99,8 @@ class KFED:
         with threadpool_limits(1):  # more threads would add in another order
             for i in np.flatnonzero(~few):
                 search = Search(k, CLIENT, limit=0, greedy=self.seeding == "greedy")
-                means = _start(clients.kernels, int(clients.keys[i]), *clients.table(i), search)
+                points, weights = clients.table(i)
+                means = _start(clients.kernels, int(clients.keys[i]), points, weights / clients.unit, search)
                 start[i, : len(means)] = means
         local, _, _ = clients.refine(start, _CONVERGED, fill=True)
         for i in np.flatnonzero(few):

@@ -31,8 +31,7 @@ class MUFC:
 
     n clients have at most k' n different bins, so twice as many sums determine them (`p2pkm.field.multisets`). A seed
     in the middle between two bins goes to the even one. The server clusters whole numbers of points: every point counts
-    once, whatever its weight, and only m is the weight of all. As the number of points is then not known to all, p is
-    above 2^31, too; that costs no byte.
+    once, whatever its weight. p is above 2^31, too, which costs no byte.
 
     Message: up 2 k' n rows, a field element each, as limbs of 32 bits (exact), whatever the client has, even nothing;
     down the k centroids. The smallest and largest value of every coordinate travel before, in the clear.
@@ -162,7 +161,7 @@ class _Grid(NamedTuple):
 
 def _lay(devices: Devices) -> _Grid:
     """Lay the grid; what it depends on is known to all."""
-    m = max(round(devices.total_weight), 1)
+    m = max(devices.total_points, 1)
     density = math.sqrt(m)
     side = round(density) + 1
     return _Grid(density, side, devices.d, next_prime(max(m, side**devices.d, _POINTS)))

@@ -10,7 +10,7 @@ from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import Account, begin_account, divide, draw, is_thin, listen, measure, rest
 
-_LEAST = 1e-12  # points; a cluster of which less has arrived keeps its centroid
+_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 _LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
 
 
@@ -42,7 +42,7 @@ class PushSumLloyd:
 
         z_ic = (S_ic, n_ic)
         T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12
+        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
 
     A sender needs its own degree alone. Devices with many neighbours gather more than others; this weight is the same
     in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
@@ -132,7 +132,7 @@ class PushSumLloyd:
             mass[who] += theirs
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
         settled = rest(centroids, state.centroids, self.tol * devices.scale)
         return PushSumState(centroids, settled, measure(devices, centroids))
 
@@ -142,7 +142,7 @@ class PushSumLloyd:
         mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, _fair(devices))
-            found = divide(mass, state.centroids, _LEAST_KEPT)
+            found = divide(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
             settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
             own = measure(devices, centroids)

@@ -10,7 +10,7 @@ from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import Account, begin_account, divide, draw, is_thin, measure, mix, mixing, rest
 
-_LEAST = 1e-3  # points; a cluster of which less has arrived keeps its centroid
+_LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
 
 class TrackingState(NamedTuple):
@@ -41,7 +41,7 @@ class TrackingLloyd:
     A round is one Lloyd step of T turns. r_ic(t) = (S_ic, n_ic) are the sum and the number of the points of device i
     nearest to its centroid w_ic(t); z(0) = r(0). With P the Metropolis weights, P_ij = 1 / (1 + max(deg_i, deg_j))::
 
-        (s, v) = [P^T z(t)]_ic;  w_ic(t+1) = s / v,  kept where v < 1e-3
+        (s, v) = [P^T z(t)]_ic;  w_ic(t+1) = s / v,  kept where v < 1e-3 points of mean weight
         z(t+1) = P^T z(t) + r(t+1) - r(t)
 
     Where consensus k-means begins every average anew, this one goes on from the last, so few gossips per step do. The
@@ -131,7 +131,7 @@ class TrackingLloyd:
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
         settled = rest(centroids, state.centroids, self.tol * devices.scale)
         own = measure(devices, centroids)
         return TrackingState(centroids, settled, mass + (own - state.own), own)
@@ -142,7 +142,7 @@ class TrackingLloyd:
         mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, np.ones(len(devices)))
-            found = divide(mass, state.centroids, _LEAST)
+            found = divide(mass, state.centroids, _LEAST * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
             settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
             own = measure(devices, centroids)
