@@ -1,18 +1,19 @@
 """What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
 
-`Disclosure` stands between algorithms and network. Summaries and sums withhold by themselves (`Devices.min_count`),
-because their counts are known where they are made; in methods and stages with ``spares = True`` points of rows of few
-take no part, see `p2pkm.spread.sparing`.
+`Disclosure` stands between algorithms and network. Methods and stages of this package withhold by themselves
+(`Devices.min_count`, `p2pkm.spread.sparing`), because it is known there what a row is made of; where ``spares = True``
+points of rows of few take no part. `withhold` is for all others.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import Devices, Integers, Mask
+from p2pkm.algorithms.star import StarState
+from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.errors import ExperimentError
-from p2pkm.mail import Letters, Mail, Ragged
+from p2pkm.mail import Letters, Mail, Ragged, spans
 from p2pkm.network import Network
 from p2pkm.result import Exposure, Traffic
 from p2pkm.spread.sparing import count_nearest
@@ -21,38 +22,40 @@ from p2pkm.topology import Topology
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POINTS = ("raced", "leader")  # seedings whose rows are points
 _FORWARDED = ("pairs", "forwarded", "keyed")
+_BLOCK = 1 << 18  # rows looked at together
+_SPARSE = 8  # places of a sieve for each point
 _SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
 
 
 class Disclosure:
-    """Watch what a batch says in a run.
+    """Watch what a batch sends in a run.
+
+    A point has left its device if all its coordinates have stood side by side, bit for bit, in a row that its device
+    sent over a link, in any exchange of any stage: as a row of its own, among the rows passed on, in the units in which
+    the device sends (scaled ones, where a stage scales), whether or not the message was lost. Equal points of a device
+    leave together. What can be worked out from several numbers is not seen.
 
     Parameters
     ----------
     devices : Devices
     total : int
         Points of all devices.
-    algorithms : sequence of Algorithm
-        Of all stages.
 
     Attributes
     ----------
-    hops : int or None
-        Over how many links tables travel as they are; None: everywhere.
     left : bool[m] or None
-        Which own points have left their device as they are; None: of so many points nobody keeps count.
+        Which own points have left their device; None: of so many points nobody keeps count.
     """
 
-    def __init__(self, devices: Devices, total: int, algorithms: Sequence[Any]) -> None:
-        self.hops, self._least = _reach(algorithms), devices.min_count
-        self._sizes = devices.sizes
+    def __init__(self, devices: Devices, total: int) -> None:
+        self._least, self._sizes = devices.min_count, devices.sizes
         self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
-        if self.left is None:
-            return
-        owner = np.repeat(np.arange(len(devices)), devices.sizes)
-        names = _name(devices.points, owner)
-        self._order = np.argsort(names, kind="stable")
-        self._names = names[self._order]
+        self.meet(devices)
+
+    def meet(self, devices: Devices) -> None:
+        """Go on with the same points, in other units."""
+        if self.left is not None:
+            self._known = _know(devices, devices.points)
 
     def snapshot(self) -> dict[str, Any]:
         """Return which points have left so far, as `p2pkm.snapshots` takes it."""
@@ -68,29 +71,66 @@ class Disclosure:
         count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         return {"min_count": self._least, "raw_points": count}
 
-    def pass_on(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
-        """Return what may be said, and note which points are in it."""
-        if isinstance(mail, Mail) and devices.min_count and _may_tell(algorithm, devices):
-            mail = withhold(mail, devices)
-        if self.left is not None and (devices.step == 0 or getattr(algorithm, "floods", False)):
-            self._note(mail, devices)
+    def screen(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
+        """Return what may be sent."""
+        if isinstance(mail, Mail) and devices.min_count > 1 and _may_tell(algorithm, devices):
+            return withhold(mail, devices)
         return mail
 
-    def _note(self, mail: Mail | Letters, devices: Devices) -> None:
-        """Note which rows are points of those who say them, in the first columns or behind one that leads."""
-        if isinstance(mail, Letters):
-            owner, rows = np.repeat(mail.who, mail.tables.rows), mail.tables.flat()
-        else:
-            most = mail.values.shape[1]
-            owner, row = np.nonzero(np.arange(most) < mail.rows[:, None])
-            rows = mail.values[owner, row]
-        for first in range(rows.shape[1] - devices.d + 1 if self.left is not None and len(rows) else 0):
-            names = _name(rows[:, first : first + devices.d], owner)
-            begin, end = (np.searchsorted(self._names, names, side) for side in ("left", "right"))
-            found = np.flatnonzero(end > begin)
-            points = self._order[begin[found]]
-            same = (devices.stored[points] == rows[found, first : first + devices.d]).all(axis=1)
-            self.left[points[same]] = True  # type: ignore[index]
+    def note(self, mail: Mail | Letters, state: Any, devices: Devices) -> None:
+        """Note which own points are in what is sent; state: of the algorithm that sends it."""
+        if self.left is None:
+            return
+        known = self._known
+        if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
+            owner = np.repeat(np.arange(len(devices)), devices.sizes)
+            known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
+        for owner, rows in _sent(mail, devices):
+            for first in range(rows.shape[1] - devices.d + 1):
+                self.left[known.find(rows[:, first : first + devices.d], owner)] = True
+
+
+class _Known(NamedTuple):
+    """The own points, float64[m, d], with their names in ascending order, and a sieve for what is none of them."""
+
+    points: Floats
+    names: Any
+    order: Integers
+    sieve: Mask
+
+    def find(self, rows: Floats, owner: Integers) -> Integers:
+        """Return which points stand in rows, float64[r, d], of their own devices, int64[r]."""
+        names = _name(rows, owner)
+        likely = np.flatnonzero(self.sieve[names & np.uint64(len(self.sieve) - 1)])
+        begin, end = (np.searchsorted(self.names, names[likely], side) for side in ("left", "right"))
+        points = self.order[spans(begin, end - begin)]
+        return points[(self.points[points] == rows[np.repeat(likely, end - begin)]).all(axis=1)]
+
+
+def _know(devices: Devices, points: Floats) -> _Known:
+    """Return what is needed to find the points of a batch, in the units in which they are given."""
+    names = _name(points, np.repeat(np.arange(len(devices)), devices.sizes))
+    order = np.argsort(names, kind="stable")
+    sieve = np.zeros(1 << (_SPARSE * len(names)).bit_length(), np.bool_)
+    sieve[names & np.uint64(len(sieve) - 1)] = True
+    return _Known(points, names[order], order, sieve)
+
+
+def _sent(mail: Mail | Letters, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
+    """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
+    over = None if mail.edges is None else np.bincount(devices.sources[mail.edges], minlength=len(devices))
+    leaves = (devices.degrees if over is None else over) > 0
+    if isinstance(mail, Letters):
+        owner = np.repeat(mail.who, mail.tables.rows)
+        yield owner[leaves[owner]], mail.tables.flat()[leaves[owner], mail.header :]
+        return
+    most = mail.values.shape[1]
+    rows, block = np.where(leaves, mail.rows, 0), max(1, _BLOCK // max(most, 1))
+    for first in range(0, len(rows), block):
+        part = slice(first, first + block)
+        owner, row = np.nonzero(np.arange(most) < rows[part, None])
+        if len(owner):
+            yield owner + first, mail.values[part][owner, row, mail.header :]
 
 
 def withhold(mail: Mail, devices: Devices) -> Mail:
@@ -156,7 +196,7 @@ def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
     return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
 
 
-def _reach(algorithms: Iterable[Any]) -> int | None:
+def reach(algorithms: Iterable[Any]) -> int | None:
     """Return over how many links tables travel as they are in some stages, None: everywhere; a tree may tell all."""
     far = [one for one in algorithms if getattr(one, "says", "") in _FORWARDED or getattr(one, "floods", False)]
     hops = [getattr(one, "hops", None) for one in far]

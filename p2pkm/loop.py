@@ -173,8 +173,11 @@ class _Voice(NamedTuple):
     def say(self, state: Any, devices: Devices) -> Mail | Letters:
         """Return what the devices say."""
         mail = self.played.message(state, devices)
-        mail = mail if self.disclosure is None else self.disclosure.pass_on(mail, self.algorithm, devices)
-        return mail if self.lies is None else self.lies.say(mail, devices)
+        mail = mail if self.disclosure is None else self.disclosure.screen(mail, self.algorithm, devices)
+        mail = mail if self.lies is None else self.lies.say(mail, devices)
+        if self.disclosure is not None:
+            self.disclosure.note(mail, state, devices)
+        return mail
 
 
 def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:

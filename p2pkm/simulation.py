@@ -14,7 +14,7 @@ from p2pkm.clock import Timing
 from p2pkm.closing import Played, Wishes, close, describe
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats
-from p2pkm.disclosure import Disclosure, check_min_count
+from p2pkm.disclosure import Disclosure, check_min_count, reach
 from p2pkm.errors import ExperimentError
 from p2pkm.events import schedule_events
 from p2pkm.faults import Faults, Stale, check_faults, harden, lay_faults, parse_stale
@@ -203,7 +203,8 @@ def perform(job: Job, world: World) -> Result:
     sizes = sizes_of(job.own, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
-    devices = host(job.topology, job.own, network, job.seed, kernels)
+    devices = replace(host(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
+    disclosure = Disclosure(devices, int(sizes.sum()))
     referee = Referee(network, job.every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
@@ -211,13 +212,14 @@ def perform(job: Job, world: World) -> Result:
     setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
     keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
-        devices, job = _scale(job, devices, setting, referee, keeper)
-    devices = replace(devices, min_count=job.min_count)
+        keeper.watch(disclosure=disclosure)
+        field = Field(devices, job.topology.colors, referee, job.interrupted, keeper=keeper, disclosure=disclosure)
+        devices, job = _scale(job, setting, field, keeper)
+        disclosure.meet(devices)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
     played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
     _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
-    disclosure = Disclosure(devices, int(sizes.sum()), [stage.algorithm for stage in played])
     field = _lay_field(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
     keeper.watch(disclosure=disclosure, trouble=field.trouble, events=field.events, lies=field.lies)
     ending = run(played, job.start, field)
@@ -233,7 +235,9 @@ def perform(job: Job, world: World) -> Result:
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
     timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
-    left = Played(devices, job.own, referee, ending.state, job.topology, timing, disclosure.hops)
+    left = Played(
+        devices, job.own, referee, ending.state, job.topology, timing, reach(stage.algorithm for stage in played)
+    )
     result = close(world, left, facts, wishes)
     return replace(result, scaling=job.scaling)
 
@@ -270,14 +274,15 @@ def _watch(job: Job, devices: Devices, referee: Referee, method: Any) -> Lies | 
     return prepare_lies(job.byzantine, liars, devices, referee.network, method)
 
 
-def _scale(job: Job, devices: Devices, setting: Setting, referee: Referee, keeper: Keeper) -> tuple[Devices, Job]:
+def _scale(job: Job, setting: Setting, field: Field, keeper: Keeper) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    referee.meet(devices, None)
-    field = Field(devices, job.topology.colors, referee, job.interrupted, keeper=keeper)
+    field.referee.meet(field.devices, None)
     units = scale(scaling_stage(job.scale, setting), field, keeper)
-    own, network = apply(job.own, units), referee.network
-    hosted = host(job.topology, own, network, job.seed, devices.kernels)
-    return hosted, replace(job, own=own, scaling=(network.share(units[0]), network.share(units[1])))
+    own, network = apply(job.own, units), field.referee.network
+    hosted = host(job.topology, own, network, job.seed, field.devices.kernels)
+    return replace(hosted, min_count=job.min_count), replace(
+        job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
+    )
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:

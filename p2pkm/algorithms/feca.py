@@ -8,6 +8,7 @@ import numpy as np
 from p2pkm.algorithm import Report
 from p2pkm.data.checks import one_of, whole
 from p2pkm.devices import CLIENT, Devices, Floats, Integers, Mask
+from p2pkm.mail import pack
 from p2pkm.starts import cluster_from_random_points
 
 
@@ -105,11 +106,13 @@ class FeCA:
         else:
             centroids, counts = self._seed(clients, k)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
+        local = pack(local)[0] if clients.min_count > 1 else local
         _, labels = clients.kernels.losses(*clients.own, local)
+        local = clients.refine(local, 1)[0] if clients.min_count > 1 else local  # the means of what is counted
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
             own = slice(clients.offsets[i], clients.offsets[i + 1])
-            table = self._refine(*clients.table(i), local[i], labels[own])
+            table = self._refine(*clients.table(i), local[i], labels[own], clients.min_count)
             rows[i] = len(table)
             values[i, : len(table)] = table
         return Report(values, rows, local)
@@ -134,11 +137,15 @@ class FeCA:
         centroids, counts, _ = clients.kmeans(k, CLIENT, starts=self.n_init, limit=self.local_steps)
         return centroids, counts
 
-    def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers) -> Floats:
+    def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, least: int) -> Floats:
         """Return what one client says, float64[r, d + 1]; absent centroids own no label."""
         centroids, labels = _keep(centroids, labels, centroids[:, 0] < np.inf)
         if self.prune:
             centroids, labels = _prune(points, weights, centroids, labels, merge=self.pair == "merge")
+        if least > 1:  # a radius may reach half-way to the next centroid, so it must be one that is sent, too
+            centroids, labels = _keep(
+                centroids, labels, np.bincount(labels[labels >= 0], minlength=len(centroids)) >= least
+            )
         reaches = np.zeros(len(centroids))
         real = labels >= 0
         np.maximum.at(reaches, labels[real], _squared(points[real], centroids[labels[real]]))
@@ -174,7 +181,7 @@ def _prune(
 
 def _radii(centroids: Floats, reaches: Floats, *, theoretical: bool) -> Floats:
     """Return the radius of each centroid by algorithm 3 or 4; reaches: float64[r], to the farthest own point."""
-    if len(centroids) == 1:
+    if len(centroids) < 2:
         return reaches
     apart = _apart(centroids)
     if not theoretical:

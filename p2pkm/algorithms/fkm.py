@@ -29,8 +29,10 @@ class FKM:
 
     Message: up one row (centroid, count) per cluster that the client has; down the k centroids.
 
-    Privacy: the server sees centroids and counts of single clients; rows of fewer than `min_count` points stay at home
-    (with k-means++ seeds as the first message, the rows are points of the client).
+    Privacy: the server sees centroids and counts of single clients; k-means++ seeds, the first message, are points of
+    the client. `min_count` counts the points nearest to a row as it is sent; the row may be the mean of others, even of
+    a single one. With ``simulate(min_count=)`` the points that are counted, for the threshold and for the server, are
+    those that the row is the mean of: the count is taken before the last Lloyd step instead of after it.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ class FKM:
     local_steps : int
         Lloyd steps of a client in a round.
     min_count : int
-        Rows with fewer points are not sent.
+        Rows with fewer points nearest to them are not sent.
     robust : {"none", "trim", "median"}
         What the server makes of rows that may be lies: it clusters those within Tukey's fences as above, and then
         takes the trimmed mean or the median, coordinate by coordinate, of what the clients have near each of these
@@ -97,9 +99,12 @@ class FKM:
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""
-        centroids, counts = self._seed(clients) if clients.step == 0 else self._step(clients, model)
-        local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
+        shy = clients.min_count > 1  # then the last step comes after the count: a row is the mean of those counted
+        steps = self.local_steps - shy
+        centroids, counts = self._seed(clients, steps) if clients.step == 0 else self._step(clients, model, steps)
         enough = clients.members(centroids, counts) >= max(self.min_count, clients.min_count)
+        centroids = clients.refine(centroids, 1)[0] if shy else centroids
+        local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         kept = enough & (counts > 0.0)
         table = np.where(kept[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
         return Report(*pack(table), local)
@@ -122,19 +127,19 @@ class FKM:
         found = found[found[:, 0] < np.inf]
         return found if self.robust == "none" else agree(tables, found, self.robust)
 
-    def _seed(self, clients: Devices) -> tuple[Floats, Floats]:
+    def _seed(self, clients: Devices, steps: int) -> tuple[Floats, Floats]:
         """Return the first centroids of every client and how many points are nearest to each."""
         if self.seeding == "random":
-            return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=self.local_steps)
+            return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=steps)
         bare = self.seeding == "plusplus" and clients.min_count < 2  # a seed is a point as it is
-        limit, starts = (0, 1) if bare else (self.local_steps, self.client_n_init)
+        limit, starts = (0, 1) if bare else (steps, self.client_n_init)
         centroids, counts, _ = clients.kmeans(self.k, CLIENT, starts=starts, limit=limit)
         return centroids, counts
 
-    def _step(self, clients: Devices, model: Floats) -> tuple[Floats, Floats]:
+    def _step(self, clients: Devices, model: Floats, steps: int) -> tuple[Floats, Floats]:
         """Return each client's centroids after Lloyd steps from the server's, and their numbers of points."""
         if not self.keep_empty:
             _, counts, _ = clients.refine(model, 0)
             model, _ = pack(np.where((counts > 0.0)[:, :, None], model, np.inf))
-        centroids, counts, _ = clients.refine(model, self.local_steps, fill=self.keep_empty)
+        centroids, counts, _ = clients.refine(model, steps, fill=self.keep_empty)
         return centroids, counts

@@ -11,6 +11,7 @@ from p2pkm.data.checks import LARGEST, positive, whole
 from p2pkm.devices import CLIENT, NOISE, SERVER, Devices, Floats, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import pack
+from p2pkm.spread.sparing import publish
 
 _STEP = 2.0**-53  # between two draws
 
@@ -88,7 +89,7 @@ class FKMeansCB:
         scale = 1.0 / (self.epsilon or math.inf)
         noised = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
         local, _, _ = noised.kmeans(k, CLIENT, starts=self.client_n_init)
-        return Report(*pack(local), local)
+        return Report(*pack(publish(noised, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Cluster the clients' centroids."""

@@ -11,6 +11,7 @@ from p2pkm.data.checks import one_of, whole
 from p2pkm.devices import CHOICE, CLIENT, Devices, Floats, Kernels, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import pack
+from p2pkm.spread.sparing import publish
 
 _CONVERGED = 10_000  # Lloyd steps; unchanged labels come long before
 
@@ -105,7 +106,7 @@ class KFED:
         local, _, _ = clients.refine(start, _CONVERGED, fill=True)
         for i in np.flatnonzero(few):
             local[i, : clients.sizes[i]] = clients.table(i)[0]
-        return Report(*pack(local), local)
+        return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Pick k rows that are far from each other; run Lloyd's algorithm on all rows from there."""

@@ -9,6 +9,7 @@ from p2pkm.algorithm import Report
 from p2pkm.data.checks import whole
 from p2pkm.devices import CLIENT, Devices, Floats
 from p2pkm.mail import pack
+from p2pkm.spread.sparing import publish
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class MAvg:
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points."""
         local, _, _ = clients.kmeans(self.k, CLIENT, starts=self.client_n_init)
-        return Report(*pack(local), local)
+        return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the rows that are matched with the same row of the reference."""

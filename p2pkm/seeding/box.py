@@ -29,8 +29,13 @@ class BoxState(NamedTuple):
 class Box:
     """``box_i <- (min, max) over i and its neighbours`` until nothing changes, then k uniform points in the box.
 
-    The shared seed draws the points, so all devices of a component end with the same centroids. Message: 2 rows
-    whenever the own box has grown.
+    The shared seed draws the points, so all devices of a component end with the same centroids.
+
+    Message: 2 rows whenever the own box has grown.
+
+    Privacy: each number of a corner is a coordinate of some point, at first of a point of the device itself; the
+    corners of one point are that point. With a `min_count` p they are means of the p smallest and of the p largest
+    values instead, and a device of fewer points has none.
     """
 
     k: int
@@ -40,9 +45,12 @@ class Box:
         """Find the own bounding box."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf
-        owner = np.repeat(np.arange(len(devices)), devices.sizes)
-        np.minimum.at(box[:, 0], owner, devices.stored)
-        np.maximum.at(box[:, 1], owner, devices.stored)
+        if devices.min_count > 1:
+            _blunt(box, devices)
+        else:
+            owner = np.repeat(np.arange(len(devices)), devices.sizes)
+            np.minimum.at(box[:, 0], owner, devices.stored)
+            np.maximum.at(box[:, 1], owner, devices.stored)
         return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
     def message(self, state: BoxState, devices: Devices) -> Mail:
@@ -67,3 +75,12 @@ class Box:
         centroids = np.full((len(box), self.k, devices.d), np.inf)
         centroids[known] = box[known, :1] + places * (box[known, 1:] - box[known, :1])
         return centroids
+
+
+def _blunt(box: Floats, devices: Devices) -> None:
+    """Write the means of the `min_count` smallest and largest values of each coordinate into float64[n, 2, d]."""
+    least = devices.min_count
+    for i in np.flatnonzero(devices.sizes >= least):
+        ascending = np.sort(devices.table(i)[0], axis=0)
+        for end, values in enumerate((ascending[:least], ascending[-least:])):
+            box[i, end] = np.cumsum(values, axis=0)[-1] / least

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pkm.devices import Devices, Floats, Mask
-from p2pkm.mail import Inbox, Mail
+from p2pkm.devices import Devices, Floats, Integers, Mask
+from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.seeding.summaries import summarize
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
 
 
@@ -25,6 +27,10 @@ class Choose:
 
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
     travels uncounted. A device without points says an empty table. Starts from a stage with `candidates`.
+
+    Privacy: d + 1 losses of one point tell where it is. With a `min_count` the losses are those of the summary of the
+    own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had none
+    to say says an empty table.
     """
 
     k: int
@@ -33,8 +39,10 @@ class Choose:
     def init(self, devices: Devices, start: Any) -> ChooseState:
         """Price the candidates on the own points."""
         candidates: Floats = start.candidates
-        rows = (devices.sizes > 0).astype(np.int64)
-        flood = begin(devices, price(devices, candidates)[:, None, :], rows)
+        judging = judges(devices, self.k)
+        losses = [price(devices, judging, candidates[:, q].copy()) for q in range(candidates.shape[1])]
+        rows = (np.diff(judging[2]) > 0).astype(np.int64)
+        flood = begin(devices, np.stack(losses, axis=1)[:, None, :], rows)
         return ChooseState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
     def message(self, state: ChooseState, devices: Devices) -> Mail:
@@ -56,7 +64,18 @@ class Choose:
         return ChooseState(centroids, ready, state.candidates, flood)
 
 
-def price(devices: Devices, candidates: Floats) -> Floats:
-    """Return what each candidate, float64[n, q, k, d], costs on each device's own points, float64[n, q]."""
-    columns = [devices.kernels.losses(*devices.own, candidates[:, q].copy())[0] for q in range(candidates.shape[1])]
-    return np.stack(columns, axis=1)
+def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
+    """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
+
+    With a `min_count`, the pairs (centroid, count) of every device's summary, which are said before.
+    """
+    if devices.min_count < 2:
+        return devices.own
+    pairs, rows = pack(summarize(devices, k))
+    real = pairs[np.arange(k) < rows[:, None]]
+    return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))
+
+
+def price(devices: Devices, judging: tuple[NDArray[Any], Floats, Integers], sets: Floats) -> Floats:
+    """Return what one set of each device, float64[n, k, d], costs on its judges, float64[n]."""
+    return devices.kernels.losses(*judging, sets)[0]

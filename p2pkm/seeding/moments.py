@@ -34,6 +34,9 @@ class Moments:
 
     Message: one row (weight, mean, squared deviations) of 2 d + 1 columns per device with points, flooded; the id of
     the origin travels uncounted.
+
+    Privacy: everybody sees the moments of every device; those of one point are that point, and those of two points are
+    both of them, coordinate by coordinate. With a `min_count` p a device of at most p points says none.
     """
 
     k: int
@@ -49,7 +52,8 @@ class Moments:
         mean = np.stack([_sum(owner, weights * x, n) / known for x in points.T], axis=1)
         squares = np.stack([_sum(owner, weights * x * x, n) for x in (points - mean[owner]).T], axis=1)
         table = np.concatenate((weight[:, None], mean, squares), axis=1)[:, None, :]
-        flood = begin(devices, table, (devices.sizes > 0).astype(np.int64))
+        most = devices.min_count if devices.min_count > 1 else 0
+        flood = begin(devices, table, (devices.sizes > most).astype(np.int64))
         nothing = np.full((n, self.k, d), np.inf)
         return MomentsState(nothing, np.zeros(n, np.bool_), np.zeros((n, d)), np.ones((n, d)), flood)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.devices import OWN, Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, silence
+from p2pkm.spread.sparing import publish
 
 _LIMIT = 300  # Lloyd steps, where seeds may not leave
 
@@ -33,9 +34,8 @@ class Own:
     def init(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
-        centroids, counts, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
-        centroids[devices.members(centroids, counts) < devices.min_count] = np.inf
-        return OwnState(centroids, np.ones(len(devices), np.bool_))
+        centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
+        return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> Mail:
         """Say nothing."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Delivery, Letters, Tables
+from p2pkm.seeding.choose import judges, price
 from p2pkm.seeding.reduce import reduce, tell_pairs
 from p2pkm.seeding.summaries import cluster_collections
 from p2pkm.spread.tree import Front, Routes, Tree, climb, descend, join, route, source_of
@@ -168,10 +169,9 @@ class Rooted:
     def _price(self, walk: Walk, devices: Devices) -> Walk:
         """Begin the way of the losses of all candidates on the own points."""
         n, q = len(devices), self.candidates
-        losses = np.empty((n, q))
+        losses, judging = np.empty((n, q)), judges(devices, self.k)
         for number in range(q):
-            sets = self._sets(walk.candidates, np.full(n, number))
-            losses[:, number] = devices.kernels.losses(*devices.own, sets)[0]
+            losses[:, number] = price(devices, judging, self._sets(walk.candidates, np.full(n, number)))
         said = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
         return walk._replace(own=said, front=Front(deepest, said.take(deepest)))

@@ -9,6 +9,7 @@ import numpy as np
 from p2pkm.devices import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
+from p2pkm.spread.sparing import publish
 
 _LIMIT = 100  # Lloyd steps on the pairs
 _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
@@ -26,8 +27,9 @@ class SummariesState(NamedTuple):
 def summarize(devices: Devices, k: int) -> Floats:
     """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
     centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
+    centroids = publish(devices, centroids)
     pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
-    pairs[(counts == 0.0) | (devices.members(centroids, counts) < devices.min_count)] = np.inf
+    pairs[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
     return pairs
 
 

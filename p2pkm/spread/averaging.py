@@ -12,6 +12,7 @@ import numpy as np
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox
 from p2pkm.spread.links import heard
+from p2pkm.spread.sparing import count_nearest
 
 _THIN = 0.25  # of the points that a device should hold
 
@@ -31,8 +32,10 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
     mass = np.empty((n * k, d + 1))
     for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
         mass[:, f] = np.bincount(cells, (devices.point_weights * column)[taken], n * k)
-    mass[mass[:, d] < devices.min_count] = 0.0  # so few points do not take part
-    return mass.reshape(n, k, d + 1)
+    mass = mass.reshape(n, k, d + 1)
+    if devices.min_count > 1:  # so few points do not take part
+        mass[count_nearest(devices, labels, k) < devices.min_count] = 0.0
+    return mass
 
 
 def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[tuple[Integers, Integers, Floats]]:
