@@ -99,10 +99,11 @@ def guide(summary: dict[str, Any]) -> str:
     """Return what happened in plain words, and what to try next, for somebody who gave no option at all."""
     devices, clusters, ratio = summary["devices"], summary["clusters"], summary["ratio_mean"]
     return f"""
-What happened: {devices} devices on a ring got uneven shares of {clusters} clusters. Each spoke with its two neighbours
-only, and no point left its device: what travelled were centroids and counts, {summary["bytes"] / 1000:.0f} kB in
-{summary["messages"]} messages. Their centroids cost {ratio:.4f} times what central k-means on all points costs; by
-themselves the devices would have paid {summary["ratio_alone"]:.2f} times.
+What happened: {devices} devices on a {summary["graph"]} graph got uneven shares of {clusters} clusters. They sent
+centroids, counts and costs to their neighbors only, {summary["bytes"] / 1000:.0f} kB in {summary["messages"]} messages.
+{_disclose(summary["raw_points"])}
+Their centroids cost {ratio:.4f} times what central k-means on all points costs; by themselves the devices would have
+paid {summary["ratio_alone"]:.2f} times.
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all
@@ -112,6 +113,16 @@ What to try next
                                                    the same run again, compared bit by bit
   mpirun -n 16 python -m p2pkm --graph ring        one device per MPI rank, the same bits
 """
+
+
+def _disclose(raw: int | None) -> str:
+    """Return how many points left their device as they are, in a sentence."""
+    if raw is None:
+        return "How many points left their device as they are was not counted: there are too many."
+    if raw == 0:
+        return "No point left its device as it is; what centroids and counts still tell is in docs/leaks.md."
+    who = "1 point left its device as it is" if raw == 1 else f"{raw:,} points left their device as they are"
+    return f"{who}, as centroids of clusters of one point. --min-count 2 prevents that."
 
 
 class Progress:
