@@ -17,7 +17,7 @@ from p2pkm.marks import estimate_distance, expect_rate, mark_centers, mark_clien
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
 from p2pkm.referee import Referee, mean
-from p2pkm.result import SUMMARY_KEYS, Census, Chain, Exposure, Result, Traffic
+from p2pkm.result import STOPPED, SUMMARY_KEYS, Census, Chain, Exposure, Result, Traffic
 from p2pkm.scores import ari, nmi, purity
 from p2pkm.topology import LARGE, Topology
 
@@ -97,6 +97,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     if share > _MUCH and referee.every < _SELDOM:
         prices.notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
     prices.notes += _tell(topology, referee, census, centroids) + name_liars(referee.left_out)
+    prices.notes += [] if facts["stop"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
@@ -134,6 +135,21 @@ def _expect(facts: dict[str, Any]) -> float | None:
     return expect_rate(facts["coupling"], facts["theta"], facts["schedule"])
 
 
+def _miss(sizes: Integers, centroids: Floats) -> list[str]:
+    """Return which devices that have points have no centroid, why, and what to change."""
+    without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
+    if not without.any():
+        return []
+    count = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
+    who = f"{count} devices hold no centroid, so scores leave them out"
+    if not (centroids < np.inf).any():
+        who = "no device holds a centroid, so there is no quality to report"
+    return [
+        f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
+        "lower min_count (--min-count; that of fkm is 2: --algorithm fkm:min_count=1)"
+    ]
+
+
 def _last(referee: Referee, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return what the last record says of the whole run."""
     last = referee.trace[-1]
@@ -156,7 +172,7 @@ def _count(traffic: Traffic, referee: Referee, centroids: Floats, exposure: Expo
     honest = referee.honest
     return {
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-        "centroid_sets": _count_different(referee.digests[honest]),
+        "centroid_sets": _count_different(referee.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
         "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, referee.best))),
         "exposure_max": int(exposure.devices.max()),
         "quarantined": int(traffic.refused.sum()) if traffic.refused is not None else 0,

@@ -7,7 +7,7 @@ import numpy as np
 from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.network import Network
 from p2pkm.pieces import label
-from p2pkm.referee import add
+from p2pkm.referee import add, mean
 from p2pkm.result import Census
 from p2pkm.scores import distance, silhouettes
 from p2pkm.spread.averaging import find_moves
@@ -44,12 +44,11 @@ def estimate_distance(move: float, fitted: float | None, expected: float | None)
 
 
 def mark_clients(census: Census, honest: Integers) -> dict[str, float | None]:
-    """Return the size-weighted means of the scores of the own points of the clients that are honest."""
+    """Return the size-weighted means of the scores of the own points of the honest clients that hold a centroid."""
     if census.scores is None:
         return {}
     sizes, scores = census.sizes[honest], census.scores[honest].T
-    total = float(sizes.sum())
-    return {name: add(one * sizes) / total if total else None for name, one in zip(_SCORED, scores, strict=True)}
+    return {name: mean(one, sizes) for name, one in zip(_SCORED, scores, strict=True)}
 
 
 def mark_losses(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:
@@ -91,5 +90,4 @@ def mark_shape(model: Floats, census: Census) -> dict[str, float | None]:
 
 def mark_centers(sets: Floats, centers: Floats) -> dict[str, float | None]:
     """Return the mean over centroid sets, float64[q, k, d], of their distance to known centers, float64[c, d]."""
-    found = [distance(one[one[:, 0] < np.inf], centers) for one in sets]
-    return {"l2_centers": add(np.array(found)) / len(found)} if found else {}
+    return {"l2_centers": mean(np.array([distance(one[one[:, 0] < np.inf], centers) for one in sets]))}

@@ -125,7 +125,7 @@ class Referee:
             return
         losses = self.losses = rows[: own.clients, 0].copy()
         self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
-        filled = np.isfinite(losses)
+        filled = np.isfinite(losses) & (rows[: own.clients, 2] > 0)
         self._rounding = _TINY * own.scale**2 * (own.total_weight + add(rows[:, 9]))
         gtv = add(rows[:, 7]) if filled.any() else None
         known = self.objective_known and filled.any()
@@ -137,8 +137,7 @@ class Referee:
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
         if own.hub >= 0:
-            scores, sizes = np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T
-            record["ari_clients"] = add(scores * sizes) / add(sizes) if np.isfinite(scores).all() else None
+            record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
         self.trace.append(record)
         self._sink(record)
 
@@ -193,7 +192,7 @@ class Referee:
             if prices is not None and prices.n_classes and own.hub >= 0:
                 known = piece.offsets, prices.classes[piece.rows], piece.labels
                 tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
-                scores[piece.own] = np.where(np.isfinite(piece.losses), ari(tables), np.nan)
+                scores[piece.own] = ari(tables)
         digests = own.kernels.digest(np.ascontiguousarray(centroids))
         return losses, scores, own.sizes.astype(np.float64), digests.view(np.float64)
 
@@ -241,7 +240,10 @@ def add(values: Floats) -> float:
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def mean(values: Floats) -> float | None:
-    """Return the mean of what is known, None if nothing is."""
-    known = values[np.isfinite(values)]
-    return add(known) / len(known) if len(known) else None
+def mean(values: Floats, weights: Floats | Integers | None = None) -> float | None:
+    """Return the mean, perhaps weighted, of what is known, None if nothing is."""
+    known = np.isfinite(values)
+    if weights is None:
+        return add(values[known]) / np.count_nonzero(known) if known.any() else None
+    total = add(weights[known])
+    return add(values[known] * weights[known]) / total if total > 0 else None

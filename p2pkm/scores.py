@@ -1,4 +1,9 @@
-"""Scores of labels against the truth, from contingency tables int64[..., classes, clusters] alone."""
+"""Scores of labels against the truth, from contingency tables int64[..., classes, clusters] alone.
+
+The score of a table without any point is NaN: nothing was labeled, so nothing agrees.
+"""
+
+import math
 
 import numpy as np
 
@@ -6,12 +11,13 @@ from p2pkm.devices import Floats, Integers
 
 
 def ari(tables: Integers) -> Floats:
-    """Return the adjusted Rand index (Hubert and Arabie 1985), float64[...]; 1 where there is nothing to separate."""
+    """Return the adjusted Rand index (Hubert and Arabie 1985), float64[...]; 1 for one class in one cluster."""
     cells = _pairs(tables).sum((-2, -1))
     rows, columns = _pairs(tables.sum(-1)).sum(-1), _pairs(tables.sum(-2)).sum(-1)
     expected = rows * columns / np.maximum(_pairs(tables.sum((-2, -1))), 1.0)
     most = (rows + columns) / 2
-    return np.where(most == expected, 1.0, (cells - expected) / np.where(most == expected, 1.0, most - expected))
+    index = np.where(most == expected, 1.0, (cells - expected) / np.where(most == expected, 1.0, most - expected))
+    return _of_some(tables, index)
 
 
 def nmi(tables: Integers) -> Floats:
@@ -21,14 +27,18 @@ def nmi(tables: Integers) -> Floats:
     cells = tables.shape[-2] * tables.shape[-1]
     joint = _entropy(tables.reshape(*tables.shape[:-2], cells), total)
     information = np.maximum(rows + columns - joint, 0.0)
-    return np.where(
-        (rows == 0) & (columns == 0), 1.0, 2 * information / np.where(rows + columns == 0, 1, rows + columns)
-    )
+    both = rows + columns
+    return _of_some(tables, np.where(both == 0, 1.0, 2 * information / np.where(both == 0, 1.0, both)))
 
 
 def purity(tables: Integers) -> Floats:
     """Return the sum of every cluster's majority over the number of points, float64[...]."""
-    return tables.max(axis=-2, initial=0).sum(-1) / np.maximum(tables.sum((-2, -1)), 1)
+    return _of_some(tables, tables.max(axis=-2, initial=0).sum(-1) / np.maximum(tables.sum((-2, -1)), 1))
+
+
+def _of_some(tables: Integers, scores: Floats) -> Floats:
+    """Return the scores of tables that hold a point, NaN for the others."""
+    return np.where(tables.sum((-2, -1)) > 0, scores, np.nan)
 
 
 def _pairs(counts: Integers) -> Floats:
@@ -45,7 +55,8 @@ def _entropy(counts: Integers, total: Integers) -> Floats:
 def distance(centroids: Floats, centers: Floats) -> float:
     """Return the l2-distance to known centers: the Frobenius norm of the difference of matched rows (Xu et al. 2024).
 
-    The rows are matched one to one so that the squared distances add up to the least; rows left over do not count.
+    The rows are matched one to one so that the squared distances add up to the least; rows left over do not count. NaN
+    without any row.
 
     Parameters
     ----------
@@ -53,6 +64,8 @@ def distance(centroids: Floats, centers: Floats) -> float:
     """
     from scipy.optimize import linear_sum_assignment
 
+    if not len(centroids):
+        return math.nan
     squared = ((centroids[:, None] - centers[None]) ** 2).sum(axis=2)
     return float(np.sqrt(squared[linear_sum_assignment(squared)].sum()))
 

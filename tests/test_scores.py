@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
-from p2pkm.scores import ari, nmi, purity
+from p2pkm.pages.verdict import judge
+from p2pkm.scores import ari, distance, nmi, purity
 
 labels = st.integers(1, 40).flatmap(
     lambda m: st.tuples(*(arrays(np.int64, m, elements=st.integers(0, most)) for most in (4, 5)))
@@ -64,13 +65,45 @@ def test_scores_of_many_tables_at_once():
         ([[5], [5]], (0.0, 0.0, 0.5)),
         ([[7]], (1.0, 1.0, 1.0)),
         ([[1, 0], [0, 1]], (1.0, 1.0, 1.0)),
-        ([[0, 0], [0, 0]], (1.0, 1.0, 0.0)),  # no point at all
+        ([[0, 0], [0, 0]], (np.nan, np.nan, np.nan)),  # no point at all: nothing agrees with nothing
         ([[1, 1], [1, 1]], (-0.5, 0.0, 0.5)),
     ],
 )
 def test_scores_by_hand(table, expected):
     table = np.array(table)
     assert_allclose([ari(table), nmi(table), purity(table)], expected, atol=1e-12)
+
+
+NOTHING = ("ratio_mean", "ratio_worst", "ari", "nmi", "purity", "ari_local", "ari_clients", "nmi_clients",
+           "purity_clients", "silhouette", "simplified_silhouette", "l2_centers", "loss_local", "loss_global",
+           "objective", "gtv", "consensus_distance")  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_without_any_centroid_nothing_is_scored_and_a_note_says_what_to_change(empty):
+    """Every client has one point, or none, and fkm sends no row of fewer than two."""
+    sizes = [1, 1, 0 if empty else 1]
+    data = [np.arange(2.0 * size).reshape(size, 2) + i for i, size in enumerate(sizes)]
+    shards = p2pkm.Shards.from_list(data, labels=[np.full(size, i) for i, size in enumerate(sizes)])
+    result = p2pkm.simulate(p2pkm.FKM(2), None, shards, rounds=3)
+    assert {name: result.summary[name] for name in NOTHING} == dict.fromkeys(NOTHING)
+    assert [record["ari_clients"] for record in result.rounds] == [None] * 4
+    assert result.summary["centroid_sets"] == 0
+    assert any(note.startswith("no device holds a centroid") and "fkm:min_count=1" in note for note in result.notes)
+    assert "No device holds a centroid" in judge(result) and "same centroids" not in judge(result)
+
+
+def test_scores_are_those_of_the_devices_that_hold_a_centroid():
+    """The device without a centroid counts neither as perfect nor as wrong, nor does one without points."""
+    data = [np.array([[0.0], [1.0], [8.0], [9.0]]), np.array([[0.0], [9.0]]), np.zeros((0, 1))]
+    shards = p2pkm.Shards.from_list(data, labels=[np.array([0, 0, 1, 1]), np.array([0, 0]), np.zeros(0, np.int64)])
+    graph = p2pkm.Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))
+    start = np.array([[[0.5], [8.5]], [[np.inf], [np.inf]], [[0.5], [8.5]]])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
+    assert (result.summary["ari_local"], result.census.scores[0].tolist()) == (1.0, [1.0, 1.0, 1.0])
+    assert np.isnan(result.census.scores[1:]).all()
+    assert any(note.startswith("1 of 2 devices hold no centroid") for note in result.notes)
+    assert distance(np.zeros((0, 1)), np.ones((2, 1))) != 0.0
 
 
 def test_large_counts_do_not_overflow():

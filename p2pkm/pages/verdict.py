@@ -50,6 +50,8 @@ def tell_ratio(ratio: float) -> str:
 
 def _rate(summary: dict[str, Any]) -> str:
     mean, worst, alone = (summary[name] for name in ("ratio_mean", "ratio_worst", "ratio_alone"))
+    if summary["centroid_sets"] == 0:
+        return "No device holds a centroid, so there is no quality to report; the notes say what to change."
     if mean is None:
         return "The run was not compared with central k-means."
     words = f"On all points their centroids cost {tell_ratio(mean)} central k-means"
@@ -63,6 +65,8 @@ def _rate(summary: dict[str, Any]) -> str:
 def _agree(result: Result) -> str:
     summary = result.summary
     sets, gtv = summary["centroid_sets"], summary["gtv"]
+    if sets == 0:
+        return ""
     if sets == 1:
         return "All devices hold the same centroids." if summary["devices"] > 1 else ""
     words = f"The devices hold {sets:,} distinct sets of centroids"
