@@ -14,6 +14,7 @@ from p2pkm.devices import Devices, Floats, Integers
 from p2pkm.disclosure import expose
 from p2pkm.frames import Frames
 from p2pkm.marks import estimate_distance, expect_rate, mark_centers, mark_clients, mark_losses, mark_move, mark_shape
+from p2pkm.milestones import find_best, reach
 from p2pkm.network import Network, World
 from p2pkm.prices import Priced, Prices
 from p2pkm.referee import Referee, mean
@@ -89,6 +90,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks | mark_clients(census, honest)
+        summary |= reach(referee.trace) | find_best(referee.trace)
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
     if groups is not None and groups.max() > topology.components.max():

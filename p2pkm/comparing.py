@@ -9,28 +9,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import Experiment, build, parse_graph
+from p2pkm.milestones import EXPLAINED, MILESTONES
 from p2pkm.network import connect
 from p2pkm.recipe import needs_hub
+from p2pkm.rows import (
+    QUALITY_COLUMNS,
+    SECONDS_COLUMNS,
+    SERVED,
+    Row,
+    average,
+    find_gap,
+    interval,
+    judge_gap,
+    name_run,
+    name_sides,
+    tell_worse,
+    write_cell,
+)
 from p2pkm.running import Manner
 from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes, write_json
-from p2pkm.study import SERVED, Row, describe, open_folder, run_study
+from p2pkm.study import describe, open_folder, run_study, tell_compilation
+from p2pkm.units import tell_folder
 
 _FAILED = 4
 _MARK = "comparison.json"
-_RESAMPLES = 9_999
-_MEANS = ("ratio_mean", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct", "bytes_to_1pct",
-          "virtual_seconds", "seconds_to_1pct")  # fmt: skip
+_MEANS = ("ratio_mean", "ratio_best", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
+          *MILESTONES)  # fmt: skip
 _PAIRED = ("ratio_mean", "ari", "bytes", "bytes_busiest")
 _COLUMNS = (
     ("ratio_mean", "ratio", ".4f"), ("ratio_worst", "worst", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"),
     ("bytes_busiest", "kB busiest", ".1f"), ("messages", "messages", ".0f"), ("rounds", "rounds", ".1f"),
-    ("rounds_to_1pct", "to 1 %", ".1f"), ("bytes_to_1pct", "kB to 1 %", ".1f"),
-    ("virtual_seconds", "virtual s", ".4g"), ("seconds_to_1pct", "s to 1 %", ".4g"),
+    *QUALITY_COLUMNS, ("virtual_seconds", "virtual s", ".4g"), *SECONDS_COLUMNS,
 )  # fmt: skip
 
 
@@ -81,6 +93,7 @@ def lead_compare(
         if not manner.quiet:
             print(describe(row, number, count), file=sys.stderr, flush=True)
 
+    tell_compilation(quiet=manner.quiet)
     rows = [_without(row, "options") for row in run_study(cells, folder, world, tell)]
     compared = compare(rows, reference)
     errors = [row["error"] for row in rows if row["error"] is not None]
@@ -137,41 +150,19 @@ def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
 
 def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
-    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
-    for figure in _MEANS:
-        values: list[Any] = [row.get(figure) for row in group]  # one that was kept may be older than the figure
-        found[figure] = None if None in values else float(np.mean(values))
+    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group), **average(group, _MEANS)}
     worst = [row["ratio_worst"] for row in group]
     found["ratio_worst"] = None if None in worst else float(max(worst))
     ratios = [row["ratio_mean"] for row in group]
     found["ratio_low"], found["ratio_high"] = (None, None) if None in ratios else interval(ratios)
+    found["worse"] = tell_worse(group) or None
     found["stops"] = sorted({row["stop"] for row in group})
     return found
 
 
 def _pair(group: dict[int, Row], other: dict[int, Row]) -> dict[str, Any]:
     """Return mean differences over the seeds that both have, with intervals."""
-    seeds = sorted(group.keys() & other.keys())
-    found: dict[str, Any] = {"seeds": len(seeds)}
-    for figure in _PAIRED:
-        pairs = [(group[seed][figure], other[seed][figure]) for seed in seeds]
-        if pairs and None not in (value for pair in pairs for value in pair):
-            gaps = [a - b for a, b in pairs]
-            found[figure] = {"mean": float(np.mean(gaps)), "low": interval(gaps)[0], "high": interval(gaps)[1]}
-        else:
-            found[figure] = None
-    return found
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean; the value itself if there is only one."""
-    from scipy.stats import bootstrap
-
-    known = np.asarray(values, float)
-    if len(known) < 2 or np.ptp(known) == 0.0:
-        return float(known.min()), float(known.max())
-    found = bootstrap((known,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0))
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return {"seeds": len(group.keys() & other.keys()), **{name: find_gap(group, other, name) for name in _PAIRED}}
 
 
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *, plot: bool) -> None:
@@ -194,29 +185,29 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *,
 
 def tabulate(compared: dict[str, Any]) -> str:
     """Return the comparison as text."""
-    names = [f"{one['algorithm']} on {one['graph']}" for one in compared["table"]]
+    names = [name_run(one["algorithm"], one["graph"]) for one in compared["table"]]
     timed = any(one["virtual_seconds"] is not None for one in compared["table"])
-    columns = _COLUMNS if timed else _COLUMNS[:-2]
+    columns = _COLUMNS if timed else _COLUMNS[: -1 - len(SECONDS_COLUMNS)]
     lines = [["", *(title for _, title, _ in columns)]]
     for name, one in zip(names, compared["table"], strict=True):
-        cells = [_show(one[figure], form, title) for figure, title, form in columns]
+        cells = [write_cell(one, *column) for column in columns]
         lines.append([name, *cells])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if names else []
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines if names]
+    text += [EXPLAINED] if names else []
+    text += [f"quality got worse: {name}, {one['worse']}" for name, one in zip(names, compared["table"], strict=True)
+             if one["worse"]]  # fmt: skip
     if compared["differences"]:
         text += ["", f"difference to {compared['reference']}, same seeds, with 95 % intervals:"]
     for one in compared["differences"]:
         gap = one["ratio_mean"]
         if gap is not None:
-            sides = f"{one['algorithm']} on {one['graph']} - {one['reference']} on {one['reference_graph']}"
-            text.append(f"  {sides}: ratio {gap['mean']:+.4f} [{gap['low']:+.4f}, {gap['high']:+.4f}]")
+            sides = " - ".join(name_sides(one))
+            reach = f"[{gap['low']:+.4f}, {gap['high']:+.4f}]"
+            text.append(f"  {sides}: ratio {gap['mean']:+.4f} {reach}, {judge_gap(gap)}")
     if compared["failed"]:
         text.append(f"{compared['failed']} runs failed, the first of them: {compared['error']}")
-    return "\n".join([*text, f"results in {compared['out'] or 'none'}"])
-
-
-def _show(value: float | None, form: str, title: str) -> str:
-    return "-" if value is None else format(value / 1000 if title.startswith("kB") else value, form)
+    return "\n".join([*text, tell_folder(compared["out"])])
 
 
 def _without(row: Row, unwanted: str) -> Row:

@@ -24,6 +24,7 @@ from p2pkm.running import Manner, check_out, code_of, default_target, execute, s
 from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes, write_json
 from p2pkm.topology import Topology
+from p2pkm.units import tell_folder
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -280,7 +281,7 @@ def tabulate(closing: dict[str, Any]) -> str:
     lines += [[_show(row[name], form) for name, _, form in _COLUMNS] for row in closing["path"]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     table = ["  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([*table, f"  results in {closing['out'] or 'none'}"])
+    return "\n".join([*table, f"  {tell_folder(closing['out'])}"])
 
 
 def _show(value: Any, form: str) -> str:

@@ -21,6 +21,7 @@ from p2pkm.network import connect
 from p2pkm.result import STOPPED, Result
 from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
 from p2pkm.standing import repeated_from
+from p2pkm.units import tell_folder
 
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
 _FIGURES = ("ratio_mean", "ratio_worst", "ari", "objective", "bytes", "rounds")
@@ -116,7 +117,7 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
     for name in _FIGURES:
         cells = [closing[kind][name] for kind in ("mean", "sd", "worst")]
         print(f"  {name:12} " + " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells))
-    print(f"  results in {parent or 'none'}", flush=True)
+    print(f"  {tell_folder(parent)}", flush=True)
 
 
 def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = False) -> int:

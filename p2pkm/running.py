@@ -125,6 +125,7 @@ def execute(
     start: float64[n, k, d] or None, centroids that replace the seeding stages. taken: the run in the target goes on.
     """
     from p2pkm.closing import Wishes
+    from p2pkm.kernels import announce_compilation
     from p2pkm.table import Progress
 
     resolved = prepared.experiment
@@ -135,7 +136,9 @@ def execute(
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
     job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
-    progress = Progress(job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    progress = Progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    if not manner.quiet:
+        announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
              "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
              "out": None if target is None else str(target)}  # fmt: skip

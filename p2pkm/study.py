@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -18,9 +18,12 @@ from p2pkm.checkpoint import identify
 from p2pkm.errors import ExperimentError, P2PKMError
 from p2pkm.experiment import Experiment, Prepared
 from p2pkm.folder import check_target
+from p2pkm.kernels import announce_compilation
+from p2pkm.milestones import BEST, MILESTONES, trace
 from p2pkm.network import World
 from p2pkm.network.local import LocalWorld
 from p2pkm.result import STOPPED, Result
+from p2pkm.rows import SERVED, Row, name_run
 from p2pkm.running import Manner, execute, settle
 from p2pkm.sharing import digest, once, sharing
 from p2pkm.stopping import asked_to_stop
@@ -28,11 +31,8 @@ from p2pkm.storage import write_json
 from p2pkm.topology import Topology
 from p2pkm.workers import serve, work_through
 
-Row = dict[str, Any]
 Tell = Callable[[Row, int, int], None]
-SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
 _KEPT = "runs"  # folder of the rows, one file each
-_NEAR = 0.01  # of the final ratio
 _FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
             "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
             "wall_seconds", "lost", "away", "quarantined")  # fmt: skip
@@ -143,6 +143,12 @@ def serve_study() -> None:
         serve(work)
 
 
+def tell_compilation(*, quiet: bool) -> None:
+    """Say on standard error if the runs have to wait for kernels to be compiled."""
+    if not quiet:
+        announce_compilation(lambda note: print(f"p2pkm: {note}", file=sys.stderr, flush=True))
+
+
 def _compile_once(world: World) -> None:
     """Let rank 0 compile the kernels while the others sleep."""
     from p2pkm.kernels import compile_ahead
@@ -242,46 +248,14 @@ def measure(result: Result) -> Row:
     """Return what a study says of a run."""
     ledger, n = result.ledger, result.ledger.devices
     loads = sum(np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
-    rounds, volume, seconds = reach(result.rounds)
     return {
-        **{name: result.summary[name] for name in _FIGURES},
+        **{name: result.summary[name] for name in (*_FIGURES, *MILESTONES, *BEST)},
         "bytes_busiest": int(np.max(loads, initial=0)),
-        "rounds_to_1pct": rounds,
-        "bytes_to_1pct": volume,
-        "seconds_to_1pct": seconds,
         "trace": trace(result.rounds),
     }
-
-
-def trace(records: Iterable[dict[str, Any]]) -> list[list[Any]]:
-    """Return rounds so far, seeding included, bytes, mean ratio and virtual seconds (or None) of every record."""
-    found: list[list[Any]] = []
-    before = last = 0
-    stage = None
-    for record in records:
-        if record["stage"] != stage or record["round"] < last:
-            stage, before = record["stage"], before + last
-        last = record["round"]
-        found.append([before + last, record["bytes"], record["ratio_mean"], record.get("virtual_seconds")])
-    return found
-
-
-def reach(records: Iterable[dict[str, Any]]) -> tuple[int | None, int | None, float | None]:
-    """Return rounds, bytes and virtual seconds from which on the mean ratio stays within 1 % of its final value.
-
-    Those of the seeding stages count. None if the last record has no ratio; seconds also if there is no network.
-    """
-    steps = trace(records)
-    if not steps or steps[-1][2] is None:
-        return None, None, None
-    final = steps[-1][2]
-    first = len(steps) - 1
-    while first > 0 and steps[first - 1][2] is not None and abs(steps[first - 1][2] - final) <= _NEAR * abs(final):
-        first -= 1
-    return steps[first][0], steps[first][1], steps[first][3]
 
 
 def describe(row: Row, number: int, count: int) -> str:
     """Return a line of progress."""
     shown = row["error"] or ("" if row.get("ratio_mean") is None else f"ratio {row['ratio_mean']:.4f}")
-    return f"{number} of {count}: {row['algorithm']} on {row['graph']}, seed {row['seed']}: {shown}"
+    return f"{number} of {count}: {name_run(row['algorithm'], row['graph'])}, seed {row['seed']}: {shown}"

@@ -4,30 +4,31 @@ import json
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.experiment import Experiment
 from p2pkm.launcher import launched
+from p2pkm.milestones import EXPLAINED, MILESTONES
 from p2pkm.network import connect
-from p2pkm.rows import TABLES
+from p2pkm.rows import QUALITY_COLUMNS, SECONDS_COLUMNS, TABLES, Row, average, name_run, tell_worse, write_cell
 from p2pkm.running import Manner
 from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes
-from p2pkm.study import Row, deal, describe, open_folder, run_study
+from p2pkm.study import deal, describe, open_folder, run_study, tell_compilation
 from p2pkm.study_file import StudyFile, check_runs, lay_out, read_study
 from p2pkm.table import Live
+from p2pkm.units import tell_folder
 
 _FAILED = 4
 _MARK = "study.toml"
+_RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and the fewest times between them
 _PAUSE = 3.0  # seconds between two plain lines of progress
-_FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"),
-            ("rounds_to_1pct", "to 1 %", ".1f"), ("seconds_to_1pct", "s to 1 %", ".4g"))  # fmt: skip
+_FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"))
 
 
 def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None, part: str | None) -> int:
@@ -65,6 +66,7 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
         _leave_mark(folder, study, shared=part is not None)
     world = connect()
     told = Told(quiet=manner.quiet)
+    tell_compilation(quiet=manner.quiet)
     try:
         found = run_study(cells, folder, world, told, jobs=jobs)
     finally:
@@ -115,22 +117,30 @@ class Told:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self._live = quiet, Live()
-        self._began = self._shown = time.monotonic()
+        self._shown = time.monotonic()
+        self._ends: deque[float] = deque(maxlen=_RECENT)
         self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, row: Row, number: int, count: int) -> None:
         """Show that a run has ended, if it is time to; always if it failed."""
         now = time.monotonic()
+        self._ends.append(now)
         due = row["error"] is not None or number == count or now - self._shown > _PAUSE
         if self._quiet or not (due or self._terminal):
             return
-        left = (now - self._began) / number * (count - number)
-        line = describe(row, number, count) + (f", about {_say(left)} left" if number < count else "")
+        line = describe(row, number, count) + self._estimate(count - number)
         if not self._terminal or row["error"] is not None:
             self._shown = now
             print(line, file=sys.stderr, flush=True)
             return
         self._live.update(line)
+
+    def _estimate(self, runs: int) -> str:
+        """Return about how long so many runs take, by the last ones; the first waits for kernels, and says nothing."""
+        gaps = len(self._ends) - 1
+        if not runs or gaps < _LEAST:
+            return ""
+        return f", about {_say((self._ends[-1] - self._ends[0]) / gaps * runs)} left"
 
     def close(self) -> None:
         """Remove the live line."""
@@ -191,16 +201,25 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
     shown = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    if any(row.get("ratio_mean") is not None for row in rows):
+        timed = any(row.get("virtual_seconds") is not None for row in rows)
+        shown += [*QUALITY_COLUMNS[:2], *(SECONDS_COLUMNS if timed else ())]
+    figures = ("ratio_mean", *(name for name, _, _ in _FIGURES[1:]), *MILESTONES)
+    worse = []
     lines = [[*names, "seeds", *(title for _, title, _ in shown)]]
     for sides, group in groups.items():
         ended = [row for row in group if row["error"] is None]
-        cells = [_mean([row[name] for row in ended], form, title) for name, title, form in shown]
+        means = average(ended, figures) | {"seeds": len(ended)}
+        cells = [write_cell(means, *column) for column in shown]
+        worse += [f"quality got worse: {_name(dict(zip(names, sides, strict=True)))}, {how}"
+                  for how in (tell_worse(ended),) if how]  # fmt: skip
         lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     left = len(names)
     text = ["  ".join(cell.ljust(width) if place < left else cell.rjust(width)
                       for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in lines]  # fmt: skip
+    text += [EXPLAINED] * (QUALITY_COLUMNS[0] in shown) + worse
     text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
     text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
@@ -208,13 +227,13 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     )
     if "part" in closing:
         text += [f"part {closing['part']} is kept; when all have ended, one sweep without --part makes the table"]
-    return "\n".join([*text, f"results in {closing['out'] or 'none'}"])
+    return "\n".join([*text, tell_folder(closing["out"])])
 
 
-def _mean(values: Sequence[Any], form: str, title: str) -> str:
-    if not values or None in values:
-        return "-"
-    return format(float(np.mean(values)) / (1000 if title == "kB" else 1), form)
+def _name(sides: Row) -> str:
+    """Return a configuration in words: gtvmin on ring, coupling 2."""
+    rest = [f"{name} {sides[name]}" for name in sides if name not in ("algorithm", "graph")]
+    return ", ".join([name_run(sides["algorithm"], sides["graph"]), *rest])
 
 
 def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) -> str:

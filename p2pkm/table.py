@@ -5,6 +5,9 @@ import time
 from typing import Any, TextIO
 
 from p2pkm.launcher import launched
+from p2pkm.milestones import OF_CENTRAL, is_worse, write_rounds
+from p2pkm.rows import ALONE
+from p2pkm.units import NOT_KEPT, write_number
 
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
@@ -13,6 +16,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
     """Return rows (what, figure, what it means)."""
     rows = [
         ("quality, mean device", _number(summary["ratio_mean"]), "cost on all points / central k-means; 1 is as good"),
+        ("quality got worse", *_tell_worse(summary)),
         ("quality, worst device", _number(summary["ratio_worst"]), "the same for the device that fared worst"),
         ("each device alone", _number(summary["ratio_alone"]), "what the devices would reach without talking"),
         ("agreement with labels", _number(summary["ari"]), "adjusted Rand index, mean over devices; 1 is perfect"),
@@ -31,6 +35,8 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("devices away", _number(summary["away"]), "share of all, on average over the rounds"),
         ("rounds", str(summary["rounds"]), STOPS.get(summary["stop"], summary["stop"])),
         ("rounds before", _number(summary["rounds_before"] or None), "scaling and initialization; their bytes count"),
+        ("to own 1 %", write_rounds(summary), "rounds until the ratio is within 1 % of its end (with initialization)"),
+        ("to central 1 %", write_rounds(summary, OF_CENTRAL), "the same within 1 % of central k-means"),
         ("contraction", _number(summary["contraction"]), "factor per round of the way left, fitted to the objective"),
         ("distance left", _number(summary["distance_left"]), "in units of tol: about last move / (1 - contraction)"),
         ("smallest row", _number(_several(summary["min_count"])), "points; nothing of rows of fewer was said"),
@@ -42,7 +48,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
     ]  # fmt: skip
     kept = [row for row in rows if row[1] != "-" and row[:2] != ("groups", "1")]
     kept += [("note", "", note) for note in notes]
-    return [*kept, ("run folder", "", summary["out"] or "none")]
+    return [*kept, ("run folder", "", summary["out"] or NOT_KEPT)]
 
 
 STOPS = {
@@ -63,7 +69,16 @@ DESCENTS = {
 def _number(value: float | int | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else write_number(value)
+
+
+def _tell_worse(summary: dict[str, Any]) -> tuple[str, str]:
+    """Return by how much the mean ratio got worse before the end, and since when; a dash if it did not."""
+    ratio, best = summary["ratio_mean"], summary.get("ratio_best")
+    if not is_worse(ratio, best):
+        return "-", ""
+    since = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
+    return f"+{write_number(100 * (ratio - best))} %", f"since {since}, where the ratio was {best:.4f}; now {ratio:.4f}"
 
 
 def _several(count: int | None) -> int | None:
@@ -74,10 +89,12 @@ def _several(count: int | None) -> int | None:
 def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     """Print the closing table: with rich on a terminal, aligned text otherwise."""
     rows = explain(summary, notes)
-    title = (
-        f"{summary['clusters']} clusters, {summary['devices']} devices on a {summary['graph']} graph, "
-        f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}, {summary['wall_seconds']:.2f} s"
-    )
+    place = "by themselves" if summary["algorithm"] == ALONE else f"on a {summary['graph']} graph"
+    ranks = f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}"
+    spent = f"{summary['wall_seconds']:.2f} s"
+    if summary.get("compile_seconds"):
+        spent += f" (and {summary['compile_seconds']:.2f} s to compile kernels, once)"
+    title = f"{summary['clusters']} clusters, {summary['devices']} devices {place}, {ranks}, {spent}"
     if launched() or not file.isatty():  # some launchers pretend to be a terminal
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
@@ -128,8 +145,8 @@ def _disclose(raw: int | None) -> str:
 class Progress:
     """Tell on standard error how far a run is: a live line on a terminal, a plain one every few seconds otherwise."""
 
-    def __init__(self, rounds: int, *, quiet: bool, verbose: bool) -> None:
-        self._rounds, self._quiet, self._verbose = rounds, quiet, verbose
+    def __init__(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> None:
+        self._method, self._rounds, self._quiet, self._verbose = method, rounds, quiet, verbose
         self._shown = time.monotonic()
         self._live = Live()
         self._terminal = sys.stderr.isatty() and not launched()
@@ -141,7 +158,8 @@ class Progress:
             return
         self._shown = time.monotonic()
         ratio = _number(record["ratio_mean"])
-        line = f"{record['stage']} round {record['round']} (of at most {self._rounds}): ratio {ratio}, " \
+        most = f" (of at most {self._rounds})" if record["stage"] == self._method else ""  # --rounds is the method's
+        line = f"{record['stage']} round {record['round']}{most}: ratio {ratio}, " \
                f"{record['settled']} settled, {record['bytes']:,} bytes"  # fmt: skip
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)

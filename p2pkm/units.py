@@ -8,3 +8,16 @@ def write_size(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1_000
     return f"{size:,.3g} TB"
+
+
+NOT_KEPT = "nothing was kept (--out none)"
+
+
+def tell_folder(folder: object | None) -> str:
+    """Return where the results of several runs lie."""
+    return NOT_KEPT if folder is None else f"results in {folder}"
+
+
+def write_number(value: float) -> str:
+    """Return a number with four significant digits, also where they are zeros: a ratio of 1.000 is no exact 1."""
+    return "0" if value == 0 else f"{value:#.4g}".rstrip(".").replace(".e", "e")

@@ -10,7 +10,7 @@ from p2pkm import checkpoint
 from p2pkm.checksums import NAME
 from tests.invoke import here, listed
 
-_OWN = {"wall_seconds", "out", "ranks", "placement", "cut", "ghosts", "balance", "balance_devices"}
+_OWN = {"wall_seconds", "compile_seconds", "out", "ranks", "placement", "cut", "ghosts", "balance", "balance_devices"}
 
 
 def keep_all(monkeypatch, folder, copies):

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+import time
 import tomllib
 
 import pytest
@@ -12,6 +13,7 @@ from p2pkm.commands import command
 from p2pkm.experiment import FIELDS, Experiment
 from p2pkm.result import SUMMARY_KEYS
 from p2pkm.table import Progress
+from p2pkm.units import write_number
 from tests.invoke import FILES, SMALL, Ending, here, needs_mpirun, ranks, solve, there
 
 PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
@@ -105,15 +107,18 @@ def test_terminal(monkeypatch):
 def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr("p2pkm.table.time.monotonic", lambda: now[0])
-    progress = Progress(100, quiet=False, verbose=False)
+    progress = Progress("gtvmin", 100, quiet=False, verbose=False)
     record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "settled": 2, "bytes": 12345}
     for t in range(100):
         now[0] += 0.1
         progress(record | {"round": t})
+    now[0] += 9
+    progress(record | {"stage": "summaries", "round": 251})
     progress.close()
     lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 4
-    assert all("of at most 100" in line and "12,345 bytes" in line for line in lines)
+    assert 3 <= len(lines) <= 5
+    assert all("of at most 100" in line and "12,345 bytes" in line for line in lines[:-1])
+    assert lines[-1].startswith("summaries round 251: ratio")  # --rounds is about the method alone
 
 
 def test_quiet_and_verbose():
@@ -125,7 +130,8 @@ def test_quiet_and_verbose():
 def test_run_is_the_same_as_no_command():
     command_line = (*SMALL, "--out", "none", "--format", "json")
     first, second = here(*command_line).summary, here("run", *command_line).summary
-    assert first | {"wall_seconds": 0} == second | {"wall_seconds": 0}
+    timed = {"wall_seconds": 0, "compile_seconds": 0}
+    assert first | timed == second | timed
 
 
 def test_compile():
@@ -145,7 +151,7 @@ OPTIONS = ("--graph", "small-world:degree=2,rewire=0.3", "--partition", "by-labe
 def test_a_run_is_repeated_from_its_folder(tmp_path):
     first = here(*SMALL, *OPTIONS, "--out", "first", "--format", "json").summary
     second = here("--config", "first/config.toml", "--out", "second", "--format", "json").summary
-    assert {name for name in first if first[name] != second[name]} <= {"out", "wall_seconds"}
+    assert {name for name in first if first[name] != second[name]} <= {"out", "wall_seconds", "compile_seconds"}
     texts = [(tmp_path / name / "config.toml").read_text() for name in ("first", "second")]
     assert texts[0] == texts[1]
     assert {path.name for path in (tmp_path / "second").iterdir()} >= FILES
@@ -189,7 +195,13 @@ def test_ranks(tmp_path):
     summary = there(*ranks(3), "-m", "p2pkm", *words, "--out", "three", cwd=tmp_path).summary
     assert summary["devices"] == summary["ranks"] == 3
     alone = here(*words, "--devices", 3, "--out", "none").summary
-    assert {name for name in alone if alone[name] != summary[name]} <= {"ranks", "out", "wall_seconds", *PLACED}
+    assert {name for name in alone if alone[name] != summary[name]} <= {
+        "ranks",
+        "out",
+        "wall_seconds",
+        "compile_seconds",
+        *PLACED,
+    }
     assert alone["placement"] is None and summary["placement"] == "blocks" and summary["cut"] == 3
     assert summary["ghosts"] == 6 and summary["balance_devices"] == 1.0
     manifest = json.loads((tmp_path / "three" / "manifest.json").read_text())
@@ -204,3 +216,35 @@ def test_experiment_is_checked_without_the_command_line():
 def test_json_goes_through_a_pipe():
     ending = there(sys.executable, "-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", COLUMNS="20")
     assert ending.summary["out"] is None and os.linesep not in ending.out[:-1]
+
+
+def test_compilation_is_said_once_and_counted_apart(capsys):
+    """A kernel that no cache holds is compiled; a run that compiles nothing says nothing of it."""
+    numba = pytest.importorskip("numba")
+    from p2pkm.kernels import announce_compilation, compiled, count_compilation  # noqa: F401 - begins to count
+    from p2pkm.table import show
+
+    said = []
+    announce_compilation(said.append)
+    inner = numba.njit(lambda x: x + 1)
+    outer, again = numba.njit(lambda x: inner(x) * 2), numba.njit(lambda x: x - 1)
+    before, began = count_compilation(), time.perf_counter()
+    assert outer(1) == 4 and again(1) == 0
+    spent = count_compilation() - before
+    assert 0 < spent <= time.perf_counter() - began  # the inner one is not counted twice
+    assert len(said) == 1 and said[0].startswith("compiling kernels")
+    assert outer(2) == 6 and count_compilation() == before + spent
+    summary = here(*SMALL, "--out", "none", "--format", "json").summary
+    show(summary | {"wall_seconds": 1.5, "compile_seconds": 30.25}, [], sys.stdout)
+    assert "1 rank, 1.50 s (and 30.25 s to compile kernels, once)" in capsys.readouterr().out
+    show(summary | {"wall_seconds": 1.5, "compile_seconds": 0.0}, [], sys.stdout)
+    assert "1 rank, 1.50 s\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.000"), (0.99999, "1.000"), (17.0132, "17.01"), (0.0, "0"), (1234.0, "1234"), (1e-10, "1.000e-10"),
+     (123456.0, "1.235e+05")],
+)  # fmt: skip
+def test_numbers_keep_their_digits(value, text):
+    assert write_number(value) == text

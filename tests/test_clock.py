@@ -228,7 +228,7 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
 def test_comparisons_have_columns_of_seconds_if_there_is_a_network(timed):
     common = "compare --algorithm gtvmin,alone --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
     words = [*common, "--rounds", "2", *(["--net", "wan"] if timed else [])]
-    assert ("s to 1 %" in here(*words).out) == timed
+    assert ("s to central 1 %" in here(*words).out) == timed
     for row in json.loads(here(*words, "--format", "json").out)["rows"]:
         assert (row["virtual_seconds"] is not None) == timed
         assert not timed or row["seconds_to_1pct"] <= row["virtual_seconds"]

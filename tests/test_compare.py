@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import p2pkm.study
-from p2pkm.comparing import compare, interval, split_specs
+from p2pkm.comparing import compare, interval, split_specs, tabulate
 from p2pkm.errors import ExperimentError
 from p2pkm.experiment import Experiment
+from p2pkm.milestones import find_best, reach, trace, write_rounds
 from p2pkm.network.local import LocalWorld
 from p2pkm.plots import plot_quality
-from p2pkm.study import reach, run_study, trace
+from p2pkm.rows import find_gap, judge_gap, name_run
+from p2pkm.study import run_study
 from tests.invoke import here, needs_mpirun, ranks, there
 
 SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "8", "--no-plot", "-q")
@@ -20,7 +22,8 @@ SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "8", "--no-p
 def row(algorithm, graph, seed, ratio, bytes_=1000, error=None):
     return {"algorithm": algorithm, "graph": graph, "seed": seed, "error": error, "ratio_mean": ratio, "ari": 0.5,
             "ratio_worst": ratio, "bytes": bytes_, "bytes_busiest": bytes_ // 2, "messages": 3, "rounds": 2,
-            "rounds_to_1pct": 1, "bytes_to_1pct": 10, "stop": "silent"}  # fmt: skip
+            "ratio_best": ratio, "ratio_best_stage": algorithm, "ratio_best_round": 2, "rounds_to_1pct": 1,
+            "bytes_to_1pct": 10, "stop": "silent"}  # fmt: skip
 
 
 def record(stage, t, ratio, volume):
@@ -49,9 +52,76 @@ def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
     records = [record("a", 0, None, 5), record("a", 2, None, 10), record("b", 0, 1.02, 10), record("b", 1, 1.005, 20),
                record("b", 2, 1.03, 30), record("b", 3, 1.004, 40), record("b", 4, 1.0, 50)]  # fmt: skip
     assert [step[0] for step in trace(records)] == [0, 2, 2, 3, 4, 5, 6]
-    assert reach(records) == (5, 40, None)
-    assert reach(records[:2]) == (None, None, None)
-    assert reach(records[2:3]) == (0, 10, None)
+    assert told(records) == [(5, 3, 40, None), (5, 3, 40, None)]
+    assert [told(records[:2]), told([])] == [[(None,) * 4] * 2] * 2
+    assert told(records[2:3]) == [(0, 0, 10, None), (None,) * 4]
+
+
+def told(records):
+    """Return rounds with and without initialization, bytes and seconds: to the own 1 %, and to that of central."""
+    names = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
+    found = reach(records)
+    return [tuple(found[name + goal] for name in names) for goal in ("", "_of_central")]
+
+
+def test_a_bad_end_is_soon_reached_but_never_that_of_central_k_means():
+    """The ratio ends at 2.5 and is there at once: the fastest of all by its own end, and never good."""
+    bad = [record("a", 0, 3.0, 5), record("a", 1, 2.5, 10), record("b", 0, 2.5, 10), record("b", 1, 2.5, 20)]
+    assert told(bad) == [(1, 0, 10, None), (None,) * 4]
+    left = [record("a", 0, 1.0, 5), record("a", 1, 1.02, 10)]  # near central for a while only
+    assert told(left) == [(1, 1, 10, None), (None,) * 4]
+    better = [record("a", 0, 1.5, 5), record("a", 1, 1.01, 10), record("a", 2, 0.9, 20)]
+    assert told(better) == [(2, 2, 20, None), (1, 1, 10, None)]
+    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}, "_of_central") == "never"
+    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}) == "0 (1)"
+    assert write_rounds({"ratio_mean": None}, "_of_central") == "-"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "best"),
+    [
+        ([1.5, 1.0017, 1.0017, 1.0019], (1.0017, "a", 2)),  # the last round that was as good
+        ([1.5, 1.0, 1.00009, 1.0], (1.0, "a", 3)),
+        ([None, 1.2, None, 1.3], (1.2, "a", 1)),
+        ([None, None], (None, None, None)),
+    ],
+)
+def test_the_best_of_a_run_and_when_it_was_left(ratios, best):
+    found = find_best(record("a", t, ratio, 0) for t, ratio in enumerate(ratios))
+    assert tuple(found.values()) == best
+
+
+def worsened(seed, best, last):
+    return row("a", "ring", seed, last) | {"ratio_best": best, "ratio_best_stage": "tracking", "ratio_best_round": 5}
+
+
+def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
+    rows = [worsened(0, 1.078, 4.54), worsened(1, 1.2, 1.2)]
+    rows = [one | reach([record("a", 0, one["ratio_mean"], 10)]) for one in rows]
+    near = [row("fkm", "server", seed, 1.005) | reach([record("a", 0, 1.005, 10)]) for seed in (0, 1)]
+    half = [row("b", "ring", seed, ratio) | reach([record("a", 0, ratio, 10)]) for seed, ratio in ((0, 1.0), (1, 1.5))]
+    text = tabulate(compare([*rows, *near, *half], "a") | {"failed": 0, "error": None, "out": None})
+    assert "got worse: a on ring, in 1 of 2 runs, most from ratio 1.0780 in round 5 of tracking to 4.5400 at" in text
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "never" in lines["a on ring"] and "never" not in lines["fkm with a server"]
+    assert "0.0 (0.0) 1/2" in lines["b on ring"]
+    assert "got worse: fkm" not in text
+
+
+def test_differences_that_the_interval_does_not_tell_from_zero_are_tied():
+    group = {seed: row("b", "ring", seed, 1.0 + gap) for seed, gap in enumerate((-0.001, 0.001, -0.0005, 0.0006))}
+    other = {seed: row("a", "ring", seed, 1.0) for seed in range(4)}
+    apart = {seed: row("c", "ring", seed, 1.1 + seed / 1000) for seed in range(4)}
+    words = [judge_gap(find_gap(*sides, "ratio_mean")) for sides in ((group, other), (apart, other), (other, apart))]
+    assert words == ["tied", "worse", "better"]
+    assert find_gap({0: group[0]}, other, "ratio_mean")["tied"] is None
+    assert find_gap({9: group[0]}, other, "ratio_mean") is None
+
+
+def test_names_of_runs():
+    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("alone:n_init=2", "server"))
+    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "alone:n_init=2"]
+    assert [name_run(*pair) for pair in pairs] == names
 
 
 def test_means_and_paired_differences_by_hand():

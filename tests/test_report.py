@@ -14,6 +14,7 @@ import pytest
 from p2pkm.loading import load
 from p2pkm.pages.markup import Html, embed_json, tabulate, tag, write
 from p2pkm.pages.packing import ABSENT, Box, enclose, pack, round_singles, shrink_counts, to_steps
+from p2pkm.pages.rows_page import _average, _judge
 from p2pkm.pages.verdict import tell_ratio
 from tests.filming import film, run
 from tests.invoke import ROOT, here
@@ -307,10 +308,29 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "alone on server – gtvmin on star", "bytes busiest", "Quality against traffic",
+                  "alone – gtvmin on star", "bytes busiest", "Quality against traffic",
                   "compare --algorithm gtvmin,alone,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words
+
+
+def test_the_verdict_of_many_runs_tells_ties_what_is_never_reached_and_what_got_worse():
+    def runs(name, ratios, best, rounds):
+        return [{"algorithm": name, "graph": "ring", "seed": seed, "error": None, "ratio_mean": ratio,
+                 "ratio_worst": ratio, "ari": None, "bytes": 10,
+                 "ratio_best": best or ratio, "ratio_best_stage": name, "ratio_best_round": 7,
+                 "rounds_to_1pct_of_central": rounds, "method_rounds_to_1pct_of_central": rounds and rounds - 2}
+                for seed, ratio in enumerate(ratios)]  # fmt: skip
+
+    rows = [*runs("a", (1.001, 1.002, 1.003), None, 9), *runs("b", (1.003, 1.002, 1.0011), None, 6),
+            *runs("c", (1.5, 1.6, 1.7), 1.02, None)]  # fmt: skip
+    text = _judge(_average(rows, ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 9, 0)
+    assert "Tied with it (the paired 95 % interval of the difference contains 0): b on ring." in text
+    assert "Last: c on ring" in text and "Never within 1 % of it: c on ring." in text
+    assert "first: b on ring, after 4 rounds (6 with initialization)" in text
+    assert "got worse before the end of c on ring, in 3 of 3 runs, most from ratio 1.0200 in round 7 of c" in text
+    single = _judge(_average([rows[0], rows[3]], ["algorithm", "graph"]), ["algorithm", "graph"], 2, 0)
+    assert "Lowest cost: a" in single and "chance" in single and "Best" not in single and "Last" not in single
 
 
 def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
@@ -321,7 +341,7 @@ def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, failed]))
     report(tmp_path)
     text = read(tmp_path / "report.html").text
-    assert "8 runs ended, 1 failed." in text and f"mufc on server, seed 1DataError: {EVIL}" in text
+    assert "8 runs ended, 1 failed." in text and f"mufc with a server, seed 1DataError: {EVIL}" in text
 
 
 def test_a_study_has_its_axes_figures_and_file(tmp_path):

@@ -61,6 +61,30 @@ def test_a_map_holds_means_over_everything_else():
     assert len(missing.texts) == 5
 
 
+def far(row):
+    """Return a row of a run that comes within 1 % of central k-means on the ring alone."""
+    came = row["rounds_to_1pct"] + 1 if row["graph"] == "ring" else None
+    return row | {"rounds_to_1pct_of_central": came}
+
+
+def test_a_map_says_never_where_no_run_came_near_central_k_means():
+    mixed = [far(row) for row in rows()]
+    mixed[0]["rounds_to_1pct_of_central"] = None  # one of four runs at coupling 1
+    ax = plot_heatmap(mixed, "coupling", "graph", "rounds_to_1pct_of_central")
+    assert texts(ax) == ["42.33 (3/4)", "42", "never", "never", "never", "never"]
+
+
+def test_marks_of_runs_that_never_came_near_central_k_means_are_hollow():
+    ax = plot_measures([far(row) for row in rows(couplings=(1.0,))])
+    faces = [one.lines[0].get_markerfacecolor() == "white" for one in ax.child_axes[0].containers]
+    assert faces == [False, True, True] * 2
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend[0] == "gtvmin (never within 1 % of central on 2 of 3 graphs: hollow)"
+    of_central = plot_measures([far(row) for row in rows()], value="rounds_to_1pct_of_central")
+    assert texts(of_central.child_axes[0]) == ["ring"]
+    assert "2 of 3 graphs" in of_central.get_legend().get_texts()[1].get_text()
+
+
 def test_quality_has_a_mark_per_configuration_with_its_extremes():
     ax = plot_study_quality(rows())
     assert len(ax.containers) == 12
@@ -74,6 +98,8 @@ def test_only_figures_that_apply_are_drawn(tmp_path):
     blind = [row | {"ratio_mean": None, "rounds_to_1pct": None} for row in rows()]
     assert draw_study(blind, tmp_path / "none") == []
     assert draw_study([], tmp_path / "none") == []
+    names = {path.stem for path in draw_study([far(row) for row in rows()], tmp_path / "far")}
+    assert {"measures_of_central", "heatmap_coupling_graph_rounds_to_1pct_of_central"} <= names
     timed = [row | {"virtual_seconds": row["bytes"] / 1e4} for row in rows()]
     assert "quality_virtual_seconds" in {path.stem for path in draw_study(timed, tmp_path / "timed")}
 

@@ -11,6 +11,7 @@ import p2pkm
 import p2pkm.study
 from p2pkm.experiment import Experiment
 from p2pkm.study import run_cell
+from p2pkm.sweeping import Told
 from tests.invoke import environment, here, needs_mpirun, ranks, there
 
 STUDY = """
@@ -300,3 +301,21 @@ def test_what_an_interrupted_study_has_kept_can_be_read(file, tmp_path):
     assert len(p2pkm.Study.load(tmp_path / "s").rows) == RUNS
     with pytest.raises(p2pkm.DataError, match="not the folder of a study"):
         p2pkm.load_study(tmp_path)
+
+
+def test_the_time_left_is_told_by_the_last_runs_and_not_by_the_first(monkeypatch, capsys):
+    """The first run takes five minutes of compilation, the others a second: 97 s are left, not eight hours."""
+    now = [0.0]
+    monkeypatch.setattr("p2pkm.sweeping.time.monotonic", lambda: now[0])
+    told = Told(quiet=False)
+    row = {"algorithm": "fkm", "graph": "server", "seed": 0, "error": None, "ratio_mean": 1.0}
+    for number, end in enumerate((300.0, 301.0, 302.0), 1):
+        now[0] = end
+        told(row, number, 100)
+    assert "left" not in capsys.readouterr().err
+    for number in range(4, 101):
+        now[0] += 1.0
+        told(row, number, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "5 of 100: fkm with a server, seed 0: ratio 1.0000, about 95 s left"
+    assert "left" not in lines[-1]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from p2pkm.kernels import compiling  # noqa: F401 - counts from now on
 from p2pkm.kernels.cdkm import cdkm
 from p2pkm.kernels.digest import digest
 from p2pkm.kernels.flood import bundle, merge

@@ -3,34 +3,38 @@
 import base64
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p2pkm.config import load_toml
 from p2pkm.errors import DataError
 from p2pkm.experiment import FIELDS, Experiment
-from p2pkm.pages.markup import Cell, Content, Html, fold, section, tabulate, tag
+from p2pkm.milestones import MILESTONES, OF_CENTRAL, write_share
+from p2pkm.pages.markup import Cell, Content, Html, fold, section, tabulate, tag, write
 from p2pkm.pages.sheet import assemble
 from p2pkm.pages.verdict import tell_ratio
 from p2pkm.plots.comparison import plot_quality
 from p2pkm.plots.inline import draw_inline
+from p2pkm.rows import Row, average, find_gap, judge_gap, name_run, name_sides, never_reached, tell_worse
 from p2pkm.units import write_size
 
-Row = dict[str, Any]
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
 _STRIKING = ("faults", "stale", "byzantine", "robust", "min_count")
 _UNSPOKEN = ("seed", "graph", "algorithm", "placement", "require_converged", "checkpoint_every")  # by no comparison
 _LISTED = 1_000  # runs
-_MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "rounds_to_1pct",
-          "bytes_to_1pct", "virtual_seconds", "seconds_to_1pct")  # fmt: skip
+_MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
+          *MILESTONES)  # fmt: skip
+_NAMED = 3  # configurations that a sentence names
 _TITLES = {
     "ratio_mean": "ratio", "ratio_worst": "worst ratio", "ari": "ARI",
-    "bytes_busiest": "bytes busiest", "rounds_to_1pct": "rounds to 1 %", "bytes_to_1pct": "bytes to 1 %",
-    "virtual_seconds": "virtual s", "seconds_to_1pct": "virtual s to 1 %",
+    "bytes_busiest": "bytes busiest", "virtual_seconds": "virtual s",
+    "rounds_to_1pct": "rounds to own 1 %, with initialization", "method_rounds_to_1pct": "rounds to own 1 %",
+    "bytes_to_1pct": "bytes to own 1 %", "seconds_to_1pct": "virtual s to own 1 %",
+    "rounds_to_1pct_of_central": "rounds to central 1 %, with initialization",
+    "method_rounds_to_1pct_of_central": "rounds to central 1 %",
+    "bytes_to_1pct_of_central": "bytes to central 1 %", "seconds_to_1pct_of_central": "virtual s to central 1 %",
 }  # fmt: skip
 _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
 _AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
@@ -96,18 +100,16 @@ def _find_axes(rows: Sequence[Row]) -> list[str]:
 
 
 def _average(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
-    """Return a row for all runs that differ in their seeds alone: means, and the worst device of all."""
+    """Return a row for all runs that differ in their seeds alone: means, the worst device of all, and the runs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(_tell(row.get(name)) for name in axes), []).append(row)
     found = []
     for names, group in groups.items():
-        mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group)}
-        for figure in _MEANS:
-            values = [row.get(figure) for row in group]
-            known = np.array([value for value in values if value is not None], float)
-            whole = len(known) == len(values)
-            mean[figure] = float((np.max if figure == "ratio_worst" else np.mean)(known)) if whole else None
+        mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group), "seeds": len(group), "group": group}
+        mean |= average(group, _MEANS)
+        if mean["ratio_worst"] is not None:
+            mean["ratio_worst"] = max(row["ratio_worst"] for row in group)
         found.append(mean)
     return found
 
@@ -119,27 +121,71 @@ def _tell(value: Any) -> str:
 def _name(row: Row, axes: Sequence[str]) -> str:
     """Return a run in words: gtvmin on ring, seed 3."""
     rest = [f"{name.replace('_', ' ')} {_tell(row.get(name))}" for name in axes if name not in ("algorithm", "graph")]
-    return ", ".join([f"{_tell(row.get('algorithm'))} on {_tell(row.get('graph')) or 'its graph'}", *rest])
+    return ", ".join([name_run(_tell(row.get("algorithm")), _tell(row.get("graph"))), *rest])
 
 
 def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> str:
-    """Return what came out: the best, the cheapest nearly as good, the worst, and how many runs failed."""
-    shown = [name for name in axes if name != "seed"]
+    """Return what came out: the best, the cheapest nearly as good, the worst, who came near central k-means, and when.
+
+    What the paired 95 % interval of the difference does not tell apart is called tied.
+    """
+    name = partial(_name, axes=[one for one in axes if one != "seed"])
     words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
     rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
     if not rated:
         return " ".join([*words, "None was compared with central k-means."])
     best, worst = rated[0], rated[-1]
-    words.append(f"Best: {_name(best, shown)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
+    level, behind = ([row for row in rated if row is not one and _is_tied(row, one)] for one in (best, worst))
+    single = min(len(row["group"]) for row in rated) < 2 and len(rated) > 1
+    title = "Lowest cost" if single else "Best"
+    words.append(f"{title}: {name(best)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
                  f"with {write_size(best['bytes'])} a run.")  # fmt: skip
+    if single:
+        words.append("With one seed nobody can tell differences from chance.")
+    elif level:
+        words.append(f"Tied with it (the paired 95 % interval of the difference contains 0): {_list(level, name)}.")
     near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
     thrift = min(near, key=lambda row: row["bytes"])
     if thrift is not best:
-        words.append(f"Cheapest within 1 % of it: {_name(thrift, shown)} ({tell_ratio(thrift['ratio_mean'])} central "
+        words.append(f"Cheapest within 1 % of it: {name(thrift)} ({tell_ratio(thrift['ratio_mean'])} central "
                      f"k-means) with {write_size(thrift['bytes'])}.")  # fmt: skip
-    if worst is not best:
-        words.append(f"Last: {_name(worst, shown)}, {tell_ratio(worst['ratio_mean'])} central k-means.")
-    return " ".join(words)
+    if worst is not best and worst not in level:
+        also = f", tied with {_list(behind, name)}" if behind and not single else ""
+        title = "Highest cost" if single else "Last"
+        words.append(f"{title}: {name(worst)}, {tell_ratio(worst['ratio_mean'])} central k-means{also}.")
+    return " ".join([*words, *_tell_reached(rated, name), *_tell_worse(rated, name)])
+
+
+def _is_tied(one: Row, other: Row) -> bool:
+    """Return whether the seeds that two configurations share do not tell their costs apart."""
+    sides = [{row.get("seed"): row for row in side["group"]} for side in (one, other)]
+    gap = find_gap(sides[0], sides[1], "ratio_mean")
+    return gap is None or gap["tied"] is not False
+
+
+def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    return "; ".join(map(name, rows[:_NAMED])) + more
+
+
+def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    """Say which configurations came within 1 % of central k-means for good, the first of them, and which never did."""
+    first, figure = "method_rounds_to_1pct_of_central", "rounds_to_1pct_of_central"
+    came = sorted((row for row in rated if row[first] is not None), key=lambda row: row[first])
+    words = []
+    if came:
+        soon = came[0]
+        words.append(f"Within 1 % of central k-means first: {name(soon)}, after {soon[first]:.3g} rounds "
+                     f"({soon[figure]:.3g} with initialization{write_share(soon)}).")  # fmt: skip
+    never = [row for row in rated if row["reached_central"] == 0]
+    return words + ([f"Never within 1 % of it: {_list(never, name)}."] if never else [])
+
+
+def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    worse = [(row, how) for row in rated if (how := tell_worse(row["group"]))]
+    more = f" and of {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
+    told = "; ".join(f"{name(row)}, {how}" for row, how in worse[:_NAMED])
+    return [f"Quality got worse before the end of {told}{more}."] if worse else []
 
 
 def _strike(told: dict[str, Any]) -> str:
@@ -184,7 +230,8 @@ def _embed(path: Path) -> Html:
 def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
     names = [name for name in axes if name != "seed"]
     figures = [name for name in _MEANS if any(row[name] is not None for row in means)]
-    rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs", *figures))] for row in means]
+    rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs")), *(_reached(row, name) for name in figures)]
+                              for row in means]  # fmt: skip
     head = [*names, "runs", *(_TITLES.get(name, name) for name in figures)]
     return tabulate(
         "Means over seeds (ratio: cost on all points / central k-means); a click on a title sorts",
@@ -194,17 +241,25 @@ def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
     )
 
 
+def _reached(row: Row, name: str) -> Cell:
+    """Return a mean as a cell; in words where not all runs came within 1 % of central k-means."""
+    if never_reached(row, name):
+        return "never"
+    share = write_share(row) if name.endswith(OF_CENTRAL) and row[name] is not None else ""
+    return f"{write(row[name])}{share}" if share else row[name]
+
+
 def _list_differences(told: dict[str, Any]) -> list[Html]:
     """Return the paired differences of a comparison."""
     rows: list[list[Cell]] = []
     for one in told.get("differences", ()):
         gap = one["ratio_mean"]
         if gap is not None:
-            pair = f"{one['algorithm']} on {one['graph']} – {one['reference']} on {one['reference_graph']}"
-            rows.append([pair, one["seeds"], gap["mean"], gap["low"], gap["high"]])
+            pair = " – ".join(name_sides(one))
+            rows.append([pair, one["seeds"], gap["mean"], gap["low"], gap["high"], judge_gap(gap)])
     if not rows:
         return []
-    head = ("pair", "seeds", "difference of ratio", "95 %: from", "to")
+    head = ("pair", "seeds", "difference of ratio", "95 %: from", "to", "verdict")
     return [tabulate(f"Differences to {told['reference']}, same seeds", head, rows, sortable=True)]
 
 

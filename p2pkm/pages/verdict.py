@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.milestones import is_worse
 from p2pkm.plots.canvas import count
 from p2pkm.plots.traffic import sum_bytes
 from p2pkm.result import Result
+from p2pkm.rows import ALONE
 from p2pkm.table import DESCENTS, STOPS
 from p2pkm.units import write_size
 
@@ -19,6 +21,7 @@ def judge(result: Result) -> str:
     sentences = [
         _introduce(result),
         _rate(result.summary),
+        _reach(result.summary),
         _agree(result),
         _end(result.summary),
         _pay(result),
@@ -28,7 +31,9 @@ def judge(result: Result) -> str:
 
 
 def name_place(result: Result) -> str:
-    """Return where the run took place: on ring, with a server."""
+    """Return where the run took place: on ring, with a server; without messages if every device was alone."""
+    if result.summary["algorithm"] == ALONE:
+        return "without messages"
     return "with a server" if result.topology.hub >= 0 else f"on {str(result.summary['graph']).split(':')[0]}"
 
 
@@ -60,6 +65,23 @@ def _rate(summary: dict[str, Any]) -> str:
     if alone is not None and summary["devices"] > 1:
         words += f"; without talking, devices would have paid {tell_ratio(alone)} it"
     return words + "."
+
+
+def _reach(summary: dict[str, Any]) -> str:
+    """Say when the run came within 1 % of central k-means, and whether quality got worse before the end."""
+    names = ("ratio_mean", "ratio_best", "rounds_to_1pct_of_central", "method_rounds_to_1pct_of_central")
+    mean, best, every, method = (summary.get(name) for name in names)
+    if mean is None or best is None:
+        return ""
+    words = "They did not come within 1 % of central k-means and stay there."
+    if method is not None:
+        words = f"They came within 1 % of central k-means in {count(method, 'round')} ({every:,} with initialization)."
+    if is_worse(mean, best):
+        words += (
+            f" Quality got worse before the end: the ratio was {best:.4f} in round {summary['ratio_best_round']:,} of "
+            f"{summary['ratio_best_stage']} and is {mean:.4f} now."
+        )
+    return words
 
 
 def _agree(result: Result) -> str:

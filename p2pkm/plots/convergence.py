@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Floats, Mask
+from p2pkm.milestones import find_best, is_worse
 from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, choose_steps, count, is_wide, open_axes, write_plainly
 from p2pkm.plots.opening import open_run
 
@@ -31,12 +32,13 @@ class Span(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One curve with what to write beside it."""
+    """One curve with what to write beside it; best: the record after which quality got worse, None if it did not."""
 
     title: str
     label: str
     color: str
     values: Floats
+    best: int | None = None
 
 
 def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
@@ -102,13 +104,22 @@ def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     excess = 100 * (ratio - 1)
     excess[np.abs(excess) < _EXACT] = 0.0
     panels = [
-        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess),
+        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, _find_worse(rounds)),
         Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
         Panel("Agreement with labels: size-weighted mean over clients", "adjusted Rand index", GREEN, ari)
         if np.isfinite(ari).any()
         else Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
     ]
     return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
+
+
+def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
+    """Return the record after which the mean ratio got worse for good, None if its end is as good as any."""
+    best = find_best(rounds)
+    known = [i for i, record in enumerate(rounds) if record.get("ratio_mean") is not None]
+    if not known or not is_worse(rounds[known[-1]]["ratio_mean"], best["ratio_best"]):
+        return None
+    return max(i for i in known if not is_worse(rounds[i]["ratio_mean"], best["ratio_best"]))
 
 
 def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
@@ -142,6 +153,12 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
         axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
         return
     _scale(axes, panel.values[known])
+    if panel.best is not None:
+        low = float(panel.values[panel.best])
+        axes.annotate(
+            f"best: {low:.3g}, then worse", (float(places[panel.best]), low), xytext=(0, 9), color=INK, fontsize=8,
+            textcoords="offset points", ha="center", arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
+        )  # fmt: skip
     last = float(panel.values[known][-1])
     axes.annotate(
         f"{last:,.0f}" if 1e3 <= abs(last) < 1e9 else f"{last:.3g}", (float(places[known][-1]), last), xytext=(6, 0),

@@ -1,6 +1,6 @@
 """What a study teaches: measures of the graph against rounds, quality against cost, and maps of two options."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -23,7 +23,7 @@ from p2pkm.plots.canvas import (
     write_plainly,
 )  # fmt: skip
 from p2pkm.plots.comparison import plot_quality
-from p2pkm.rows import Row, read_rows
+from p2pkm.rows import Row, never_reached, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vP*Xd<>h"
 _APART = 0.052  # of a panel's width: the least distance of two names
 _WRITTEN = 26  # most columns or rows of a map whose cells are written out
+_NEAR = "rounds_to_1pct_of_central"
 _PAIRS = 3  # most options that are mapped pair by pair
 _MEASURES = {
     "spectral_gap": "spectral gap of the Metropolis matrix",
@@ -41,12 +42,18 @@ _MEASURES = {
     "degree_mean": "mean degree",
 }
 _WORDS = {
-    "rounds_to_1pct": "rounds to 1 % of the final ratio",
+    "rounds_to_1pct": "rounds to 1 % of the run's own final ratio, with initialization",
+    "method_rounds_to_1pct": "rounds to 1 % of the run's own final ratio",
+    "rounds_to_1pct_of_central": "rounds to 1 % of central k-means, with initialization",
+    "method_rounds_to_1pct_of_central": "rounds to 1 % of central k-means",
     "ratio_mean": "cost over that of central k-means",
     "bytes": "bytes of a run",
-    "bytes_to_1pct": "bytes to 1 % of the final ratio",
-    "seconds_to_1pct": "virtual seconds to 1 % of the final ratio",
+    "bytes_to_1pct": "bytes to 1 % of the run's own final ratio",
+    "seconds_to_1pct": "virtual seconds to 1 % of the run's own final ratio",
+    "bytes_to_1pct_of_central": "bytes to 1 % of central k-means",
+    "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
 }
+_MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
 _OPTIONS = ("coupling", "alpha", "theta", "passes", "schedule", "recipe", "seeding", "devices", "clusters", "data",
             "partition", "rounds_asked", "tol", "scale", "net", "graph", "algorithm")  # fmt: skip
 
@@ -58,7 +65,8 @@ def plot_measures(
     """Draw what theory knows of the graphs against what a study measured, a panel per measure.
 
     A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
-    colours; the graphs stand above, each over its own place.
+    colours; the graphs stand above, each over its own place. Marks are hollow, and the legend says so, where no run
+    came within 1 % of central k-means.
 
     Parameters
     ----------
@@ -75,27 +83,42 @@ def plot_measures(
     matplotlib.axes.Axes
         The panels are its ``child_axes``.
     """
-    rows = [row for row in read_rows(study) if row.get(value) is not None]
+    every = [row for row in read_rows(study) if row.get(value) is not None or never_reached(row, value)]
+    rows = [row for row in every if row.get(value) is not None]
     longest = max(map(len, _shorten(_list(rows, "graph")).values()), default=0)
     above = 0.45 + 0.07 * longest  # inches
     width, height = 5.4 * len(measures), 4.6 + above
     ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=0.85 / height,
                    top=1 - (above + 0.3) / height)  # fmt: skip
     ax.set_axis_off()
-    methods = _list(rows, "algorithm")
+    methods = _list(every, "algorithm")
     ax.set_title("What is known of a graph, and what it does: mean over seeds, from least to most", fontsize=11,
                  loc="left", pad=72 * above - 6)  # fmt: skip
     room = 1 / (len(measures) + 0.2 * (len(measures) - 1))
     for number, measure in enumerate(measures):
         panel = ax.inset_axes((1.2 * room * number, 0, room, 1))
         _draw_panel(panel, [row for row in rows if row.get(measure) is not None], (measure, value), methods)
-    if len(methods) > 1:
+    names = [name + _tell_never(every, name) for name in methods]
+    if len(methods) > 1 or names != methods:
         from matplotlib.lines import Line2D
 
         marks = [Line2D([], [], color=_color(i), marker=_MARKERS[i % len(_MARKERS)], linestyle="none", label=name)
-                 for i, name in enumerate(methods)]  # fmt: skip
-        ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize=9, frameon=False)
+                 for i, name in enumerate(names)]  # fmt: skip
+        ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4 if names == methods else 1,
+                  fontsize=9, frameon=False)  # fmt: skip
     return ax
+
+
+def _tell_never(rows: Sequence[Row], method: str) -> str:
+    """Return on how many graphs no run of a method came within 1 % of central k-means; nothing if there is none."""
+    groups = _split([row for row in rows if row["algorithm"] == method], ["graph"])
+    never = sum(_is_far(group) for group in groups)
+    return f" (never within 1 % of central on {never} of {len(groups)} graphs: hollow)" if never else ""
+
+
+def _is_far(group: Sequence[Row]) -> bool:
+    """Return whether none of these runs came within 1 % of central k-means."""
+    return all(never_reached(row, _NEAR) for row in group)
 
 
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
@@ -118,6 +141,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
         ratios = [row["ratio_mean"] for row in group]
         table.append({
             "algorithm": group[0]["algorithm"], "graph": _shorten(_list(rows, "graph"))[group[0]["graph"]],
+            "ratio_best": float(np.mean([row.get("ratio_best", row["ratio_mean"]) for row in group])),
             "ratio_mean": float(np.mean(ratios)), "ratio_low": min(ratios), "ratio_high": max(ratios),
             against: float(np.mean([row[against] for row in group])),
         })  # fmt: skip
@@ -126,6 +150,8 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
 
 def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Axes":
     """Draw a figure over two options of a study: the mean over everything else, written into the cells.
+
+    A figure that counts to 1 % of central k-means is "never" where no run came there, and 12 (3/5) where 3 of 5 did.
 
     Parameters
     ----------
@@ -144,10 +170,14 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     rows = [row for row in read_rows(study) if None not in (row.get(x), row.get(y))]
     across, down = _sort(_list(rows, x)), _sort(_list(rows, y))
     cells = np.full((len(down), len(across)), np.nan)
+    remarks: dict[tuple[int, int], str] = {}
     for group in _split(rows, [x, y]):
+        place = down.index(group[0][y]), across.index(group[0][x])
         known = [row[value] for row in group if row.get(value) is not None]
         if known:
-            cells[down.index(group[0][y]), across.index(group[0][x])] = np.mean(known)
+            cells[place] = np.mean(known)
+        if any(never_reached(row, value) for row in group):
+            remarks[place] = f" ({len(known)}/{len(group)})" if known else "never"
     names = [list(_shorten(part).values()) for part in (across, down)]
     left, below = (0.25 + 0.085 * max(map(len, part), default=1) for part in reversed(names))
     aslant = len(across) * max(map(len, names[0]), default=1) > 44
@@ -162,7 +192,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     ax.set_xticks(range(len(across)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
     ax.set_yticks(range(len(down)), names[1])
     if max(cells.shape) <= _WRITTEN:
-        _write_cells(ax, cells, norm)
+        _write_cells(ax, cells, norm, remarks)
     add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
     return ax
 
@@ -179,11 +209,13 @@ def draw_study(study: Any, folder: Path) -> list[Path]:
     compared = [row for row in rows if row.get("rounds_to_1pct") is not None]
     if len({row["graph"] for row in compared if row.get("spectral_gap") is not None}) > 1:
         draws["measures"] = partial(plot_measures, compared)
+        if any(row.get(_NEAR) is not None for row in compared):
+            draws["measures_of_central"] = partial(plot_measures, compared, value=_NEAR)
     for against in ("bytes", "virtual_seconds"):
         if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
             draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
     for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
-        for value in ("ratio_mean", "rounds_to_1pct"):
+        for value in ("ratio_mean", *(name for name in _MAPPED if any(name in row for row in compared))):
             draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
 
@@ -198,8 +230,10 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
         number = methods.index(group[0]["algorithm"])
         panel.errorbar(
             here.mean(), there.mean(), _reach(there), _reach(here), color=_color(number), capsize=2, elinewidth=0.9,
-            marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgecolor="white",
-            markeredgewidth=0.6, zorder=3 + number,  # what lies upon another mark is smaller
+            marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgewidth=0.6,
+            markerfacecolor="white" if _is_far(group) else _color(number),
+            markeredgecolor=_color(number) if _is_far(group) else "white",
+            zorder=3 + number,  # what lies upon another mark is smaller
         )  # fmt: skip
     for axis, name in ((panel.xaxis, measure), (panel.yaxis, value)):
         values = np.array([row[name] for row in rows], float)
@@ -245,11 +279,13 @@ def _reach(values: Floats) -> Floats:
     return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
 
 
-def _write_cells(ax: "Axes", cells: Floats, norm: Any) -> None:
+def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str]) -> None:
     for (i, j), cell in np.ndenumerate(cells):
-        if np.isfinite(cell):
-            text = f"{cell:.4g}" if cell < 1000 else f"{cell:.3g}"
-            ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if norm(cell) < 0.5 else INK)
+        text = (f"{cell:.4g}" if cell < 1000 else f"{cell:.3g}") if np.isfinite(cell) else ""
+        dark = bool(text) and norm(cell) < 0.5
+        text += remarks.get((i, j), "")
+        if text:
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
 
 
 def _shorten(names: Sequence[Any]) -> dict[Any, str]:

@@ -1,0 +1,42 @@
+"""When numba compiles a kernel, instead of reading it from its cache: said once, and counted apart."""
+
+import time
+
+from numba.core import event
+
+from p2pkm.kernels import _WAITING
+
+_SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
+
+
+class Compilation(event.Listener):
+    """Add up the seconds of compilation, nested ones once, and tell those who wait for it that it begins.
+
+    Attributes
+    ----------
+    seconds : float
+    """
+
+    def __init__(self, waiting):
+        self.seconds = 0.0
+        self._waiting = waiting
+        self._depth = 0
+        self._began = 0.0
+
+    def on_start(self, event):
+        """Begin to count."""
+        if self._depth == 0:
+            self._began = time.perf_counter()
+            while self._waiting:
+                self._waiting.pop()(_SAID)
+        self._depth += 1
+
+    def on_end(self, event):
+        """Count what has passed."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+
+COMPILATION = Compilation(_WAITING)
+event.register("numba:compile", COMPILATION)
