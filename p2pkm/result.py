@@ -27,7 +27,8 @@ SUMMARY_KEYS = """
     rounds_to_1pct method_rounds_to_1pct bytes_to_1pct seconds_to_1pct
     rounds_to_1pct_of_central method_rounds_to_1pct_of_central bytes_to_1pct_of_central seconds_to_1pct_of_central
     ratio_best ratio_best_stage ratio_best_round
-    descent contraction distance_left ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages bytes
+    descent contraction distance_left ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages
+    bytes
     rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
     l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
     chain_sha256 net virtual_seconds wall_seconds compile_seconds out
