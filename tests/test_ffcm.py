@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.algorithms.ffcm import FFCM
-from p2pkm.devices import CLIENT
+from p2pkm.devices import CLIENT, SERVER, Search, cluster
 from p2pkm.errors import ExperimentError
 from p2pkm.kernels import compiled, plain
 from p2pkm.kernels.plain import uniforms
@@ -150,6 +150,23 @@ def test_aggregation_by_hand():
                        [[0.5], [10.5]])  # fmt: skip
 
 
+def test_the_first_k_means_of_version_2_is_the_best_of_ten_seedings():
+    rows = np.random.default_rng(4).normal(size=(40, 1)).cumsum(axis=0)
+    devices, _ = clients_of([np.zeros((1, 1))])
+    tables, model = [np.column_stack((rows, np.ones(40)))], np.full((9, 1), np.inf)
+
+    def best_of(starts):
+        search = Search(9, SERVER, starts=starts, limit=500)
+        return cluster(plain, devices.shared_key, rows, np.ones(40), search)[0]
+
+    assert not np.array_equal(best_of(1), best_of(10))
+    assert_array_equal(FFCM(9).aggregate(devices, tables, model), best_of(10))
+    assert_array_equal(FFCM(9, server_n_init=1).aggregate(devices, tables, model), best_of(1))
+    warm = np.sort(best_of(1), axis=0) + 0.1  # from here on one run from the centroids, whatever the number
+    one, other = (FFCM(9, server_n_init=starts).aggregate(devices, tables, warm) for starts in (1, 10))
+    assert_array_equal(one, other)
+
+
 def test_a_row_that_nobody_supports_keeps_its_place():
     assert_array_equal(aggregate(1, [[[0, 1], [4, 0]], [], [[2, 1], [8, 0]]], [7, 9]), [[1.0], [9.0]])
     devices, _ = clients_of([np.zeros((1, 1))])
@@ -274,6 +291,8 @@ def test_both_forms_of_the_kernels_give_the_same_run(version):
 def test_options_out_of_range(k, version):
     with pytest.raises(ExperimentError):
         FFCM(k, version=version)
+    with pytest.raises(ExperimentError, match="server_n_init"):
+        FFCM(3, server_n_init=0)
 
 
 def test_the_name_tells_the_version():

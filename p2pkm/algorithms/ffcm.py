@@ -24,7 +24,8 @@ class FFCM:
         client i:   u_xc = 1 / sum_b |x - c|^2 / |x - b|^2,   c <- sum_x u_xc^2 x / sum_x u_xc^2
                     says (C_i, S_i), S_ic = sum_x u_xc
         version 1:  c <- sum_i S_ic c_i / sum_i S_ic          (row by row)
-        version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, except in the first round)
+        version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, except in the first round, where it
+                                                               is the best of `server_n_init` seedings)
 
     The points are scaled by one smallest and one largest entry of all clients. The first centroids are uniform in
     [0, 1]^d; since the clients speak first here, they draw them from the seed that all share, and save the server's
@@ -45,6 +46,8 @@ class FFCM:
         Number of clusters.
     version : {2, 1}
         How the server aggregates.
+    server_n_init : int
+        Version 2: the server's first k-means is the best of so many seedings, 10 as in the authors' code.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class FFCM:
     k: int
     _: KW_ONLY
     version: Literal[1, 2] = 2
+    server_n_init: int = 10
 
     one_shot: ClassVar[bool] = False
     default_rounds: ClassVar[int] = 10
@@ -71,6 +75,7 @@ class FFCM:
         """Refuse what is out of range."""
         whole(self.k, 1, "clusters")
         one_of(str(whole(self.version, 1, "version")), ("1", "2"), "version")
+        whole(self.server_n_init, 1, "server_n_init")
 
     @property
     def name(self) -> str:
@@ -97,9 +102,8 @@ class FFCM:
         rows = np.ascontiguousarray(np.concatenate(spoken)[:, :-1])
         start, (real,) = pack(model[None])
         if real == 0:
-            found, _, _ = cluster(
-                hub.kernels, hub.shared_key, rows, np.ones(len(rows)), Search(self.k, SERVER, limit=_STEPS)
-            )
+            search = Search(self.k, SERVER, starts=self.server_n_init, limit=_STEPS)
+            found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
         else:
             table = rows, np.ones(len(rows)), np.array([0, len(rows)])
             found = hub.kernels.refine(*table, start, np.array([real]), _STEPS, np.zeros(1), True)[0][0]
