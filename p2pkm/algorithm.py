@@ -78,6 +78,9 @@ class ServerMethod(Protocol):
 
     The server aggregates and speaks when clients have reported; clients report at the opening, and, unless the method
     is `one_shot`, whenever the server has spoken.
+
+    A method may have an attribute ``labels``: with "induced" the scores label a point by the server's centroid nearest
+    to its nearest local centroid, otherwise by the server's centroid nearest to the point.
     """
 
     @property

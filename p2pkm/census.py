@@ -17,7 +17,9 @@ _LABELLED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
 
 
-def take_census(devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats) -> Census:
+def take_census(
+    devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats, through: Floats | None = None
+) -> Census:
     """Gather what all ranks know of their points; the same on every rank.
 
     Parameters
@@ -28,11 +30,13 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
         Number of classes over all ranks, 0 without labels.
     centroids : float64[n, k, d]
         Of this rank's devices.
+    through : float64[n, q, d], optional
+        Rows by way of which points are labeled, see `p2pkm.pieces.label`.
     """
     sizes, clients = network.share(devices.sizes), devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
-    labels, own, marks = _score(devices, known, n_classes, centroids, keep=m <= _LABELLED)
+    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELLED)
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)
@@ -48,9 +52,14 @@ def take_census(devices: Devices, network: Network, shards: Shards, n_classes: i
 
 
 def _score(
-    devices: Devices, known: NDArray[Any] | None, n_classes: int, centroids: Floats, *, keep: bool
+    devices: Devices, known: NDArray[Any] | None, n_classes: int, rows: tuple[Floats, Floats | None], *, keep: bool
 ) -> tuple[Integers | None, Integers, Floats]:
     """Label the own points by their own centroids and score the labels against the true classes, if they are known.
+
+    Parameters
+    ----------
+    rows : (float64[n, k, d], float64[n, q, d] or None)
+        Centroids, and the rows by way of which points take them.
 
     Returns
     -------
@@ -62,12 +71,23 @@ def _score(
     """
     labels = np.empty(len(devices.stored), np.int64) if keep else None
     classes, scores = np.zeros((len(devices), n_classes), np.int64), np.zeros((len(devices), 3))
-    for piece in label(devices, centroids):
+    for piece in label(devices, *rows):
         if labels is not None:
             labels[piece.rows] = piece.labels
         if known is not None:
             count, own, truth = devices.kernels.tabulate, piece.own, known[piece.rows].astype(np.int64)
-            tables = count(piece.offsets, truth, piece.labels, n_classes, centroids.shape[1])
+            tables = count(piece.offsets, truth, piece.labels, n_classes, rows[0].shape[1])
             classes[own] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
             scores[own] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
     return labels, classes, scores
+
+
+def tabulate(
+    devices: Devices, network: Network, known: NDArray[Any], n_classes: int, rows: tuple[Floats, Floats | None]
+) -> Integers:
+    """Return the contingency table of all points, each labeled at its own device, int64[c, k]; same on every rank."""
+    table = np.zeros((n_classes, rows[0].shape[1]), np.int64)
+    for piece in label(devices, *rows):
+        truth = known[piece.rows].astype(np.int64)
+        table += devices.kernels.tabulate(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
+    return network.total(table)

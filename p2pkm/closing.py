@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from p2pkm.algorithms.star import StarState
 from p2pkm.byzantine import name_liars
-from p2pkm.census import take_census
+from p2pkm.census import tabulate, take_census
 from p2pkm.clock import Timing, keep_time
 from p2pkm.data.shards import Shards
 from p2pkm.devices import Devices, Floats, Integers
@@ -77,7 +78,13 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     if timing is not None and timing.events is not None:
         traffic = traffic._replace(age_mean=timing.events.ages[0], age_max=timing.events.ages[1])
     clock = keep_time(timing, devices, topology, network, referee.trace)
-    census = take_census(devices, network, shards, prices.n_classes, state.centroids)
+    induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
+    through = state.local if induced else None
+    census = take_census(devices, network, shards, prices.n_classes, state.centroids, through)
+    priced = referee.priced
+    if through is not None and prices.n_classes:
+        pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
+        priced = None if priced is None else priced._replace(tables=pooled[None])
     sets = network.share(state.centroids)
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
@@ -86,7 +93,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     move = mark_move(devices, network, state) if known else None
     trace, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
-        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(referee.priced, prices, census, honest)
+        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(priced, prices, census, honest)
         summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks | mark_clients(census, honest)

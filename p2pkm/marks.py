@@ -59,10 +59,9 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     """
     nearest, _ = devices.kernels.losses(*devices.own, state.centroids)
     through = np.zeros(len(devices))
-    reached = _reach(devices, np.ascontiguousarray(state.local), state.centroids)
-    for piece in label(devices, np.ascontiguousarray(state.local)):
+    for piece in label(devices, state.centroids, through=state.local):
         owner = np.repeat(np.arange(len(piece.losses)), np.diff(piece.offsets))
-        goals = reached[piece.own][owner, np.maximum(piece.labels, 0)]
+        goals = state.centroids[piece.own][owner, np.maximum(piece.labels, 0)]
         apart = ((devices.stored[piece.rows] - goals) ** 2).sum(axis=1)
         costs = np.where(piece.labels < 0, np.nan, devices.point_weights[piece.rows] * apart)
         through[piece.own] = np.bincount(owner, costs, len(piece.losses))
@@ -71,15 +70,6 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
         return {}
     found = {name: add(costs) / central for name, costs in zip(("loss_local", "loss_global"), gathered.T, strict=True)}
     return {name: cost if np.isfinite(cost) else None for name, cost in found.items()}
-
-
-def _reach(devices: Devices, local: Floats, models: Floats) -> Floats:
-    """Return the row of each device's model, float64[n, k, d], that is next to each of its local rows."""
-    n, rows, d = local.shape
-    each = local.reshape(n * rows, d)
-    with np.errstate(invalid="ignore"):  # absent rows are at infinity
-        _, places = devices.kernels.losses(each, np.ones(len(each)), np.arange(n + 1) * rows, models)
-    return models[np.repeat(np.arange(n), rows), np.maximum(places, 0)].reshape(n, rows, d)
 
 
 def mark_shape(model: Floats, census: Census) -> dict[str, float | None]:

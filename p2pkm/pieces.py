@@ -34,13 +34,31 @@ class Piece(NamedTuple):
     labels: Integers
 
 
-def label(devices: Devices, centroids: Floats) -> Iterator[Piece]:
-    """Label the points of every device by its own centroids, float64[n, k, d], piece by piece."""
+def label(devices: Devices, centroids: Floats, through: Floats | None = None) -> Iterator[Piece]:
+    """Label the points of every device by its own centroids, float64[n, k, d], piece by piece.
+
+    With `through`, float64[n, q, d], a point takes the centroid nearest to the row of `through` that is nearest to it;
+    the losses are then those by the rows of `through`.
+    """
     points, weights, offsets = devices.own
+    first = centroids if through is None else np.ascontiguousarray(through)
+    reached = None if through is None else _reach(devices, first, centroids)
     for own, rows in cut(offsets):
         begins = offsets[own.start : own.stop + 1] - rows.start
-        given = points[rows], weights[rows], begins, centroids[own]
-        yield Piece(own, rows, begins, *devices.kernels.losses(*given))
+        losses, labels = devices.kernels.losses(points[rows], weights[rows], begins, first[own])
+        if reached is not None:
+            owner = np.repeat(np.arange(own.start, own.stop), np.diff(begins))
+            labels = np.where(labels < 0, -1, reached[owner, np.maximum(labels, 0)])
+        yield Piece(own, rows, begins, losses, labels)
+
+
+def _reach(devices: Devices, local: Floats, models: Floats) -> Integers:
+    """Return which row of each device's model, float64[n, k, d], is nearest to each of its local rows, int64[n, q]."""
+    n, rows, d = local.shape
+    each = local.reshape(n * rows, d)
+    with np.errstate(invalid="ignore"):  # absent rows are at infinity
+        _, places = devices.kernels.losses(each, np.ones(len(each)), np.arange(n + 1) * rows, models)
+    return places.reshape(n, rows)
 
 
 def cut(offsets: Integers) -> Iterator[tuple[slice, slice]]:

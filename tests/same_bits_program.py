@@ -120,6 +120,7 @@ def configurations():
     yield from under_faults(few | {"net": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     yield from with_liars(few)
+    yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
         yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
         yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+import p2pkm
 from p2pkm.algorithms.kfed import KFED
 from p2pkm.devices import CHOICE, CLIENT
 from p2pkm.errors import ExperimentError
@@ -122,6 +124,48 @@ def test_the_farthest_row_is_the_first_on_ties_and_a_client_with_many_rows_gives
     assert_allclose(many, [[2.0], [6.0]])
 
 
+def induced(shards, tables, model):
+    """Return the labels by way of the client's centroids, plainly."""
+    labels = []
+    for i, x in zip(shards.devices, shards.points, strict=True):
+        own = min(tables[i], key=lambda w: squared(x, w))
+        labels.append(int(np.argmin([squared(own, w) for w in model])))
+    return labels
+
+
+@pytest.mark.parametrize("labels", ["nearest", "induced"])
+@pytest.mark.parametrize("sizes", [(40, 3, 25, 2, 31), (30, 0, 1, 50)])
+def test_labels_by_way_of_the_clients_centroids_enter_the_scores_and_nothing_else(labels, sizes):
+    data = [part.reshape(-1, 2) for part in blobs(8, sizes, 2, groups=9)]
+    truth = np.random.default_rng(8).integers(0, 4, sum(sizes))
+    shards = p2pkm.Shards.deal(np.concatenate(data), np.repeat(range(len(sizes)), sizes), labels=truth)
+    result = p2pkm.simulate(KFED(6, local_k=2, labels=labels), None, shards, seed=3)
+    other = p2pkm.simulate(KFED(6, local_k=2), None, shards, seed=3).summary
+    summary, model = result.summary, result.server_centroids
+    expected = [int(np.argmin([squared(x, w) for w in model])) for x in shards.points]
+    if labels == "induced":
+        nearest, expected = expected, induced(shards, serve(KFED(6, local_k=2), data, seed=3).uplinks[0], model)
+        assert expected != nearest and summary["ari"] != other["ari"]
+    expected = np.array(expected)
+    assert_array_equal(result.census.labels, expected)
+    assert summary["ari"] == pytest.approx(adjusted_rand_score(truth, expected))
+    assert summary["nmi"] == pytest.approx(normalized_mutual_info_score(truth, expected))
+    majorities = [np.bincount(truth[expected == c]).max() for c in np.unique(expected)]
+    assert summary["purity"] == pytest.approx(sum(majorities) / len(truth))
+    clients = [shards.devices == i for i in range(len(sizes)) if sizes[i]]
+    own = [adjusted_rand_score(truth[at], expected[at]) for at in clients]
+    assert summary["ari_clients"] == pytest.approx(np.average(own, weights=[at.sum() for at in clients]))
+    for name in ("ratio_mean", "loss_local", "loss_global", "centroids_sha256", "bytes"):
+        assert summary[name] == other[name]
+
+
+def test_induced_labels_by_hand():
+    """Two clients of one centroid each: 0 and 9 at 4.5, 10 and 12 at 11; 9 is nearer to 11 than to 4.5."""
+    shards = p2pkm.Shards.deal([[0.0], [9.0], [10.0], [12.0]], [0, 0, 1, 1], labels=[0, 0, 1, 1])
+    for labels, expected in (("induced", 1.0), ("nearest", 0.0)):
+        assert p2pkm.simulate(KFED(2, local_k=1, labels=labels), None, shards).summary["ari"] == expected
+
+
 def test_a_row_that_is_there_twice_is_one_start():
     tables = [np.array([[0.0], [0.0]]), np.array([[8.0], [9.0]])]
     hub, _ = clients_of(tables)
@@ -191,7 +235,16 @@ def test_greedy_seeds_are_better_than_plain_ones():
 
 
 @pytest.mark.parametrize(
-    "options", [{"k": 0}, {"local_k": 0}, {"seeding": "best"}, {"device": "last"}, {"finish": "two"}, {"local_k": 1.5}]
+    "options",
+    [
+        {"k": 0},
+        {"local_k": 0},
+        {"seeding": "best"},
+        {"device": "last"},
+        {"finish": "two"},
+        {"labels": "own"},
+        {"local_k": 1.5},
+    ],
 )
 def test_options_out_of_range(options):
     with pytest.raises(ExperimentError):

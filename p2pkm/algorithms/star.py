@@ -26,6 +26,8 @@ class StarState(NamedTuple):
         At the hub: the rows that it last aggregated; elsewhere 0.
     shift, span : float64[n, d]
         Units of the method: (points - shift) / span.
+    induced : bool[n]
+        Whether points are labeled by way of the nearest local centroid, see `algorithm.ServerMethod`.
     """
 
     centroids: Floats
@@ -36,6 +38,7 @@ class StarState(NamedTuple):
     held: Integers
     shift: Floats
     span: Floats
+    induced: Mask
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Star:
         model = np.full((n, self.k, devices.d), np.inf)
         empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
         asleep = np.zeros(n, np.bool_)
-        state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span)
+        induced = np.full(n, getattr(self.method, "labels", "nearest") == "induced")
+        state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
         return self._report(state, devices.of(devices.ids != devices.hub))
 
     def message(self, state: StarState, devices: Devices) -> Mail:
