@@ -136,7 +136,7 @@ def test_several_processes_give_the_same_scores_in_the_same_order():
 
     shards = garst.load(None, 1.0, 10, 1.5)
     cases = {"a": (garst.FKM, shards), "b": (garst.KFED, shards)}
-    one, two = (garst.study(cases, Namespace(rounds=3, runs=2, jobs=jobs)) for jobs in (1, 2))
+    one, two = (garst.study(cases, Namespace(rounds=3, runs=2, seeds=range(2), jobs=jobs)) for jobs in (1, 2))
     assert one["a"].curve.shape == (2, 3) and one["b"].curve.shape == (2, 1)
     for name in cases:
         assert_array_equal(one[name].curve, two[name].curve)
@@ -167,6 +167,14 @@ def test_the_verdict(paper_value, allowed, verdict):
     from paper import Row, judge
 
     assert judge(Row("a figure", paper_value, [0.7, 0.9], allowed)) == verdict
+
+
+def test_the_verdict_of_what_is_in_no_count_stands_in_parentheses():
+    from paper import Row, judge
+
+    assert judge(Row("another table's", 0.9, [0.7, 0.9], 0.1, counted=False)) == "(as published)"
+    assert judge(Row("a variant", 0.5, [0.7, 0.9], 0.1, counted=False)) == "(differs by +0.3)"
+    assert judge(Row("not printed", None, [0.7], 0.1, counted=False)) == "-"
 
 
 FECA = {  # script: what makes it quick
@@ -229,6 +237,17 @@ def test_feca_script_without_its_data_says_what_it_needs(script, tmp_path, monke
     assert not capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
+def test_a_run_with_another_first_seed_is_one_of_the_later_runs(sets, tmp_path, monkeypatch, capsys):
+    more = ["--data-dir", sets, "--out", tmp_path]
+    found = []
+    for seeds in (["--runs", "1", "--first-seed", "1"], ["--runs", "2"], ["--runs", "1"]):
+        run_here("feca_table6", monkeypatch, *seeds, *more)
+        table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("IID, empirical")]
+        found.append(float(table[0][3]))
+    assert found[0] != found[2]
+    assert found[1] == pytest.approx((found[0] + found[2]) / 2, rel=1e-3)
+
+
 def test_features_in_an_npz_file_are_read(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "features.npz", X=rng.random((60, 5)).astype(np.float32), y=np.repeat(["cat", "dog"], 30))
@@ -281,7 +300,7 @@ def test_drawn_rows_are_distinct_rows_of_the_clients_in_every_process(sets):
     assert len(np.unique(centroids, axis=0)) == 15
     assert all((rows == one).all(axis=1).any() for one in centroids)
     cases = {"drawn": ssets.Case(drawn), "FeCA": ssets.Case(p2pkm.FeCA(15), "0.1, by class")}
-    one, two = (ssets.study(data, cases, Namespace(runs=2, jobs=jobs)) for jobs in (1, 2))
+    one, two = (ssets.study(data, cases, Namespace(runs=2, seeds=range(2), jobs=jobs)) for jobs in (1, 2))
     for name in cases:
         assert_array_equal(one[name], two[name])
     hubs = (Namespace(shared_key=np.uint64(key)) for key in (1, 2))

@@ -96,7 +96,7 @@ def backbone(name: str, **options: Any) -> p2pkm.FKMeansCB:
 
 def study(cases: Mapping[Any, tuple[Any, Set, int]], chosen: Any) -> dict[Any, Any]:
     """Run every case (method, data, clients) with the seeds 0 to runs - 1; return float64[runs, SCORES] of each."""
-    tasks = [(*case, seed, seed) for case in cases.values() for seed in range(chosen.runs)]
+    tasks = [(*case, seed, seed) for case in cases.values() for seed in chosen.seeds]
     found = np.array(repeat(play, tasks, chosen.jobs)).reshape(len(cases), chosen.runs, len(SCORES))
     return dict(zip(cases, found, strict=True))
 

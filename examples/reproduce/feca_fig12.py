@@ -13,7 +13,7 @@ from paper import canvas, options, save
 
 def main() -> None:
     """Run, print the tables and draw."""
-    chosen = options(__doc__, 20)
+    chosen = options(__doc__, 40)
     figure, axes = canvas(1, 2, (11, 4.2), sharey=True)
     titles = "5 % of the points at each client", "an equal share of the points at each client"
     for ax, part, title in zip(axes[0], (feca_table8, feca_table9), titles, strict=True):

@@ -45,9 +45,9 @@ def draw(ax: Any, found: list[tuple[Any, Any]], title: str) -> None:
 
 def main() -> None:
     """Run, print the table and draw."""
-    chosen = options(__doc__, 20)
+    chosen = options(__doc__, 40)
     data = load(chosen.data_dir, 1)
-    found = repeat(measure, [(data, s, seed) for s in SCENARIOS for seed in range(chosen.runs)], chosen.jobs)
+    found = repeat(measure, [(data, s, seed) for s in SCENARIOS for seed in chosen.seeds], chosen.jobs)
     blocks = {s: found[i * chosen.runs : (i + 1) * chosen.runs] for i, s in enumerate(SCENARIOS)}
     below = {s: [float((sigma < 0.5).mean()) for _, sigma in block] for s, block in blocks.items()}
     whole = all(share == 1 for block in below.values() for share in block)

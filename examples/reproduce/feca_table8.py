@@ -58,7 +58,7 @@ def study(chosen: Any) -> dict[str, dict[int, Scores]]:
     """Run all, print the tables and return the scores by reading and number of clients."""
     data, every = load(chosen.data_dir, 1), {}
     for reading in READINGS:
-        tasks = [(data, clients, seed, reading) for clients in CLIENTS for seed in range(chosen.runs)]
+        tasks = [(data, clients, seed, reading) for clients in CLIENTS for seed in chosen.seeds]
         scores = every[reading] = gather(CLIENTS, repeat(play, tasks, chosen.jobs), chosen.runs)
         means = [found.distance.mean() for found in scores.values()]
         falls = all(means[a - 1] > means[b - 1] for a, b in ((1, 2), (2, 5), (5, 10), (10, 20)))
@@ -97,7 +97,7 @@ def draw(ax: Any, every: dict[str, dict[int, Scores]], printed: Any, title: str)
 
 def main() -> None:
     """Run, print the tables and draw."""
-    chosen = options(__doc__, 20)
+    chosen = options(__doc__, 40)
     every = study(chosen)
     figure, axes = canvas(1, 1, (6, 4.2))
     draw(axes[0, 0], every, DISTANCE, "5 % of the points at each client")

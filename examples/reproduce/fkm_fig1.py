@@ -97,7 +97,7 @@ def main() -> None:
               all(abs(m[1] - m[0]) <= 0.02 for m in mean.values())),
         claim("FKM is better than k-FED, tuned or not", all(m[1] > max(m[3:]) for m in mean.values())),
         claim("FKM hardly depends on beta (we take: less than 0.02)", np.ptp([m[1] for m in mean.values()]) < 0.02),
-    ])  # fmt: skip
+    ], source="authors")  # fmt: skip
     drawn = [row for rows in lines.values() for row in (rows[0], rows[1], rows[3], rows[4])]
     save(picture(shards, drawn), chosen.out, "fkm_fig1")
 

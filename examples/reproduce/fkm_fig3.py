@@ -88,7 +88,7 @@ def main() -> None:
     chosen = options(__doc__, 200, rounds=garst.ROUNDS)
     scores = run(chosen, 50)
     rows = [garst.row(name, beta, sd, one) for (beta, sd, name), one in scores.items()]
-    show("Figure 3: adjusted Rand index, 50 points per cluster", rows, judge(scores))
+    show("Figure 3: adjusted Rand index, 50 points per cluster", rows, judge(scores), source="authors")
     figure, axes = canvas(2, 3, (13, 8), sharey="row")
     draw_noise(axes[0], scores, 50, "abc")
     draw_rounds(axes[1], scores)

@@ -54,7 +54,7 @@ def main() -> None:
               worst[:2] == ["unweighted", "keep empty"]),
         claim("for beta = 10 no part matters much (we take: 0.02)", max(loss[10.0, part] for part in PARTS) <= 0.02),
         claim("for beta = 10 100 steps are even better", loss[10.0, "100 steps"] < 0),
-    ])  # fmt: skip
+    ], source="authors")  # fmt: skip
     figure, axes = canvas(1, 3, (13, 4.8), sharey=True)
     for i, (ax, letter, beta) in enumerate(zip(axes[0], "abc", garst.BETAS, strict=True)):
         lines = [one._replace(what=part) for one, part in zip(rows[6 * i : 6 * i + 6], PARTS, strict=True)]

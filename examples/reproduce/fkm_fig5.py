@@ -59,7 +59,7 @@ def main() -> None:
               abs(fkm.mean() - central.mean()) <= 0.06),
         claim("FKM varies more than central k-means", fkm.std() > central.std()),
         claim("FKM is better than k-FED, tuned or not", fkm.mean() > max(one.mean() for one in kfed)),
-    ])  # fmt: skip
+    ], source="authors")  # fmt: skip
     figure, axes = canvas(1, 2, (13, 4.6), gridspec_kw={"width_ratios": [3, 2]})
     draw_counts(axes[0, 0], count(shards))
     drawn = [row for row in rows if row.what != "FKM, all points"]

@@ -37,7 +37,7 @@ def main() -> None:
     chosen = options(__doc__, 5, rounds=garst.ROUNDS)
     with np.load(need(chosen.data_dir, "femnist10.npz")) as file:
         shards = p2pkm.Shards.deal(file["X"].astype(np.float64), file["client"])
-    cases = [(method, shards, chosen.rounds, seed) for method in METHODS.values() for seed in range(chosen.runs)]
+    cases = [(method, shards, chosen.rounds, seed) for method in METHODS.values() for seed in chosen.seeds]
     found = np.array(repeat(play, cases, chosen.jobs)).reshape(len(METHODS), chosen.runs, 2)
     figure, axes = canvas(1, 2, (10, 4.6))
     for ax, letter, score, values in zip(axes[0], "ab", ("silhouette", "simplified silhouette"), found.T, strict=True):

@@ -45,7 +45,7 @@ def examine(path: Path, axes: Any, chosen: Any) -> float:
         "k-FED": p2pkm.KFED(chosen.k, local_k=chosen.k, device="first", finish="converge"),
     }
     cases = [(method, shards, chosen.sample, chosen.rounds, seed) for method in methods.values()
-             for seed in range(chosen.runs)]  # fmt: skip
+             for seed in chosen.seeds]  # fmt: skip
     found = np.array(repeat(play, cases, chosen.jobs)).reshape(len(methods), chosen.runs, len(SCORES))
     for i, score in enumerate(SCORES[: 3 if shards.labels is not None else 2]):
         rows = [Row(name, None, own[:, i]) for name, own in zip(methods, found, strict=True)]

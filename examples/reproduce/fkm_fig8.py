@@ -24,7 +24,7 @@ def main() -> None:
     for r, points in enumerate(chosen.points):
         scores = fkm_fig3.run(chosen, points)
         rows = [garst.row(name, beta, sd, one, points) for (beta, sd, name), one in scores.items()]
-        show(f"Figure 8: adjusted Rand index, {points} points per cluster", rows)
+        show(f"Figure 8: adjusted Rand index, {points} points per cluster", rows, source="authors")
         fkm_fig3.draw_noise(axes[r], scores, points, "abcdefghi"[3 * r : 3 * r + 3])
         means.append([fkm_fig3.mean(scores, beta, "FKM") for beta in garst.BETAS])
     if len(means) > 1:

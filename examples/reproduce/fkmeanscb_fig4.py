@@ -27,7 +27,7 @@ def list_rows(name: str, scores: dict[Any, Any]) -> list[Row]:
     for cell in [*product(LOCAL, [k2]), *((k1, k) for k in SERVER if k != k2)]:
         known = PRINTED[name]["FKmeansCB", WIDTHS[name]][0] if cell == (k1, k2) else None
         what = f"{name}, k1 = {cell[0]}, k2 = {cell[1]}"
-        rows.append(Row(what, known, scores[name, *cell][:, 0], ALLOWED, True))
+        rows.append(Row(what, known, scores[name, *cell][:, 0], ALLOWED, best=True, counted=False))
     return rows
 
 

@@ -71,13 +71,16 @@ def say(case: Any) -> str:
 def rows_of(scores: dict[Any, Any], s: int, *, best: bool) -> dict[Any, Row]:
     """Return the lines for one of the SCORES."""
     printed = {case: PRINTED[case[0]][case[1:]][s] for case in scores}
-    return {case: Row(say(case), printed[case], own[:, s], ALLOWED, best) for case, own in scores.items()}
+    return {
+        case: Row(say(case), printed[case], own[:, s], ALLOWED, best, counted=best and case not in OWN)
+        for case, own in scores.items()
+    }
 
 
 def redeal(cases: dict[Any, Any], chosen: Any) -> dict[Any, Any]:
     """Return for as many deals as there are runs the best scores of so many runs, float64[deals, SCORES]."""
     cases = {case: known for case, known in cases.items() if case[0] in SMALL and case[1] in DEALT}
-    runs = range(chosen.runs)
+    runs = chosen.seeds
     tasks = [(*known, dealt, seed) for known in cases.values() for dealt in runs for seed in runs]
     found = np.array(repeat(play, tasks, chosen.jobs)).reshape(len(cases), chosen.runs, chosen.runs, len(SCORES))
     return dict(zip(cases, found.max(axis=2), strict=True))

@@ -42,7 +42,8 @@ def list_picked(scores: dict[Any, Any]) -> list[Row]:
         runs = {k1: scores[name, epsilon, k1][:, 0] for k1 in TRIED}
         k1 = max(runs, key=lambda one: runs[one].max())
         what = f"{name}, epsilon {epsilon}, k1 picked: {k1}"
-        rows.append(Row(what, PRINTED[name][EPSILONS.index(epsilon)], np.concatenate([*runs.values()]), ALLOWED, True))
+        paper, values = PRINTED[name][EPSILONS.index(epsilon)], np.concatenate([*runs.values()])
+        rows.append(Row(what, paper, values, ALLOWED, best=True, counted=False))
     return rows
 
 

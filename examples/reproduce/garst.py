@@ -116,7 +116,7 @@ def play(method: Any, shards: p2pkm.Shards, rounds: int, seed: int) -> tuple[lis
 
 def study(cases: Mapping[Any, tuple[Any, p2pkm.Shards]], chosen: Any) -> dict[Any, Scores]:
     """Run every case (method, shards) with the seeds 0 to runs - 1."""
-    tasks = [(*case, chosen.rounds, seed) for case in cases.values() for seed in range(chosen.runs)]
+    tasks = [(*case, chosen.rounds, seed) for case in cases.values() for seed in chosen.seeds]
     found = repeat(play, tasks, chosen.jobs)
     scores = {}
     for i, name in enumerate(cases):

@@ -21,6 +21,8 @@ class Row(NamedTuple):
     """What a figure is, what the paper prints (None: nothing), our values, by how much the means may differ.
 
     With `best` the paper prints the largest value of its runs, so ours is compared, too, and stands beside the mean.
+    Without `counted` the value was not printed there, or not of this method (another table's value, a reference from
+    elsewhere, a variant of our own): its verdict stands in parentheses and is in no count.
     """
 
     what: str
@@ -28,12 +30,16 @@ class Row(NamedTuple):
     values: Any  # a sequence or an array of float
     allowed: float | None = None
     best: bool = False
+    counted: bool = True
 
 
 def options(text: str | None, runs: int, **more: Any) -> argparse.Namespace:
     """Read the command line; `more`: further options as name=dict(for argparse)."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=runs, help="repetitions, seeds 0 to runs - 1 (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=runs, help="repetitions (default %(default)s)")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="the seeds are this one and those after it (default 0)"
+    )
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("P2PKM_DATA"),
                         help="folder of the papers' data (default: environment variable P2PKM_DATA)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure (default figures)")
@@ -41,8 +47,9 @@ def options(text: str | None, runs: int, **more: Any) -> argparse.Namespace:
     for name, settings in more.items():
         parser.add_argument("--" + name.replace("_", "-"), **settings)
     chosen = parser.parse_args()
-    if chosen.runs < 1 or chosen.jobs < 1:
-        parser.error("--runs and --jobs are whole numbers of at least 1")
+    if chosen.runs < 1 or chosen.jobs < 1 or chosen.first_seed < 0:
+        parser.error("--runs and --jobs are whole numbers of at least 1, --first-seed is one of at least 0")
+    chosen.seeds = range(chosen.first_seed, chosen.first_seed + chosen.runs)
     return chosen
 
 
@@ -79,13 +86,17 @@ def judge(row: Row) -> str:
     if row.paper is None or row.allowed is None:
         return "-"
     gap = float(np.max(row.values) if row.best else np.mean(row.values)) - row.paper
-    return "as published" if abs(gap) <= row.allowed else f"differs by {gap:+.3g}"
+    verdict = "as published" if abs(gap) <= row.allowed else f"differs by {gap:+.3g}"
+    return verdict if row.counted else f"({verdict})"
 
 
-def show(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
-    """Print the table paper | ours (mean, sd, runs) | verdict; where a row is about its best run, with that."""
+def show(title: str, rows: Sequence[Row], notes: Sequence[str] = (), source: str = "paper") -> None:
+    """Print the table paper | ours (mean, sd, runs) | verdict; where a row is about its best run, with that.
+
+    `source` heads the column of the published values where they are not from the paper's text.
+    """
     width, bests = max(len(row.what) for row in rows), any(row.best for row in rows)
-    print(f"{title}\n{'':{width}}    paper{'     best' * bests}     ours       sd  runs  allowed  verdict")
+    print(f"{title}\n{'':{width}}{source:>9}{'     best' * bests}     ours       sd  runs  allowed  verdict")
     for row in rows:
         known = np.asarray(row.values, float)
         paper = "-" if row.paper is None else f"{row.paper:.4g}"
@@ -121,7 +132,7 @@ def boxes(ax: Any, rows: Sequence[Row], colors: Sequence[str], y: str) -> None:
     ax.scatter(places, [np.mean(row.values) for row in rows], s=16, color=INK, zorder=3, label="our mean")
     known = [(x, row.paper) for x, row in zip(places, rows, strict=True) if row.paper is not None]
     if known:
-        ax.scatter(*zip(*known, strict=True), label="mean in the paper", **PUBLISHED)
+        ax.scatter(*zip(*known, strict=True), label="published mean", **PUBLISHED)
     ax.set_xticks(places, [row.what for row in rows], rotation=35, ha="right", rotation_mode="anchor", fontsize=8.5)
     ax.set_ylabel(y)
     ax.grid(axis="y", color=GREY, alpha=0.3)

@@ -140,7 +140,7 @@ def gather(names: Iterable[Any], found: Sequence[tuple[float, ...]], runs: int) 
 
 def study(data: Sset, cases: Mapping[Any, Case], chosen: Any) -> dict[Any, Scores]:
     """Run every case with the seeds 0 to runs - 1."""
-    tasks = [(data, case, seed) for case in cases.values() for seed in range(chosen.runs)]
+    tasks = [(data, case, seed) for case in cases.values() for seed in chosen.seeds]
     return gather(cases, repeat(play, tasks, chosen.jobs), chosen.runs)
 
 
