@@ -104,11 +104,11 @@ class ServerMethod(Protocol):
         """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
 
     @property
-    def frame(self) -> str:
+    def frame(self) -> str | tuple[float, float]:
         """Return in which units the points come.
 
         "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the smallest and largest value of all
-        clients; "entries": all coordinates by one such pair.
+        clients; "entries": all coordinates by one such pair; two numbers: by these, which nobody needs to send.
         """
 
     def report(self, clients: Devices, model: Floats) -> Report:

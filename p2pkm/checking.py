@@ -6,7 +6,7 @@ from p2pkm.data.checks import bounded
 from p2pkm.data.sharded import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.errors import DataError, ExperimentError, TopologyError
-from p2pkm.recipe import check_links, check_seeding, needs_hub
+from p2pkm.recipe import check_links, check_seeding, check_size, needs_hub
 from p2pkm.topology import Topology
 
 
@@ -20,6 +20,7 @@ def check(
     if not needs_hub(algorithm):
         check_seeding(algorithm.seeding, algorithm.k)
         check_links(algorithm, topology)
+    check_size(algorithm, topology.clients, shards.m, shards.d)
     if topology.n != shards.n:
         raise TopologyError(
             f"the graph has {topology.n} nodes, but the points are dealt to {shards.n} devices; make them equal"

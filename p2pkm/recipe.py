@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.algorithm import Algorithm
+from p2pkm.algorithms.mufc import MUFC
 from p2pkm.algorithms.star import Star
 from p2pkm.devices import Integers, trials
 from p2pkm.errors import ExperimentError, TopologyError
@@ -157,7 +158,7 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
     """Return all stages of a run; `seeded`: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
-        if getattr(algorithm, "frame", "none") != "none":
+        if getattr(algorithm, "frame", "none") in ("coordinate", "entries"):
             before = (Stage("box", Box(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if hasattr(algorithm, "aggregate") else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
@@ -248,6 +249,12 @@ def check_links(algorithm: Any, topology: Topology) -> None:
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
             "graph, or gtvmin with recipe global, consensus, pushsum, tracking or gossip"
         )
+
+
+def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
+    """Refuse a method whose arithmetic would take too long, before any work starts."""
+    if isinstance(algorithm, MUFC):
+        algorithm.check_size(clients, points, d)
 
 
 def _why_tree(at: Setting) -> str:

@@ -5,14 +5,20 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import p2pkm
 from p2pkm.algorithms.mufc import MUFC
 from p2pkm.devices import BIN, MASK, SERVER, Search, cluster
 from p2pkm.errors import ExperimentError
+from p2pkm.field.effort import estimate
 from p2pkm.field.multisets import UndecodableError, recover
 from p2pkm.field.primes import next_prime
 from p2pkm.kernels import plain
+from p2pkm.network.local import LocalNetwork
+from tests.invoke import here
 from tests.server import clients_of, serve
 
 SMALL = 2147483659  # the first prime above 2^31
@@ -144,6 +150,102 @@ def test_the_server_holds_no_unmasked_table(sizes):
         for points, seeds, table in zip(data, played.local, played.uplinks[0], strict=True):
             bare = naive_sums(naive_histogram(points, seeds, frame), length, SMALL)
             assert not set(bare) & set(integers(table))
+
+
+def received(method, data, monkeypatch, **more):
+    """Run a whole simulation and return every number that the server receives, by stage, and the result."""
+    heard, exchange = [], LocalNetwork.exchange
+
+    def record(self, mail):
+        n, rows = len(data), np.maximum(mail.rows, 0)
+        heard.append([mail.values[i, : rows[i]].copy() for i in range(n)])
+        return exchange(self, mail)
+
+    monkeypatch.setattr(LocalNetwork, "exchange", record)
+    result = p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), **more)
+    monkeypatch.undo()
+    return heard, result
+
+
+ONE_POINT = [np.array([[0.3, 0.9]]), np.array([[0.1, 0.4], [0.5, 0.2]]), np.array([[0.8, 0.35], [0.25, 0.7]])]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_the_box_from_the_set_up_the_server_receives_masked_tables_alone_in_every_stage(seed, monkeypatch):
+    heard, result = received(MUFC(2, low=0.0, high=1.0), ONE_POINT, monkeypatch, seed=seed)
+    said = [table for exchange in heard for table in exchange if len(table)]
+    assert [table.shape for table in said] == [(12, 1)] * 3  # one table of field elements by each client, and no more
+    frame = np.zeros(2), np.ones(2), 5, 3
+    for points, table in zip(ONE_POINT, said, strict=True):
+        assert not set(points.ravel()) & set(table.ravel())
+        bare = naive_sums(naive_histogram(points, points[:2], frame), 12, SMALL)
+        assert not set(bare) & set(integers(table))
+    assert result.summary["raw_points"] == 0
+
+
+def test_without_it_the_server_receives_the_point_of_a_client_that_has_one(monkeypatch):
+    heard, result = received(MUFC(2), ONE_POINT, monkeypatch)
+    for points, box in zip(ONE_POINT, heard[0], strict=True):
+        assert_array_equal(box, [points.min(axis=0), points.max(axis=0)])
+    assert result.summary["raw_points"] == 1
+    assert "box is that point" in MUFC.__doc__
+
+
+def test_a_box_from_the_set_up_is_the_frame_and_costs_no_message():
+    data = blobs(12, 30)
+    shift, span, m, side = measure(data)
+    low, high = float(shift.min()) - 3.0, float((shift + span).max()) + 5.0
+    played = serve(MUFC(3, low=low, high=high), data)
+    assert played.ledger == (4, 2 * (12 * 8) + 2 * (3 * 2 * 8))  # 2 k' n rows of one limb up, three centroids down
+    frame = np.full(2, low), np.full(2, high - low), m, side
+    counted = merged([naive_histogram(points, seeds, frame) for points, seeds in zip(data, played.local, strict=True)])
+    assert recover(totals(played, SMALL), SMALL) == counted
+    assert low <= played.model.min() and played.model.max() <= high
+
+
+def test_a_seed_outside_the_box_counts_for_the_bin_at_the_edge():
+    played = serve(MUFC(2, low=0.0, high=1.0), [[[-7.0], [0.0]], [[1.0], [9.0]]])
+    assert recover(totals(played, SMALL), SMALL) == {1: 2, 3: 2}
+
+
+@pytest.mark.parametrize("box", [(0.0, None), (None, 1.0), (1.0, 1.0), (2.0, 1.0), (-np.inf, 1.0), (np.nan, 1.0)])
+def test_a_box_that_is_none_is_refused(box):
+    with pytest.raises(ExperimentError, match="expected both, finite and low below high, or neither"):
+        MUFC(2, low=box[0], high=box[1])
+
+
+def test_the_prime_is_found_once(monkeypatch):
+    from p2pkm.field import primes
+
+    primes.next_prime.cache_clear()
+    tried, find = [], primes.is_prime
+    monkeypatch.setattr(primes, "is_prime", lambda number: tried.append(number) or find(number))
+    serve(MUFC(2), blobs(9, 8, d=40))
+    assert tried and len(tried) == len(set(tried))
+
+
+@pytest.mark.parametrize("clients", [2, 16])
+def test_arithmetic_that_would_take_hours_is_refused_by_the_run_and_by_the_plan(clients):
+    shards = p2pkm.Shards.deal(np.zeros((400, 1500)), np.arange(400) % clients)
+    with pytest.raises(
+        ExperimentError, match=r"numbers of 6,5\d\d bits .* estimated to take .*; expected at most 600 sec"
+    ):
+        p2pkm.simulate(MUFC(4), None, shards)
+    method = MUFC(4)
+    with pytest.raises(ExperimentError):
+        method.check_size(clients, 400, 1500)
+    MUFC(4, max_seconds=1e9).check_size(clients, 400, 1500)
+    method.check_size(clients, 3200, 2)
+    data = ["--algorithm", "mufc", "--devices", str(clients), "--data", "blobs:features=1500"]
+    for ending in (here("plan", *data), here(*data)):
+        assert ending.code == 2 and "estimated to take" in ending.out + ending.err
+
+
+@given(st.integers(32, 5000), st.integers(1, 2000), st.integers(1, 40), st.integers(1, 40))
+def test_the_estimate_grows_with_everything(bits, largest, clients, local_k):
+    one = estimate(bits, largest, clients, local_k)
+    assert 0 < one <= estimate(bits + 1, largest, clients, local_k) <= estimate(2 * bits, largest, clients + 1, local_k)
+    assert one <= estimate(bits, largest, clients, local_k + 1) and one <= estimate(bits, largest + 1, clients, local_k)
 
 
 def test_a_table_alone_is_spread_evenly_over_the_field():

@@ -9,7 +9,9 @@ import numpy as np
 from p2pkm.algorithm import Report
 from p2pkm.data.checks import whole
 from p2pkm.devices import BIN, CLIENT, MASK, SERVER, Devices, Floats, Search, cluster
+from p2pkm.errors import ExperimentError
 from p2pkm.field import limbs
+from p2pkm.field.effort import estimate
 from p2pkm.field.multisets import power_sums, recover
 from p2pkm.field.primes import next_prime
 from p2pkm.kernels.plain import philox, uniforms
@@ -19,11 +21,12 @@ _POINTS = 2**31  # more than there can be
 
 @dataclass(frozen=True)
 class MUFC:
-    r"""Cluster the clients' quantised seeds at a server that learns only how many points of all each bin stands for.
+    r"""Cluster the clients' quantised seeds at a server that learns how many points of all each bin stands for.
 
-    Every coordinate is scaled to [0, 1]. Client l draws k' k-means++ seeds c of its points, q of them nearest to each,
-    and numbers the seeds' bins b = 1, 2, ... in a grid of width 1/sqrt(m), m the number of all points. Then, for
-    i = 1, ..., 2 k' n and a prime p above m and the number of bins (secure compressed multiset aggregation)::
+    Every coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by `low` and `high`.
+    Client l draws k' k-means++ seeds c of its points, q of them nearest to each, and numbers the seeds' bins
+    b = 1, 2, ... in a grid of width 1/sqrt(m), m the number of all points. Then, for i = 1, ..., 2 k' n and a prime p
+    above m and the number of bins (secure compressed multiset aggregation)::
 
         client l:  S_i^(l) <- sum_c q_c b_c^(i-1) + z_i^(l)  mod p,    sum_l z_i^(l) = 0
         server:    S_i <- sum_l S_i^(l)  mod p;  the bins and counts that have these power sums, exactly
@@ -34,13 +37,20 @@ class MUFC:
     once, whatever its weight. p is above 2^31, too, which costs no byte.
 
     Message: up 2 k' n rows, a field element each, as limbs of 32 bits (exact), whatever the client has, even nothing;
-    down the k centroids. The smallest and largest value of every coordinate travel before, in the clear.
+    down the k centroids. Without `low` and `high` every client sends its smallest and largest value of each coordinate
+    before, in the clear.
 
-    Privacy: the masks are ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1
-    and l know. So a client's rows alone are uniformly distributed, and the server learns the total: a histogram of
-    seeds, which are points up to the width of a bin. It learns a client's own histogram if both its neighbours in that
-    ring tell their streams, and nothing hides a single client. Streams, box and m are a trusted set-up: here the
+    Privacy: **without `low` and `high` the server receives every client's box unmasked**: its smallest and largest
+    value of each coordinate, which are values of its points; of a client with a single point the box is that point.
+    With both the set-up gives the box, no box travels, and all that the server receives is masked: the masks are
+    ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1 and l know. So a
+    client's rows alone are uniformly distributed, and the server learns the total: a histogram of seeds, which are
+    points up to the width of a bin. It learns a client's own histogram if both its neighbors in that ring disclose
+    their streams, and nothing hides a single client. Streams, m, `low` and `high` are a trusted set-up: here the
     streams come from the key of the simulation, which in earnest the server must not have.
+
+    Not here: the paper's unlearning, that is, removing points or clients afterwards and seeding anew only where a seed
+    was removed. To forget a point, run again without it.
 
     Parameters
     ----------
@@ -49,10 +59,15 @@ class MUFC:
     local_k : int, optional
         k': seeds of a client, fewer if it has fewer distinct points; default: k.
     local_lloyd : bool
-        Whether clients run k-means to the end from their seeds. Unlearning needs seeds: a point that was none can be
-        removed without drawing anew.
+        Whether clients run k-means to the end from their seeds.
     server_n_init : int
         The server's k-means is the best of so many seedings.
+    low, high : float, optional
+        Ends of the box of all points, the same for every coordinate, known before; a seed outside counts for the bin
+        at the edge. Default: the clients send their boxes.
+    max_seconds : float
+        A run whose arithmetic modulo the prime is estimated to take longer is refused. The prime has about
+        ``d log2(sqrt(m))`` bits.
 
     Raises
     ------
@@ -69,6 +84,9 @@ class MUFC:
     local_k: int | None = None
     local_lloyd: bool = False
     server_n_init: int = 10
+    low: float | None = None
+    high: float | None = None
+    max_seconds: float = 600.0
 
     name: ClassVar[str] = "mufc"
     needs_all: ClassVar[str] = "adds up masked tables, whose masks cancel only if all clients are heard"
@@ -77,13 +95,47 @@ class MUFC:
     default_rounds: ClassVar[int] = 1
     no_min_count: ClassVar[str] = "says sums that are masked as a whole"
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "coordinate"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         whole(self.k, 1, "clusters")
         whole(self._seeds, 1, "local_k")
         whole(self.server_n_init, 1, "server_n_init")
+        ends = self.low, self.high
+        if ends != (None, None) and not (None not in ends and -math.inf < ends[0] < ends[1] < math.inf):  # type: ignore[operator]
+            raise ExperimentError(
+                f"low is {self.low} and high is {self.high}; expected both, finite and low below high, or neither"
+            )
+        if not self.max_seconds > 0:
+            raise ExperimentError(f"max_seconds is {self.max_seconds}; expected a number above 0")
+
+    @property
+    def frame(self) -> str | tuple[float, float]:
+        """Return in which units the points come, see `algorithm.ServerMethod`."""
+        return "coordinate" if self.low is None or self.high is None else (self.low, self.high)
+
+    def check_size(self, clients: int, points: int, d: int) -> None:
+        """Refuse a run whose arithmetic would take too long.
+
+        Parameters
+        ----------
+        clients, points, d : int
+            Numbers of clients, of points and of features.
+
+        Raises
+        ------
+        ExperimentError
+        """
+        bits = int(_least_prime(points, _side(points), d)).bit_length()
+        seconds = estimate(bits, points, clients, self._seeds)
+        if seconds > self.max_seconds:
+            hours = f"{seconds / 3600:,.1f} hours" if seconds > 5400 else f"{seconds:,.0f} seconds"
+            raise ExperimentError(
+                f"mufc adds up numbers of {bits:,} bits here ({d} features, {points:,} points) and finds the at most "
+                f"{clients * self._seeds:,} bins of its {clients:,} clients' seeds among them, which is estimated to "
+                f"take {hours}; expected at most {self.max_seconds:,g} seconds. Take fewer features, clients or "
+                "local_k, or raise max_seconds"
+            )
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Seed, count, and say the masked power sums."""
@@ -162,9 +214,18 @@ class _Grid(NamedTuple):
 def _lay(devices: Devices) -> _Grid:
     """Lay the grid; what it depends on is known to all."""
     m = max(devices.total_points, 1)
-    density = math.sqrt(m)
-    side = round(density) + 1
-    return _Grid(density, side, devices.d, next_prime(max(m, side**devices.d, _POINTS)))
+    side = _side(m)
+    return _Grid(math.sqrt(m), side, devices.d, next_prime(_least_prime(m, side, devices.d)))
+
+
+def _side(m: int) -> int:
+    """Return the number of bins along a coordinate."""
+    return round(math.sqrt(m)) + 1
+
+
+def _least_prime(m: int, side: int, d: int) -> int:
+    """Return the number that the prime is above."""
+    return max(m, side**d, _POINTS)
 
 
 def _histogram(grid: _Grid, seeds: Floats, counts: Floats) -> dict[int, int]:

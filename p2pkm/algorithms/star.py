@@ -68,7 +68,7 @@ class Star:
     def init(self, devices: Devices, start: Any) -> StarState:
         """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
         n, shape = len(devices), (len(devices), devices.d)
-        shift, span = (np.zeros(shape), np.ones(shape)) if self.method.frame == "none" else self._units(*start.scaling)
+        shift, span = self._units(shape, start)
         model = np.full((n, self.k, devices.d), np.inf)
         empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
         asleep = np.zeros(n, np.bool_)
@@ -148,9 +148,15 @@ class Star:
             rows = np.where(unheard, first.rows, rows)
         return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
 
-    def _units(self, shift: Floats, span: Floats) -> tuple[Floats, Floats]:
-        """Return shift and span of the method's frame, from those of every coordinate; a span of 0 counts as 1."""
-        if self.method.frame == "entries":
+    def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
+        """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
+        frame = self.method.frame
+        if frame == "none":
+            return np.zeros(shape), np.ones(shape)
+        if isinstance(frame, tuple):
+            return np.full(shape, frame[0]), np.full(shape, frame[1] - frame[0])
+        shift, span = start.scaling
+        if frame == "entries":
             low = shift.min(axis=1, keepdims=True)
             width = (shift + span).max(axis=1, keepdims=True) - low
             shift, span = np.broadcast_to(low, shift.shape).copy(), np.broadcast_to(width, span.shape).copy()

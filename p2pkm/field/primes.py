@@ -1,5 +1,7 @@
 """Prime numbers of any size."""
 
+from functools import lru_cache
+
 # The first 13 decide every number below 3.3e24 (Sorenson and Webster 2017); above, no composite is known to pass all.
 _BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103,
           107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173)  # fmt: skip
@@ -13,8 +15,9 @@ def is_prime(number: int) -> bool:
     return all(_passes(number, base, twos) for base in _BASES)
 
 
+@lru_cache(maxsize=64)
 def next_prime(bound: int) -> int:
-    """Return the smallest prime above a bound."""
+    """Return the smallest prime above a bound; one that was found lately is not looked for again."""
     number = max(bound + 1, 2)
     while not is_prime(number):
         number += 1

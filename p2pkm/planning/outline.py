@@ -11,7 +11,7 @@ from p2pkm.devices import Integers
 from p2pkm.disclosure import check_min_count
 from p2pkm.errors import DataError, P2PKMError, TopologyError
 from p2pkm.experiment import Experiment, build, build_topology, parse_graph
-from p2pkm.recipe import Setting, Stage, check_links, needs_hub, scaling_stage, stages
+from p2pkm.recipe import Setting, Stage, check_links, check_size, needs_hub, scaling_stage, stages
 from p2pkm.spec import Spec, complete, parse
 from p2pkm.topology import Topology
 
@@ -110,6 +110,7 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
     if not served:
         check_links(method, topology)
+    check_size(method, topology.clients, size.points, size.features)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
     setting = Setting(topology, sizes, _key(resolved.seed), method.k, size.features)
