@@ -83,11 +83,11 @@ def _score(
 
 
 def tabulate(
-    devices: Devices, network: Network, known: NDArray[Any], n_classes: int, rows: tuple[Floats, Floats | None]
+    devices: Devices, network: Network, known: NDArray[Any] | None, n_classes: int, rows: tuple[Floats, Floats | None]
 ) -> Integers:
     """Return the contingency table of all points, each labeled at its own device, int64[c, k]; same on every rank."""
     table = np.zeros((n_classes, rows[0].shape[1]), np.int64)
-    for piece in label(devices, *rows):
+    for piece in label(devices, *rows) if known is not None else ():
         truth = known[piece.rows].astype(np.int64)
         table += devices.kernels.tabulate(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
     return network.total(table)
