@@ -87,7 +87,8 @@ def tabulate(
 ) -> Integers:
     """Return the contingency table of all points, each labeled at its own device, int64[c, k]; same on every rank."""
     table = np.zeros((n_classes, rows[0].shape[1]), np.int64)
-    for piece in label(devices, *rows) if known is not None else ():
-        truth = known[piece.rows].astype(np.int64)
-        table += devices.kernels.tabulate(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
+    if known is not None:
+        for piece in label(devices, *rows):
+            truth = known[piece.rows].astype(np.int64)
+            table += devices.kernels.tabulate(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
     return network.total(table)
