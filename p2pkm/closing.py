@@ -100,12 +100,8 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         summary |= reach(referee.trace) | find_best(referee.trace)
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
-    if groups is not None and groups.max() > topology.components.max():
-        prices.notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
-    share = referee.seconds / max(facts["wall_seconds"], _SHORT)
-    if share > _MUCH and referee.every < _SELDOM:
-        prices.notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
-    prices.notes += _tell(topology, referee, census, centroids) + name_liars(referee.left_out)
+    prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
+    prices.notes += name_liars(referee.left_out)
     prices.notes += [] if facts["stop"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
@@ -121,6 +117,17 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
         exposure=exposure,
     )  # fmt: skip
+
+
+def _advise(referee: Referee, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
+    """Return what to bear in mind with several groups, and where measuring took much of the time."""
+    notes = []
+    if groups is not None and groups.max() > topology.components.max():
+        notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
+    share = referee.seconds / max(facts["wall_seconds"], _SHORT)
+    if share > _MUCH and referee.every < _SELDOM:
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
+    return notes
 
 
 def _tell(topology: Topology, referee: Referee, census: Census, centroids: Floats) -> list[str]:
