@@ -44,7 +44,8 @@ def parts(table, k, size):
     for i, (points, own, distances) in enumerate(found):
         same = devices_of(table.topology, i)
         total = sum(costs[j] for j in same)
-        count = round(size * costs[i] / total) if total > 0 else 0
+        whole, fraction = divmod(size * costs[i] / total if total > 0 else 0.0, 1.0)
+        count = int(whole) + int(uniforms(int(devices.keys[i]), CHOICE, [1], 1)[0, 0] < fraction)
         rows, mass = [], [sum(1.0 for x in points if nearest(x, own) == b) for b in range(len(own))]
         for u in uniforms(int(devices.keys[i]), CHOICE, [0], count)[0]:
             q, reached = 0, distances[0]
@@ -117,7 +118,7 @@ def test_the_weights_of_every_device_add_up_to_its_points(n, k, size, seed):
     tables, rows = Coreset(k, size=size).draw(table.devices, first.own, np.full(n, first.costs.sum()))
     masses = [part[:count, -1].sum() for part, count in zip(tables, rows, strict=True)]
     assert_allclose(masses, table.devices.sizes, rtol=0, atol=1e-9 * (1 + np.abs(tables[:, :, -1]).sum()))
-    assert sum(rows) <= n * k + size + n / 2
+    assert sum(rows) < n * k + size + n
 
 
 def test_a_negative_weight_counts_as_nothing():
@@ -143,6 +144,23 @@ def test_points_that_are_heavier_are_drawn_as_if_they_were_many():
     drawn = tables[0, 1:]
     assert_allclose(drawn[:, 1], first.costs[0] / (50 * (drawn[:, 0] - mean) ** 2))
     assert_allclose(tables[0, :, 1].sum(), 7)
+
+
+@pytest.mark.parametrize(("n", "size"), [(10, 200), (500, 200), (1000, 200), (1000, 1)])
+def test_so_many_points_are_drawn_on_average_whatever_the_number_of_devices(n, size):
+    """A share of 0.2 points at each of 1,000 devices is 200 points, not none."""
+    rng = np.random.default_rng(n)
+    table = arrange(rng.normal(0, 3, (n, 5, 2)) * rng.uniform(0.5, 2, (n, 1, 1)), [])
+    method = Coreset(2, size=size)
+    first = method.begin(table.devices)
+    shares, drawn = size * first.costs / first.costs.sum(), []
+    for seed in range(10):
+        keys = philox(np.arange(n, dtype=np.uint64), 1, seed, 99)[:, 0].copy()
+        _, rows = method.draw(replace(table.devices, keys=keys), first.own, np.full(n, first.costs.sum()))
+        drawn.append(rows - np.isfinite(first.own[:, :, 0]).sum(axis=1))
+        assert ((drawn[-1] == np.floor(shares)) | (drawn[-1] == np.ceil(shares))).all()
+    spread = np.sqrt((shares % 1 * (1 - shares % 1)).sum() / 10)
+    assert abs(np.sum(drawn) / 10 - size) < 4.5 * spread
 
 
 def test_a_point_without_cost_is_never_drawn(monkeypatch):
@@ -184,6 +202,24 @@ def test_the_weighted_cost_of_any_centroids_is_right_on_average():
     assert 0 < error < 0.02 * truth
     assert abs(np.mean(prices) - truth) < 4.5 * error
     assert first.own.shape == own.shape
+
+
+def test_the_weighted_cost_is_right_on_average_where_devices_draw_less_than_a_point():
+    rng = np.random.default_rng(1)
+    blocks = rng.normal(0, 3, (40, 4, 2)) * rng.uniform(0.5, 2, (40, 1, 1))
+    table, method, goal = arrange(blocks, []), Coreset(2, size=8), rng.normal(0, 2, (3, 2))
+    first = method.begin(table.devices)
+    truth = sum(squared(block, goal).min(axis=1).sum() for block in blocks)
+    prices = []
+    for seed in range(100):
+        keys = philox(np.arange(40, dtype=np.uint64), 1, seed, 99)[:, 0].copy()
+        tables, _ = method.draw(replace(table.devices, keys=keys), first.own, np.full(40, first.costs.sum()))
+        prices.append(
+            (tables[:, :, -1] * squared(tables[:, :, :2].reshape(-1, 2), goal).min(axis=1).reshape(40, -1)).sum()
+        )
+    error = np.std(prices) / np.sqrt(len(prices))
+    assert 0 < error < 0.02 * truth
+    assert abs(np.mean(prices) - truth) < 4.5 * error
 
 
 def test_a_tree_finds_what_flooding_finds_for_less():

@@ -23,7 +23,7 @@ class Coreset:
     Device i has centroids B_i, k-means of its own points (best of 3); s_q is the squared distance of its point q to
     them, c_i the sum of all s_q. All devices learn C = sum_i c_i. Then, with t = `size`::
 
-        t_i = t c_i / C, rounded (half to even)
+        t_i = t c_i / C, rounded up with the probability of its fraction, else down
         draw t_i own points q with replacement, with probability s_q / c_i each
         w_q = C / (t s_q);   w_b = |P_b| - sum of w_q over the drawn q in P_b
 
@@ -37,8 +37,8 @@ class Coreset:
     tree from a middle of the graph that all can compute: the sum of the c_i up and C down, one number per link each,
     the rows up in one table per link, the k centroids down. One round of as many turns as the graph's extent asks for.
 
-    Guarantee: the weights add up to the number of points, whatever is drawn. But for the rounding of t_i the weighted
-    cost of any centroids is their cost on all points on average over the draws.
+    Guarantee: the weights add up to the number of points, whatever is drawn. On average over the draws t points are
+    drawn, whatever the number of devices, and the weighted cost of any centroids is their cost on all points.
 
     Privacy: ships RAW points. Every device sees the drawn points of all others with "flood", the root and those on the
     way see them with "tree"; beside them the centroids, costs and counts of single devices.
@@ -48,7 +48,7 @@ class Coreset:
     k : int
         Number of clusters.
     size : int
-        Points to draw, over all devices of a component.
+        Points to draw, over all devices of a component, on average.
     spread : {"flood", "tree"}
         How costs and rows travel.
     n_init : int
@@ -137,7 +137,8 @@ class Coreset:
         for column, coordinates in zip(points.T, centroids.T, strict=True):
             squared += (column - coordinates[labels]) ** 2
         cumulative = np.cumsum(np.append(0.0, weights * squared))
-        count = int(np.rint(self.size * (cumulative[-1] / total))) if total > 0.0 else 0
+        share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0
+        count = int(share) + int(uniforms(key, CHOICE, [1], 1)[0, 0] < share % 1.0)
         draws = uniforms(key, CHOICE, [0], count)[0] * cumulative[-1]
         drawn = np.searchsorted(cumulative[1:], draws, side="right")
         worth = total / (self.size * squared[drawn])

@@ -224,7 +224,7 @@ def _pool(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     """Flood costs, then the rows of the coreset; one round."""
     e, n, k, d = facts.shape
     method = stage.algorithm.method
-    rows = n * k + method.size + min(method.size, n // 2)  # numbers of drawn points are rounded
+    rows = n * k + method.size + n - 1  # numbers of drawn points are rounded, all but one of them up at most
     costs = [_spread(facts, 1, 1, True)(t) for t in range(stage.algorithm.hops + 1)]
     first, rest = costs[0], sum(costs[1:], NOTHING)
     points = Volume(first.messages + rest.messages, 8 * e * rows * (d + 1), rest.exact_messages, False)
@@ -236,7 +236,7 @@ def _pool_on_tree(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     _, n, k, d = facts.shape
     layers, size = stage.algorithm.tree.layer, stage.algorithm.method.size
     links, first = int((layers > 0).sum()), int((layers == stage.algorithm.depth).sum())
-    points = int(layers.sum()) * k + int(layers.max()) * (size + min(size, n // 2))
+    points = int(layers.sum()) * k + int(layers.max()) * (size + n - 1)
     rest = tables(2 * links - first, 1, 1) + Volume(links, 8 * points * (d + 1), True, False)
     rest += tables(links, k, d, full=facts.plan.size.distinct == facts.plan.size.points >= k)
     return lambda t: (tables(first, 1, 1), rest)[t] if t < 2 else NOTHING, False
