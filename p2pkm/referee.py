@@ -19,7 +19,7 @@ from p2pkm.topology import LARGE, Topology
 Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
 _SELDOM = 1000  # rounds between two looks at very many devices
-_TINY = 1e-24  # relative to (7) with everything one standard deviation apart: squares of rounding
+_ROUNDOFF = 2.0**-53  # relative error of one operation
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
 
@@ -81,6 +81,12 @@ class Referee:
     def meet(self, devices: Devices, prices: Prices | None) -> None:
         """Watch this batch from now on; without prices nobody asks what centroids cost."""
         self._devices, self.prices = devices, prices
+        self._masses = devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, 0]
+        filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
+        if filled.any():
+            begins = devices.offsets[:-1][filled]
+            low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
+            self._extent[filled] = np.maximum(-low, high)
 
     def set_aside(self, liars: Integers) -> None:
         """Leave these devices out of all scores from now on."""
@@ -117,7 +123,8 @@ class Referee:
         self.objective_known = hasattr(algorithm, "penalties")
         own = self._devices
         links = self._measure_links(state, algorithm)
-        rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links)))
+        rounding = self._measure_rounding(state.centroids, links[:, 2])
+        rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links, rounding)))
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         counts = *self.network.ledger.totals, np.count_nonzero(state.settled & (own.ids != own.hub))
         messages, volume, settled = self.network.total(np.array(counts, np.int64))
@@ -126,7 +133,7 @@ class Referee:
         losses = self.losses = rows[: own.clients, 0].copy()
         self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
         filled = np.isfinite(losses) & (rows[: own.clients, 2] > 0)
-        self._rounding = _TINY * own.scale**2 * (own.total_weight + add(rows[:, 9]))
+        self._rounding = self.every * add(rows[:, 10]) * float(rows[:, 11].max(initial=0.0))
         gtv = add(rows[:, 7]) if filled.any() else None
         known = self.objective_known and filled.any()
         objective = add(losses[filled]) + add(rows[:, 8]) if known else None
@@ -210,6 +217,20 @@ class Referee:
             sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv))
             sums[:, 2] = self._add_up(algorithm.link_alpha(own))
         return sums
+
+    def _measure_rounding(self, centroids: Floats, alpha: Floats) -> Floats:
+        """Return two factors of a bound on how much (7) may rise by rounding in a round, float64[n, 2].
+
+        A centroid divides a sum of q numbers of at most M: points, and two rows per neighbor and centroid. So a
+        coordinate is off by at most e = (q + 3) u M, u the relative error of an operation, and where all that it is
+        the mean of weighs m, (7) is off by m e^2. The first factor is m ((q + 3) u)^2 of all centroids of a device, the
+        second the sum of M^2 over the coordinates. It takes M, not the spread: far from the origin rounding is coarser.
+        """
+        own, k = self._devices, centroids.shape[1]
+        terms = own.sizes + 2 * k * np.diff(own.indptr) + 3
+        masses = self._masses + 2 * k * alpha
+        extent = np.maximum(self._extent, np.where(np.isfinite(centroids), np.abs(centroids), 0.0).max(axis=1))
+        return np.column_stack((masses * np.square(terms * _ROUNDOFF), np.cumsum(np.square(extent), axis=1)[:, -1]))
 
     def _add_up(self, values: Floats) -> Floats:
         """Return the sum over each device's links, one after the other, float64[n]."""

@@ -5,6 +5,9 @@ Many small random graphs are the components of one graph, so that one batch play
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 
 import p2pkm
 import topologies
@@ -101,14 +104,44 @@ def test_the_referee_reports_what_it_sees():
         assert result.summary["descent"] == word
 
 
-def test_the_referee_sees_a_rise():
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
+@pytest.mark.parametrize("weight", [1e-12, 1.0, 1e12])
+def test_the_referee_sees_a_rise(offset, weight):
     bold = type("Bold", (p2pkm.GTVMin,), {"certified": True})  # claims what does not hold: case 06
-    shards = p2pkm.Shards.from_list([[[6.0]], [[6.0]]])
+    shards = p2pkm.Shards.from_list([[[6.0 + offset]], [[6.0 + offset]]], weights=[[weight], [weight]])
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
-    result = p2pkm.simulate(bold(2, alpha=2.0, schedule="jacobi", passes=50), graph, shards, rounds=3,
-                            start=[[[4.0], [7.0]], [[5.0], [8.0]]], central=False)  # fmt: skip
+    start = np.array([[[4.0], [7.0]], [[5.0], [8.0]]]) + offset
+    result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", passes=50), graph, shards, rounds=3,
+                            start=start, central=False)  # fmt: skip
     assert [record["descent"] for record in result.rounds[:2]] == ["certified", "violated"]
     assert result.summary["descent"] == "violated"
+
+
+def descends(points, n, method, seed):
+    shards = p2pkm.Shards.from_list(np.split(points, n))
+    summary = p2pkm.simulate(method, topologies.ring(n), shards, rounds=30, seed=seed, central=False).summary
+    return summary["descent"]
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(1000.0, 1e-3), (1.7e9, 1.0), (1e12, 1e6), (1e-8, 1e-14), (1e12, 1e12)])
+def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
+    for seed in range(6):
+        points = offset + unit * np.random.default_rng(seed).integers(0, 3, (24, 2))
+        assert descends(points, 6, p2pkm.GTVMin(9), seed) == "certified"
+
+
+@settings_of(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
+    st.sampled_from(["coloured", "jacobi", "async"]),
+)  # fmt: skip
+def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, ties, schedule):
+    rng, offset = np.random.default_rng(seed), 10.0**exponent
+    n, k, d = int(rng.integers(2, 6)), int(rng.integers(1, 8)), int(rng.integers(1, 4))
+    places = rng.integers(0, 3, (12 * n, d)) if ties else rng.normal(size=(12 * n, d))
+    points = offset * (rng.choice([-1.0, 0.0, 1.0], d) + 10.0**relative * places)
+    method = p2pkm.GTVMin(k, schedule=schedule, tol=0.0, seeding="summaries")
+    assert descends(points, n, method, seed % 1000) == "certified"
 
 
 def step(alpha, seed, update):
