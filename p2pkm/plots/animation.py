@@ -114,10 +114,10 @@ def _set_up(result: "Result", frames: "Frames") -> Stage:
         [], [], s=30 if crosses else 5, marker="x" if crosses else "o", color=INK, linewidths=1.2 if crosses else 0,
         alpha=float(np.clip(600 / some, 0.25, 0.85)), zorder=3,
     )  # fmt: skip
+    _set_limits(cloud, flat, points, frames)
     dress(cloud, "points, and the centroids of the devices", *flat.names)
     cloud.title.set_fontsize(9.5)
     cloud.yaxis.set_visible(bool(flat.names[1]))
-    _set_limits(cloud, flat, points, frames)
     return Stage(flat, figure, devices, links, centroids, figure.suptitle("", x=0.02, ha="left", fontsize=11))
 
 

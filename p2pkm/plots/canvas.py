@@ -21,6 +21,7 @@ BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
 _FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
+_NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
 _WIDE = 20.0  # largest over smallest value from which an axis or a colour scale is logarithmic
 
 
@@ -67,20 +68,54 @@ def save_figure(
 
 
 def dress(ax: "Axes", title: str, x: str, y: str) -> None:
-    """Write the title and the labels of the axes, and take away the frame's upper and right side."""
+    """Write the title, the labels and the numbers of the axes, and take away the frame's upper and right side.
+
+    Axes whose numbers have a format of their own keep it.
+    """
+    from matplotlib.ticker import ScalarFormatter
+
     ax.set_title(title, fontsize=11, loc="left")
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    for axis, label in ((ax.xaxis, x), (ax.yaxis, y)):
+        usual = type(axis.get_major_formatter()) is ScalarFormatter
+        axis.set_label_text(label + (write_plainly(axis) if usual else ""))
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=9)
 
 
-def write_plainly(axis: Any) -> None:
-    """Write an axis' numbers as 0.01, 1 and 1e+06, not as powers with an offset, which hide what they say."""
+def write_plainly(axis: Any) -> str:
+    """Write an axis' numbers as 0.01, 1 and 1e+06, as six digits can tell them apart; its limits must be known.
+
+    Returns
+    -------
+    str
+        To be written after the label: where the numbers differ by less than a thousandth of their size, what has been
+        subtracted from all of them, such as " - 1000"; else nothing.
+    """
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+    offset, least = _choose_offset(*axis.get_view_interval()) if axis.get_scale() == "linear" else (0.0, 0.0)
+
+    def write(value: float, _: object) -> str:
+        rest = value - offset
+        return f"{rest if abs(rest) > least else 0.0:.6g}"
+
+    axis.set_major_formatter(FuncFormatter(write))
     axis.set_minor_formatter(NullFormatter())
+    return f" {'-' if offset > 0 else '+'} {abs(offset):.15g}" if offset else ""
+
+
+def _choose_offset(low: float, high: float) -> tuple[float, float]:
+    """Return what to subtract from the numbers of a linear axis, and what of them is but rounding."""
+    width = abs(high - low)
+    if not 0 < width < _NARROW * max(abs(low), abs(high)):
+        return 0.0, 1e-9 * width
+    places = -int(np.ceil(np.log10(width)))
+    return round((low + high) / 2, places), 1e-6 * width
+
+
+def write_number(value: float) -> str:
+    """Write a number beside a mark: 1,234 or 0.0123."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def count_in_thousands(axis: Any, unit: str = "") -> None:
@@ -114,12 +149,12 @@ def add_bar(
         bar.set_ticks(LogLocator(subs=choose_steps(*marks.get_clim())))
     elif whole:
         bar.set_ticks(MaxNLocator(nbins=8, integer=True))
-    bar.set_label(label, fontsize=8.5)
     bar.ax.tick_params(labelsize=8)
     if unit:
         count_in_thousands(bar.ax.yaxis, unit)
     else:
-        write_plainly(bar.ax.yaxis)
+        label += write_plainly(bar.ax.yaxis)
+    bar.set_label(label, fontsize=8.5)
     return bar
 
 

@@ -7,7 +7,20 @@ import numpy as np
 
 from p2pkm.devices import Floats, Mask
 from p2pkm.milestones import find_best, is_worse
-from p2pkm.plots.canvas import BLUE, GREEN, GREY, INK, PALE, RED, choose_steps, count, is_wide, open_axes, write_plainly
+from p2pkm.plots.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PALE,
+    RED,
+    choose_steps,
+    count,
+    is_wide,
+    open_axes,
+    write_number,
+    write_plainly,
+)
 from p2pkm.plots.opening import open_run
 
 if TYPE_CHECKING:
@@ -64,7 +77,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
     places, spans = line_up(result.rounds)
     slant = 24 if any(_is_narrow(span, spans) for span in spans) else 0
     top = 1 - (0.87 + slant / 72) / height
-    ax = open_axes(ax, 7.0, height, left=0.115, right=0.9, bottom=0.55 / height, top=top)
+    ax = open_axes(ax, 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
     ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
     room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
@@ -152,17 +165,17 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
     if not known.any():
         axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
         return
-    _scale(axes, panel.values[known])
+    axes.set_ylabel(panel.label + _scale(axes, panel.values[known]), fontsize=9)
     if panel.best is not None:
         low = float(panel.values[panel.best])
         axes.annotate(
-            f"best: {low:.3g}, then worse", (float(places[panel.best]), low), xytext=(0, 9), color=INK, fontsize=8,
+            f"best: {write_number(low)}, then worse", (float(places[panel.best]), low), xytext=(0, 9), color=INK, fontsize=8,
             textcoords="offset points", ha="center", arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
         )  # fmt: skip
     last = float(panel.values[known][-1])
     axes.annotate(
-        f"{last:,.0f}" if 1e3 <= abs(last) < 1e9 else f"{last:.3g}", (float(places[known][-1]), last), xytext=(6, 0),
-        textcoords="offset points", va="center", fontsize=9, color=panel.color, annotation_clip=False,
+        write_number(last), (float(places[known][-1]), last), xytext=(6, 0), textcoords="offset points", va="center",
+        fontsize=9, color=panel.color, annotation_clip=False,
     )  # fmt: skip
 
 
@@ -174,8 +187,11 @@ def _choose_marks(known: Mask) -> list[int]:
     return [int(i) for i in np.flatnonzero(known)]
 
 
-def _scale(axes: "Axes", values: Floats) -> None:
-    """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too."""
+def _scale(axes: "Axes", values: Floats) -> str:
+    """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too.
+
+    Return what is to be written after the label.
+    """
     from matplotlib.ticker import LogLocator
 
     sizes = np.abs(values[values != 0])
@@ -190,7 +206,7 @@ def _scale(axes: "Axes", values: Floats) -> None:
         axes.set_ylim(-0.1, 1)
     elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors
         axes.set_ylim(*sorted((0.9 * float(values[0]), 1.1 * float(values[0]))))
-    write_plainly(axes.yaxis)
+    return write_plainly(axes.yaxis)
 
 
 def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.devices import Floats, Integers
-from p2pkm.plots.canvas import CATEGORIES, GREY, INK, count, open_axes
+from p2pkm.plots.canvas import CATEGORIES, GREY, INK, count, open_axes, write_plainly
 from p2pkm.plots.flat import show_flat
 from p2pkm.plots.opening import open_run
 
@@ -55,6 +55,8 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     for place, device in enumerate(chosen):
         panel = _place_panel(ax, place, columns, rows)
         panel.set(xlim=limits[0], ylim=limits[1])
+        panel.locator_params(nbins=4)
+        labels = [name + write_plainly(axis) for name, axis in zip(flat.names, (panel.xaxis, panel.yaxis), strict=True)]
         own = result.census.sample_device == device
         _draw_device(panel, points, result.census.sample_class, own)
         panel.scatter(*centroids[place].T, s=26, marker="x", color=INK, linewidths=1.2, zorder=3)
@@ -66,8 +68,8 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     some = "" if len(chosen) == n else f" ({len(chosen)} of them)"
     title = f"Points and centroids of {count(n, 'device')}{some}"
     ax.set_title("\n".join([title, flat.note]).rstrip(), fontsize=11, loc="left", pad=38)
-    ax.text(0.5, -0.36 / (1.75 * rows), flat.names[0], transform=ax.transAxes, ha="center", va="top", fontsize=9)
-    ax.text(-0.5 / (1.75 * columns), 0.5, flat.names[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
+    ax.text(0.5, -0.36 / (1.75 * rows), labels[0], transform=ax.transAxes, ha="center", va="top", fontsize=9)
+    ax.text(-0.5 / (1.75 * columns), 0.5, labels[1] * bool(flat.names[1]), transform=ax.transAxes, rotation=90, ha="right", va="center",
             fontsize=9)  # fmt: skip
     return ax
 

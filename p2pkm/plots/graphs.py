@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.devices import Mask
-from p2pkm.plots.canvas import BLUE, DPI, GREY, INK, ORANGE, RASTER, count, draw_sample
+from p2pkm.plots.canvas import BLUE, DPI, GREY, INK, ORANGE, RASTER, count, draw_sample, write_number
 from p2pkm.plots.layout import place_devices
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
     ax.barh(range(len(panels)), known, height=0.62, color=[_color(panel) for panel in panels])
     for place, (panel, value) in enumerate(zip(panels, values, strict=True)):
         mark = "" if panel.figures[key]["exact"] else "~"
-        text = "–" if value is None else f"{mark}{value:.3g}"
+        text = "–" if value is None else f"{mark}{write_number(value)}"
         ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=GREY if value is None else INK)
     ax.set_xlim(0, most)
     ax.set_ylim(len(panels) - 0.5, -0.5)

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 _DPI = 110  # of what is a picture inside the figure
 _LONG = re.compile(r"(\d+\.\d\d)\d+")
-_FONT = re.compile(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*")
+_FONT = re.compile(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'[^;\"]*")
 _NAME = re.compile(r'\bid="([^"]*)"')
+_ASKED = re.compile(r'(?:url\(|href=")#([^")]*)')
+_TAG = re.compile(r"<[^>]*>")  # matplotlib writes > in attributes as &gt;
+_PLACES = re.compile(r'\b(?:d|points|x[12]?|y[12]?|width|height)="[^"]*"|(?:translate|rotate)\([^)]*\)')
 
 
 def draw_inline(draw: "Callable[[], Axes]", name: str) -> str:
@@ -34,12 +37,18 @@ def draw_inline(draw: "Callable[[], Axes]", name: str) -> str:
 
 
 def _shrink(text: str, name: str) -> str:
-    """Drop what a picture in a page does not need: most decimals, metadata, ids that nothing refers to."""
-    text = text.replace('style="fill: #ffffff"', 'style="fill: none"')  # the background
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, count=1, flags=re.DOTALL)
-    asked = set(re.findall(r'(?:url\(|href=")#([^")]*)', text))
-    text = _NAME.sub(lambda found: f'id="{name}-{found[1]}"' if found[1] in asked else "", text)
-    text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
-    head, *rest = re.split(r'(href="data:[^"]*")', text)  # pictures stay as they are
-    parts = [part if part.startswith('href="data:') else _LONG.sub(r"\1", part) for part in [head, *rest]]
-    return _FONT.sub(r"font: \1system-ui, sans-serif", "".join(parts))
+    """Drop what a picture in a page does not need: most decimals of places, metadata, ids that nothing refers to.
+
+    What is written in the picture stays as it is.
+    """
+    text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    asked = set(_ASKED.findall("".join(_TAG.findall(text))))
+    return _TAG.sub(lambda tag: _shrink_tag(tag[0], name, asked), text)
+
+
+def _shrink_tag(tag: str, name: str, asked: set[str]) -> str:
+    tag = tag.replace('style="fill: #ffffff"', 'style="fill: none"')  # the background
+    tag = _NAME.sub(lambda found: f'id="{name}-{found[1]}"' if found[1] in asked else "", tag)
+    tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
+    tag = _PLACES.sub(lambda found: _LONG.sub(r"\1", found[0]), tag)
+    return _FONT.sub(r"\1system-ui, sans-serif", tag)

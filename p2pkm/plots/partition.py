@@ -18,6 +18,7 @@ from p2pkm.plots.canvas import (
     dress,
     open_axes,
     scale_colors,
+    write_number,
 )
 from p2pkm.plots.opening import open_run
 
@@ -98,7 +99,9 @@ def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
     empty = int((sizes == 0).sum())
     note = f", {empty:,} without points" if empty else ""
     dress(ax, f"Partition: {_sum_up(sizes)}{note}", "device" if n <= BARS else "devices, most points first", "points")
-    ax.axhline(float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {sizes.mean():.3g}")
+    ax.axhline(
+        float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {write_number(float(sizes.mean()))}"
+    )
     ax.legend(loc="upper right", fontsize=8.5, frameon=False)
     return ax
 

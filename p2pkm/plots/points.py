@@ -48,7 +48,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
     matplotlib.axes.Axes
     """
     result = open_run(result)
-    ax = open_axes(ax, 6.4, 5.9, left=0.12, right=0.97, bottom=0.09, top=0.85)
+    ax = open_axes(ax, 6.4, 5.9, left=0.15, right=0.97, bottom=0.09, top=0.85)
     n, _, d = result.centroids.shape
     devices = draw_sample(n, max(1, _CENTROIDS // result.centroids.shape[1]))
     owner, centroids = list_centroids(result.centroids, devices)

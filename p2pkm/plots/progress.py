@@ -59,17 +59,17 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         color = CATEGORIES[number % len(CATEGORIES)] if len(spans) > 1 else BLUE
         ax.plot(places[here], excess[here], color=color, marker="o", markersize=4, linewidth=1.4,
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
+    summary = result.summary
+    where = f" over {summary['net']}" if against == "virtual_seconds" and summary.get("net") else ""
+    dress(ax, f"Quality of {summary['algorithm']}{where}", _AXES[against], "cost above central k-means (%)")
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)
         ax.set_ylim(min(2 * low, -0.3 * _LINEAR), max(2 * high, _LINEAR))
         ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
-    write_plainly(ax.yaxis)
+        write_plainly(ax.yaxis)
     if against == "bytes":
         count_in_thousands(ax.xaxis, "B")
-    summary = result.summary
-    where = f" over {summary['net']}" if against == "virtual_seconds" and summary.get("net") else ""
-    dress(ax, f"Quality of {summary['algorithm']}{where}", _AXES[against], "cost above central k-means (%)")
     if len(spans) > 1:
         ax.legend(title="stage", title_fontsize=8.5, fontsize=8.5, frameon=False)
     return ax
