@@ -42,7 +42,9 @@ def check(given: Mapping[str, Any], m: int) -> None:
         raise DataError(f"n_samples={m} should be >= n_clusters={given['n_clusters']}.")
 
 
-def arrange(given: Mapping[str, Any], m: int, owner: Integers | None) -> Arrangement:
+def arrange(
+    given: Mapping[str, Any], m: int, owner: Integers | None, names: tuple[str, ...] | None = None
+) -> Arrangement:
     """Build method and graph from checked parameters of the estimator.
 
     Parameters
@@ -51,8 +53,10 @@ def arrange(given: Mapping[str, Any], m: int, owner: Integers | None) -> Arrange
         The parameters of `P2PKMeans`.
     m : int
         Number of rows that count.
-    owner : int64[m] or None
-        Their devices, if they are known.
+    owner : int64[rows] or None
+        The devices of all rows, if they are known, those of rows that do not count among them.
+    names : tuple of str or None
+        What these are called; a graph whose nodes have names must have the same ones.
 
     Raises
     ------
@@ -63,6 +67,12 @@ def arrange(given: Mapping[str, Any], m: int, owner: Integers | None) -> Arrange
     """
     usual = min(_DEVICES, m) if owner is None else int(owner.max()) + 1
     wanted, text = given["n_devices"], isinstance(given["graph"], str)
+    if owner is not None and wanted is None and text:
+        _refuse_gaps(owner)
+    if names is not None and wanted not in (None, len(names)):
+        raise DataError(
+            f"devices name {len(names)} devices, but n_devices is {wanted}; leave n_devices out, or give numbers from 0"
+        )
     seed = _draw_seed(given["random_state"])
     experiment = Experiment(graph=given["graph"] if text else None, devices=wanted, seed=seed)
     method = _find_method(given)
@@ -74,15 +84,26 @@ def arrange(given: Mapping[str, Any], m: int, owner: Integers | None) -> Arrange
             )
         return Arrangement(method, None, wanted or usual, seed)
     if text:
-        topology = build_topology(parse_graph(experiment, method), wanted, usual)
+        topology = build_topology(parse_graph(experiment, method), wanted, usual, names)
     else:
-        topology = Topology.from_graph(given["graph"])
+        topology = Topology.from_graph(given["graph"]).call(names)
     count = int(topology.components.max()) + 1
     if count > 1:
         raise TopologyError(f"the graph is disconnected: it has {count} components, which can never agree; add links")
     if wanted is not None and topology.n != wanted:
         raise TopologyError(f"the graph has {topology.n} nodes, but n_devices is {wanted}; leave n_devices out")
     return Arrangement(method, topology, topology.n, seed)
+
+
+def _refuse_gaps(owner: Integers) -> None:
+    """Refuse numbers that leave some out, which would be devices without rows that nobody asked for."""
+    found = np.unique(owner)
+    gaps = np.flatnonzero(found != np.arange(len(found)))
+    if gaps.size:
+        raise DataError(
+            f"devices are {len(found)} different numbers from {found[0]} to {found[-1]}, without {gaps[0]}; expected 0 "
+            "to n - 1 without a gap: give names (devices.astype(str)), or n_devices if some devices have no rows"
+        )
 
 
 def _find_method(given: Mapping[str, Any]) -> Any:

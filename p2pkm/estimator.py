@@ -4,6 +4,8 @@ Imported when ``p2pkm.P2PKMeans`` is first used: its parents are scikit-learn's.
 """
 
 import warnings
+from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pkm.arranging import Arrangement, arrange, check
 from p2pkm.data.order import blocks, sort_by
+from p2pkm.data.owners import column, name_devices
 from p2pkm.data.partition import iid
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.devices import Floats, Integers
@@ -25,6 +28,7 @@ from p2pkm.topology import LARGE
 
 Points = NDArray[np.floating[Any]]
 _KINDS = (np.float64, np.float32)
+_TOLD = 5  # names in a message
 
 
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +43,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     n_clusters : int, default=8
     graph : str, networkx.Graph, LightGraph, TimeVaryingGraph or Topology, default="ring"
         A spec as on the command line, such as ``"small-world:degree=4"``, or a graph: device i is its i-th node in
-        sorted order. A method with a server has a star of its own; leave this alone then.
+        sorted order, or, if nodes and `devices` of `fit` both have names, the one of that name. A method with a server
+        has a star of its own; leave this alone then.
     n_devices : int, default=None
         None: as many as the graph has nodes; where its spec leaves that open, as many as `devices` of `fit` names,
         else 16, or one for each row if there are fewer.
@@ -77,6 +82,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Where the columns have names.
     device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
         The centroids of every device; rows that it does not have are +inf.
+    device_names_ : ndarray of shape (n_devices,)
+        What the devices are called in `devices` of `fit` or in the graph: names, sorted, or 0 to n_devices - 1.
     graph_ : networkx.Graph or LightGraph
         Devices and links, with points, cost, variation and traffic as attributes; above 100,000 devices the links
         alone.
@@ -117,8 +124,12 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         X : array_like of shape (n_samples, n_features)
             Data frames will do; float32 and float64 stay what they are.
         y : Ignored
-        devices : array_like of int of shape (n_samples,), optional
-            Device of each row, from 0; devices without rows will do. None: the rows are dealt at random, evenly.
+            A warning says so if it looks like the devices of the rows: whole numbers or text, of which there are fewer
+            than half as many different ones as rows, more than one, and not just `n_clusters`.
+        devices : array_like of int or str of shape (n_samples,), optional
+            Device of each row: numbers from 0, or names, which are numbered in sorted order. Numbers without rows are
+            an error, unless `n_devices` or a graph that is no spec says how many devices there are. None: the rows are
+            dealt at random, evenly.
         sample_weight : array_like of shape (n_samples,), optional
             Weight of each row; one of weight 0 counts as absent.
 
@@ -134,17 +145,24 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         own, mass = points[counted], weights[counted]
         if len(own) < self.n_clusters:
             raise DataError(f"n_samples={len(own)} of weight above 0 should be >= n_clusters={self.n_clusters}.")
-        owner = None if devices is None else _own(devices, len(points))[counted]
-        at = arrange(given, len(own), owner)
-        owner = iid(len(own), at.devices, seed=at.seed) if owner is None else owner
+        if devices is None:
+            _warn_of_devices(y, len(points), self.n_clusters)
+        all_owners, names = (None, None) if devices is None else _own(devices, len(points))
+        at = arrange(given, len(own), all_owners, names)
+        owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
         shards = Shards.deal(
             own, owner, devices=at.devices, weights=None if (mass == 1.0).all() else mass, dtype=own.dtype
         )
+        shards = replace(shards, names=names)
         result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, central=False)
         self._keep(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
         self._warn(at, result)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> Integers:  # noqa: N803
+        """Return `labels_` of `fit` with the same arguments, int64[n_samples]."""
+        return self.fit(X, y, **options).labels_
 
     def predict(self, X: Any, devices: Any = None) -> Integers:  # noqa: N803
         """Return the nearest centroid of each row, int64[n_samples].
@@ -152,14 +170,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Parameters
         ----------
         X : array_like of shape (n_samples, n_features)
-        devices : array_like of int of shape (n_samples,), optional
-            Device of each row, whose own centroids are taken then: rows of `device_centers_`, -1 where a device has
-            none. None: those of `cluster_centers_`, for every row.
+        devices : array_like of int or str of shape (n_samples,), optional
+            Device of each row, by its number or, if `device_names_` are names, its name. Its own centroids are taken
+            then: rows of `device_centers_`, -1 where a device has none. None: those of `cluster_centers_`, for every
+            row.
         """
         points = self._check(X)
         if devices is None:
             return _assign(points, unweighted(len(points)), self.cluster_centers_)[0]
-        n, owner = len(self.device_centers_), _own(devices, len(points))
+        n, owner = len(self.device_centers_), _look_up(devices, len(points), self.device_names_)
         if not ((owner >= 0) & (owner < n)).all():
             raise DataError(f"devices are {owner.min()} to {owner.max()}; expected 0 to {n - 1}, as in fit")
         rows, offsets = sort_by(owner, n)
@@ -201,6 +220,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         best = result.centroids[result.best]
         self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
         self.device_centers_ = result.centroids.astype(dtype, copy=False)
+        names = result.topology.names
+        self.device_names_ = np.arange(len(result.centroids)) if names is None else np.array(names)
+        self.device_names_ = self.device_names_[: len(result.centroids)]  # without a server
         self.n_iter_ = int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger
@@ -235,15 +257,60 @@ def _weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
     return weights
 
 
-def _own(devices: ArrayLike, m: int) -> Integers:
-    """Return the device of each row."""
-    owner = np.asarray(devices)
-    if owner.shape != (m,) or owner.dtype.kind not in "iu":
+def _are_discrete(values: NDArray[Any]) -> bool:
+    """Return whether all values are whole numbers or text."""
+    return values.dtype.kind in "iuUS" or (
+        values.dtype.kind == "O" and all(isinstance(one, (str, Integral)) for one in values)
+    )
+
+
+def _read_devices(devices: ArrayLike, m: int) -> NDArray[Any]:
+    """Return the device of each row as it was given: whole numbers or text."""
+    given = np.asarray(devices)
+    if given.shape != (m,) or not _are_discrete(given):
         raise DataError(
-            f"devices have shape {owner.shape} and dtype {owner.dtype}; expected ({m},) whole numbers from 0, one for "
-            "each row: p2pkm.partition.column(devices) numbers names"
+            f"devices have shape {given.shape} and dtype {given.dtype}; expected ({m},) whole numbers from 0 or names, "
+            "one for each row"
         )
-    return owner.astype(np.int64, copy=False)
+    return given
+
+
+def _own(devices: ArrayLike, m: int) -> tuple[Integers, tuple[str, ...] | None]:
+    """Return the device of each row, int64[m], and the names of the devices, None if they have none."""
+    given = _read_devices(devices, m)
+    if given.dtype.kind in "iu":
+        return given.astype(np.int64, copy=False), None
+    return column(given), name_devices(given)
+
+
+def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
+    """Return the device of each row by the names of a fit."""
+    given = _read_devices(devices, m)
+    if given.dtype.kind in "iu":
+        return given.astype(np.int64, copy=False)
+    place = {str(name): i for i, name in enumerate(names)}
+    texts = given.astype(str).tolist()
+    unknown = sorted({text for text in texts if text not in place})
+    if unknown:
+        raise DataError(
+            f"devices are {', '.join(map(repr, unknown[:_TOLD]))}; expected some of device_names_, as in fit"
+        )
+    return np.array([place[text] for text in texts], np.int64)
+
+
+def _warn_of_devices(y: Any, m: int, n_clusters: int) -> None:
+    """Say that y is ignored, if it is more likely the devices of the rows than their classes."""
+    given = np.empty(0) if y is None else np.asarray(y)
+    if given.shape != (m,) or not _are_discrete(given):
+        return
+    kinds = len(set(given.tolist()))
+    if 1 < kinds <= m // 2 and kinds != n_clusters:
+        warnings.warn(
+            f"y is ignored, and the rows are dealt to devices at random; if its {kinds} values are the devices of the "
+            "rows, give them as devices=",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _assign(points: Points, weights: Floats, centers: Points) -> tuple[Integers, float]:

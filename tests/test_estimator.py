@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 
 import networkx as nx
 import numpy as np
@@ -218,7 +219,9 @@ def test_user_mistakes_are_value_errors_that_say_so(options, message):
     ("devices", "message"),
     [
         ([0, 1], "whole numbers from 0"),
-        (["a"] * 120, "numbers names"),
+        (["a"] * 120, "devices"),
+        ([0.5] * 120, "whole numbers from 0 or names"),
+        ([0.5] * 60 + [None] * 60, "whole numbers from 0 or names"),
         ([-1] * 120, "device is -1 at row 0"),
         ([9] * 120, "at least 10"),
     ],
@@ -340,3 +343,62 @@ def test_a_first_fit_on_few_rows_needs_no_compiler():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+SITES = np.array(["Turku", "Aachen", "Bern", "Oulu", "Delft", "Cork"])
+
+
+def test_names_of_devices_are_numbers_in_sorted_order():
+    by_name = P2PKMeans(4, random_state=0).fit(X, devices=np.sort(SITES)[OWNER])
+    by_number = P2PKMeans(4, random_state=0).fit(X, devices=OWNER)
+    assert by_name.device_names_.tolist() == sorted(SITES)
+    assert by_number.device_names_.tolist() == list(range(6))
+    assert_array_equal(by_name.device_centers_, by_number.device_centers_)
+    own = by_number.predict(X, devices=OWNER)
+    assert_array_equal(by_name.predict(X, devices=np.sort(SITES)[OWNER].astype(object)), own)
+    assert_array_equal(by_name.predict(X, devices=OWNER), own)
+    assert by_name.graph_.nodes[0]["name"] == "Aachen"
+    with pytest.raises(ValueError, match="'Paris'"):
+        by_name.predict(X, devices=["Paris"] * 120)
+
+
+def test_names_of_devices_find_their_nodes():
+    graph = nx.path_graph(SITES.tolist())
+    model = P2PKMeans(4, graph=graph, random_state=0).fit(X, devices=SITES[OWNER])
+    names = model.device_names_
+    assert {frozenset((names[i], names[j])) for i, j in model.graph_.edges} == set(map(frozenset, graph.edges))
+    with pytest.raises(ValueError, match="'Turku' has no points, of the devices 'Paris' has no node"):
+        P2PKMeans(4, graph=graph).fit(X, devices=np.where(SITES == "Turku", "Paris", SITES)[OWNER])
+    served = P2PKMeans(4, algorithm="kfed", random_state=0).fit(X, devices=SITES[OWNER])
+    assert served.device_names_.tolist() == sorted(SITES)
+
+
+def test_gaps_between_devices_are_refused_unless_somebody_says_how_many_there_are():
+    with pytest.raises(ValueError, match="6 different numbers from 0 to 50, without 1"):
+        P2PKMeans(4).fit(X, devices=10 * OWNER)
+    with pytest.raises(ValueError, match="without 0"):
+        P2PKMeans(4).fit(X, devices=OWNER + 1)
+    assert len(P2PKMeans(4).fit(X, devices=(10 * OWNER).astype(str)).device_centers_) == 6
+    assert len(P2PKMeans(4, n_devices=51).fit(X, devices=10 * OWNER).device_centers_) == 51
+    assert len(P2PKMeans(4, graph=topologies.ring(8)).fit(X, devices=OWNER + 1).device_centers_) == 8
+    with pytest.raises(ValueError, match="name 6 devices, but n_devices is 7"):
+        P2PKMeans(4, n_devices=7).fit(X, devices=SITES[OWNER])
+
+
+def test_devices_whose_rows_do_not_count_remain_devices():
+    model = P2PKMeans(4, random_state=0).fit(X, devices=OWNER, sample_weight=OWNER != 5)
+    assert len(model.device_centers_) == 6
+
+
+@pytest.mark.parametrize("method", ["fit", "fit_predict", "fit_transform"])
+@pytest.mark.parametrize("y", [OWNER, SITES[OWNER], SITES[OWNER].astype(object)])
+def test_devices_in_the_place_of_y_are_noticed(method, y):
+    with pytest.warns(UserWarning, match="6 values are the devices of the rows, give them as devices="):
+        getattr(P2PKMeans(4), method)(X, y)
+
+
+@pytest.mark.parametrize("y", [None, OWNER % 4, np.arange(120), np.zeros(120, int), X[:, 0], np.ones((120, 2))])
+def test_other_y_is_ignored_in_silence(y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        P2PKMeans(4).fit(X, y)
