@@ -23,6 +23,20 @@ def count_in_column(partition: Spec, table: Any) -> int | None:
     return int(column(table.device).max()) + 1
 
 
+def name_devices(partition: Spec, table: Any) -> tuple[str, ...] | None:
+    """Return what the data call the devices, in their order; None if these are numbered, or not the data's own."""
+    if partition.name != "column" or table.device is None:
+        return None
+    if not isinstance(table.device, int):
+        from p2pkm.data import owners
+
+        return table.names or owners.name_devices(table.device)
+    from p2pkm.data.folders import name_files
+
+    paths = [one.path for one in table.files]
+    return name_files(paths) if table.files[0].devices is None and len(paths) == table.device else None
+
+
 def deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
     """Return the shards of a table that is in memory."""
     from p2pkm.data.partition import known as known_partitions

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
-from p2pkm.dealing import count_in_column, deal, usual
+from p2pkm.dealing import count_in_column, deal, name_devices, usual
 from p2pkm.errors import ExperimentError, TopologyError
 from p2pkm.methods import known
 from p2pkm.sharing import once
@@ -178,7 +178,11 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
     partition = complete(partition or Spec(usual(table, experiment.devices), {}), partitions, experiment.seed)
     n = experiment.devices or count_in_column(partition, table)
-    topology = Topology.star(n or ranks or 16) if needs_hub(draft) else build_topology(graph, n, ranks or 16)
+    names = name_devices(partition, table)
+    if needs_hub(draft):
+        topology = Topology.star(n or ranks or 16).call(names)
+    else:
+        topology = build_topology(graph, n, ranks or 16, names)
     net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
@@ -259,21 +263,26 @@ def build(experiment: Experiment, k: int) -> Any:
     return algorithm
 
 
-def build_topology(graph: Spec, n: int | None, default: int) -> Any:
-    """Build the graph; real graphs, files and the gallery bring their own number of devices."""
-    return once("graph", lambda: (str(graph), n, default), lambda: _build_topology(graph, n, default), keep=_GRAPHS)
+def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None = None) -> Any:
+    """Build the graph; real graphs, files and the gallery bring their own number of devices.
+
+    names: of the devices in the order of their points; a graph whose nodes have names is put into that order.
+    """
+    return once("graph", lambda: (str(graph), n, default, names), lambda: _build_topology(graph, n, default, names),
+                keep=_GRAPHS)  # fmt: skip
 
 
-def _build_topology(graph: Spec, n: int | None, default: int) -> Any:
+def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:
     import topologies
     from p2pkm.topology import Topology
 
     fixed = graph.name in topologies.FIXED
     try:
-        built = topologies.build(graph.name, n if fixed else n or default, **graph.options)
+        wanted = (n if names is None else None) if fixed else n or default
+        built = topologies.build(graph.name, wanted, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
-    topology = Topology.from_graph(built)
+    topology = Topology.from_graph(built).call(names)
     if n is not None and topology.n != n:
         raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
     return topology

@@ -71,6 +71,8 @@ class RunFolder:
         The resolved experiment.
     facts : dict
         What the manifest says beside times and versions: ranks, MPI library.
+    names : str or None
+        Names of the devices, for a comment in the configuration.
 
     Attributes
     ----------
@@ -78,8 +80,8 @@ class RunFolder:
         Whether the folder is there, and this run's own.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any]) -> None:
-        self.path, self.begun, self._config = path, False, config
+    def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any], names: str | None = None) -> None:
+        self.path, self.begun, self._config, self._names = path, False, config, names
         self._manifest = {"state": "running", **describe_program(), **sign(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
         self._old: Path | None = None
@@ -94,7 +96,8 @@ class RunFolder:
             place.mkdir(parents=True, exist_ok=True)
             self.begun = True
             self._manifest["start"] = _now()
-            self._write_text("config.toml", _to_toml(self._config))
+            said = "" if self._names is None else f"# device names: {json.dumps(self._names, ensure_ascii=False)}\n"
+            self._write_text("config.toml", said + _to_toml(self._config))
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
 

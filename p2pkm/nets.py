@@ -178,10 +178,7 @@ def _bounded(value: float | None) -> float:
 
 def _read_attributes(net: Net, topology: Topology, graph: Any) -> None:
     """Replace the figures of those nodes and links that have their own."""
-    import topologies
-
-    nodes, n = topologies.sort_nodes(graph), topology.n
-    number = {node: i for i, node in enumerate(nodes)}
+    number, n = topology.number(graph), topology.n
     for name in ("access", "speed"):
         for node, value in graph.nodes(data=name):
             if value is not None:

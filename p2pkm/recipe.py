@@ -140,18 +140,18 @@ def needs_hub(algorithm: Any) -> bool:
     return getattr(algorithm, "schedule", "star") == "star"
 
 
-def place_graph(algorithm: Any, graph: Any, clients: int) -> Topology:
-    """Return the star of a server method, or the graph that was given to any other one."""
+def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...] | None = None) -> Topology:
+    """Return the star of a server method, or the graph that was given to any other one, its devices by their names."""
     if needs_hub(algorithm):
         if graph is not None:
             raise TopologyError(
                 f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
                 "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
             )
-        return Topology.star(clients)
+        return Topology.star(clients).call(names)
     if graph is None:
         raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
-    return Topology.from_graph(graph)
+    return Topology.from_graph(graph).call(names)
 
 
 def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:

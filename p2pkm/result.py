@@ -33,7 +33,7 @@ SUMMARY_KEYS = """
     l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
     chain_sha256 net virtual_seconds wall_seconds compile_seconds out
     age_mean age_max faults stale lost away byzantine quarantined
-    min_count raw_points exposure_max
+    min_count raw_points exposure_max device_names
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
 
 
@@ -205,9 +205,15 @@ class Result:
     def graph(self) -> "nx.Graph | LightGraph":
         """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
 
-        A networkx.Graph, above 100,000 devices a topologies.LightGraph.
+        A networkx.Graph, above 100,000 devices a topologies.LightGraph. Where devices have names, nodes have a `name`.
         """
-        return self._light() if self.topology.n > LARGE else self._light().to_networkx()
+        return self._light() if self.topology.n > LARGE else self._draw_up()
+
+    def _draw_up(self) -> "nx.Graph":
+        graph = self._light().to_networkx()
+        for i, name in enumerate(self.topology.names or ()):
+            graph.nodes[i]["name"] = name
+        return graph
 
     def _light(self) -> "LightGraph":
         from topologies import LightGraph
@@ -272,10 +278,10 @@ class Result:
     def to_networkx(self) -> "nx.Graph":
         """Return the graph with figures as attributes.
 
-        Nodes: ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``; edges: ``weight``, ``gtv``,
-        ``messages`` and ``bytes`` over both directions.
+        Nodes: ``name`` where devices have names, ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``;
+        edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` over both directions.
         """
-        graph = self._light().to_networkx()
+        graph = self._draw_up()
         for end, name in ((self.ledger.src, "sent_bytes"), (self.ledger.dst, "received_bytes")):
             volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
             for i in graph:

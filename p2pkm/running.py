@@ -130,7 +130,7 @@ def execute(
 
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
-    folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts)
+    folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts, prepared.topology.list_names())
     if not (manner.quiet or hasattr(prepared.shards, "points")):
         said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)

@@ -169,7 +169,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If an option is out of range.
     """
     rounds = algorithm.default_rounds if rounds is None else rounds
-    topology = place_graph(algorithm, graph, shards.n)
+    topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     every = usual_every(topology.n) if every is None else every
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
@@ -227,8 +227,8 @@ def perform(job: Job, world: World) -> Result:
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
              **disclosure.report(network), "byzantine": None if job.byzantine is None else str(job.byzantine),
-             "devices": job.topology.clients, "ranks": world.size, "seed": job.seed, "rounds": ending.rounds,
-             "stop": ending.stop}  # fmt: skip
+             "devices": job.topology.clients, "device_names": job.topology.list_names(), "ranks": world.size,
+             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     facts |= {} if field.trouble is None else field.trouble.figures(network)

@@ -25,6 +25,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
         ("simplified silhouette", _number(summary["simplified_silhouette"]), "from distances to centroids alone"),
         ("distance to centers", _number(summary["l2_centers"]), "Frobenius norm after matching"),
         ("disagreement", _number(summary["gtv"]), "total variation between neighbours' centroids; 0 is consensus"),
+        ("devices", str(summary["devices"]) if summary["device_names"] else "-", summary["device_names"] or ""),
         ("different results", _number(summary["centroid_sets"]), f"distinct centroid sets of {summary['devices']}"),
         ("groups", _number(summary["groups"]), "of devices, tied by links that kept more than half of their strength"),
         ("agreement of groups", _number(summary["groups_ari"]), "adjusted Rand index over devices; 1 is perfect"),

@@ -1,5 +1,6 @@
 """The communication graph as arrays: a frozen CSR of undirected links."""
 
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from topologies import LightGraph, TimeVaryingGraph
 
 LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
+SERVER = "server"  # what a hub is called
+_TOLD, _LISTED = 10, 20  # names in a message, and in a line about all
 _EXACT = 32  # up to this many devices `hops` is the diameter itself
 _MANY = 50_000  # devices and links above which compiled kernels walk over the graph
 
@@ -38,6 +41,8 @@ class Topology:
         The server: a device without points; -1 if there is none.
     varying : TimeVaryingGraph or None
         Which of these links are in use in which round; None: all of them, always.
+    names : tuple of str, length n, or None
+        What the devices are called, a hub ``server``; None: by their numbers.
     """
 
     indptr: Integers
@@ -47,6 +52,7 @@ class Topology:
     hops: int
     hub: int = -1
     varying: "TimeVaryingGraph | None" = None
+    names: tuple[str, ...] | None = None
 
     @classmethod
     def star(cls, clients: int) -> "Topology":
@@ -68,7 +74,7 @@ class Topology:
         if isinstance(graph, Topology):
             return graph
         if isinstance(graph, topologies.TimeVaryingGraph):
-            return replace(cls.from_graph(graph.union), varying=graph)
+            return replace(cls.from_graph(graph.union), varying=graph, names=None)
         if not isinstance(graph, topologies.LightGraph):
             return cls.from_networkx(graph)
         try:
@@ -95,9 +101,11 @@ class Topology:
             topologies.check(graph)
         except topologies.GraphError as error:
             raise TopologyError(str(error)) from None
-        number = {node: i for i, node in enumerate(topologies.sort_nodes(graph))}
+        nodes, names = topologies.sort_nodes(graph), topologies.name_nodes(graph)
+        number = {node: i for i, node in enumerate(nodes)}
         links = [(number[u], number[v], float(data.get("weight", 1.0))) for u, v, data in graph.edges(data=True)]
-        return cls.from_links(len(number), np.array(links).reshape(-1, 3))
+        built = cls.from_links(len(number), np.array(links).reshape(-1, 3))
+        return built if names is None else replace(built, names=tuple(names[node] for node in nodes))
 
     @classmethod
     def from_links(cls, n: int, links: Floats) -> "Topology":
@@ -113,6 +121,59 @@ class Topology:
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
         """Add what follows from the links."""
         return cls(indptr, indices, weights, _walk("color", indptr, indices), _bound_diameter(indptr, indices))
+
+    def call(self, names: "tuple[str, ...] | None") -> "Topology":
+        """Return the same graph with its devices in the order of their names among the points, and called so.
+
+        Parameters
+        ----------
+        names : tuple of str or None
+            Of the devices in the order of their points, without a hub; None: they are numbered, and the graph stays.
+
+        Raises
+        ------
+        TopologyError
+            If the nodes have names, too, and these are others.
+        """
+        if names is None:
+            return self
+        if self.names is None or self.hub >= 0:
+            full = names if self.hub < 0 else (*names, SERVER)
+            return replace(self, names=full) if len(full) == self.n else self  # else other checks say so
+        if set(names) != set(self.names):
+            raise TopologyError(
+                "the nodes of the graph and the devices of the points have different names: of the nodes "
+                f"{_tell_missing(self.names, names)} no points, of the devices {_tell_missing(names, self.names)} no "
+                "node; make the names equal, or number the nodes or the devices from 0"
+            )
+        place = {name: i for i, name in enumerate(names)}
+        number = np.array([place[name] for name in self.names])
+        once = self.sources < self.indices
+        ends = (number[self.sources[once]], number[self.indices[once]], self.weights[once])
+        return replace(self.from_links(self.n, np.column_stack(ends)), names=names)
+
+    def number(self, graph: "nx.Graph") -> dict[Any, int]:
+        """Return the device of every node of the graph that this was read from."""
+        import topologies
+
+        names = topologies.name_nodes(graph)
+        if names is None or self.names is None:
+            return {node: i for i, node in enumerate(topologies.sort_nodes(graph))}
+        place = {name: i for i, name in enumerate(self.names)}
+        return {node: place[name] for node, name in names.items()}
+
+    def label(self, i: int) -> str:
+        """Return what a device is called: its name, else its number."""
+        if i == self.hub:
+            return SERVER
+        return str(i) if self.names is None else self.names[i]
+
+    def list_names(self) -> str | None:
+        """Return the names of the devices in a line, of many the first; None if they have none."""
+        if self.names is None:
+            return None
+        more = f", ... ({self.clients} in all)" if self.clients > _LISTED else ""
+        return ", ".join(self.names[: min(self.clients, _LISTED)]) + more
 
     @property
     def n(self) -> int:
@@ -163,14 +224,23 @@ class Topology:
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what another rank needs to build the same topology, but for `varying`."""
+        names = {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
-                "hops": np.array(self.hops), "hub": np.array(self.hub)}  # fmt: skip
+                "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
         """Build the topology from `to_arrays`."""
         hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub)
+        names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
+        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names)
+
+
+def _tell_missing(names: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """Return in words which names are not among the others."""
+    missing = sorted(set(names) - set(others))
+    more = f" and {len(missing) - _TOLD} more" if len(missing) > _TOLD else ""
+    return f"{', '.join(map(repr, missing[:_TOLD])) or 'none'}{more} {'has' if len(missing) == 1 else 'have'}"
 
 
 def _walk(name: str, *arrays: Integers) -> Integers:

@@ -27,7 +27,7 @@ from topologies.dense import refuse_dense
 from topologies.deterministic import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
 from topologies.drawn import edge_markov, peer_sampler, random_matchings, random_waypoint
 from topologies.fixed import davis, file, florentine, karate, les_miserables
-from topologies.graph import Graph, GraphError, check, sort_nodes
+from topologies.graph import Graph, GraphError, are_names, check, name_nodes, sort_nodes
 from topologies.light import LightGraph
 from topologies.plugins import GRAPHS, PluginError, extend
 from topologies.randomized import (
@@ -126,6 +126,7 @@ __all__ = [
     "PluginError",
     "Recipe",
     "TimeVaryingGraph",
+    "are_names",
     "barabasi_albert",
     "barbell",
     "bipartite",
@@ -154,6 +155,7 @@ __all__ = [
     "lollipop",
     "margulis",
     "measures",
+    "name_nodes",
     "one_peer_exponential",
     "path",
     "peer_sampler",

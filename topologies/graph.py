@@ -84,6 +84,35 @@ def sort_nodes(graph: Graph) -> list[Any]:
     return sorted(nodes, key=lambda node: (str(node), type(node).__name__))
 
 
+def name_nodes(graph: Graph) -> dict[Any, str] | None:
+    """Return the name of every node, or None if the nodes are merely numbered.
+
+    The names are the node attribute `name` or else `label`, if all nodes have one and no two the same; else the nodes
+    themselves, if they are text or whole numbers. Numbers 0 to n-1 or 1 to n are no names.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+    """
+    for key in ("name", "label"):
+        found = dict(graph.nodes(data=key))
+        if all(isinstance(name, str) for name in found.values()) and len(set(found.values())) == len(found):
+            break
+    else:
+        if not all(isinstance(node, (str, int)) for node in graph):
+            return None
+        found = {node: str(node) for node in graph}
+    return found if are_names(list(found.values())) else None
+
+
+def are_names(names: list[str]) -> bool:
+    """Return whether these are names, and not the numbers 0 to n-1 or 1 to n in any order."""
+    if not all(INTEGER.fullmatch(name) for name in names):
+        return True
+    numbers = sorted(map(int, names))
+    return numbers not in (list(range(len(names))), list(range(1, len(names) + 1)))
+
+
 def assemble(n: int, links: Iterable[tuple[int, int]]) -> Graph:
     """Build the graph of nodes 0 to n-1, in this order, and the given links."""
     import networkx

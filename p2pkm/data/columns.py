@@ -43,12 +43,15 @@ class Parts(NamedTuple):
         As they stand in the file.
     names : tuple of str
         Names of the features, if the file has any.
+    lengths : tuple of int
+        Points of each of several files.
     """
 
     points: NDArray[Any]
     label: Any = None
     device: Any = None
     names: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
 
 
 def assign(where: str, names: Sequence[str], label: Column, device: Column) -> Roles:
@@ -108,7 +111,7 @@ def listed(names: Sequence[str]) -> str:
 
 def table_of(where: str, parts: Parts) -> Table:
     """Build the table of a file from its points and its raw columns of labels and devices."""
-    points, label, device, _ = parts
+    points, label, device, *_ = parts
     labels = None if label is None else encode(label, len(points), f"{where}: the labels")
     if device is None:
         owner = None

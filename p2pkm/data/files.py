@@ -13,7 +13,7 @@ from p2pkm.data.arrays import LARGEST, load_array, load_arrays, refuse_endless
 from p2pkm.data.arrow import read_arrow, read_parquet
 from p2pkm.data.checks import matrix
 from p2pkm.data.columns import Column, Parts, as_index, assign, listed, table_of
-from p2pkm.data.folders import several
+from p2pkm.data.folders import name_files, several
 from p2pkm.data.joining import join
 from p2pkm.data.leaf import read_leaf
 from p2pkm.data.table import Table
@@ -47,11 +47,15 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
     found = several(place, SUFFIXES)
     if found is None:
         return table_of(place, _read(Path(path).expanduser(), label_column, device_column))
-    return table_of(str(path), _gather(str(path), found, label_column, device_column))
+    parts = _gather(str(path), found, label_column, device_column)
+    if parts.device is not None:
+        return table_of(str(path), parts)
+    device = np.repeat(np.arange(len(found)), parts.lengths)
+    return table_of(str(path), parts._replace(device=device))._replace(names=name_files(found))
 
 
 def _gather(path: str, files: list[str], label: Column, device: Column) -> Parts:
-    """Read several files; unless they name devices, each is one."""
+    """Read several files, end to end."""
     place, part = split_part(path)
     found: list[tuple[str, Parts]] = []
     size = 0
@@ -65,10 +69,7 @@ def _gather(path: str, files: list[str], label: Column, device: Column) -> Parts
                 ".npy and .parquet, which stay on disk"
             )
         found.append((one, parts))
-    joined = join(found)
-    if joined.device is not None:
-        return joined
-    return joined._replace(device=np.repeat(np.arange(len(found)), [len(one.points) for _, one in found]))
+    return join(found)._replace(lengths=tuple(len(one.points) for _, one in found))
 
 
 def _read(file: Path, label: Column, device: Column) -> Parts:

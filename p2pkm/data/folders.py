@@ -63,6 +63,17 @@ def find(pattern: str) -> list[str]:
     return found
 
 
+def name_files(paths: list[str]) -> tuple[str, ...] | None:
+    """Return what distinguishes files: their names without suffix, or else their places; None if these are numbers."""
+    import topologies
+
+    names = [Path(path).stem for path in paths]
+    if len(set(names)) < len(names):
+        top = os.path.commonpath([os.path.dirname(path) for path in paths])
+        names = [str(Path(os.path.relpath(path, top or ".")).with_suffix("")) for path in paths]
+    return tuple(names) if len(set(names)) == len(names) and topologies.are_names(names) else None
+
+
 def _in_order(paths: Iterable[str]) -> list[str]:
     points = (path for path in paths if not path.endswith(COMPANION))
     return sorted(points, key=lambda path: [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part)

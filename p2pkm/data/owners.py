@@ -41,6 +41,17 @@ def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: i
     return fill(device, max(found, 1), minimum, seed)
 
 
+def name_devices(values: ArrayLike) -> tuple[str, ...] | None:
+    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers."""
+    import topologies
+
+    given = np.asarray(values)
+    if given.dtype.kind not in "OUS":
+        return None
+    names = given[np.unique(_natural(given), return_index=True)[1]].astype(str).tolist()
+    return tuple(names) if topologies.are_names(names) else None
+
+
 def _natural(names: NDArray[np.generic]) -> NDArray[np.generic]:
     """Let names that are all whole numbers sort as numbers."""
     try:

@@ -32,6 +32,8 @@ class Shards:
     order : int32[m], int64[m] or int
         Row of each point in the user's array, ascending inside a device; or that of the first point, if the others
         follow it. `rows` is the same as int64[m].
+    names : tuple of str, length n, or None
+        What the devices are called: a graph whose nodes have names is matched with them by `p2pkm.simulate`.
     """
 
     points: NDArray[np.floating[Any]]
@@ -39,6 +41,7 @@ class Shards:
     weights: NDArray[np.float64]
     labels: Labels | None
     order: NDArray[np.integer[Any]] | int
+    names: tuple[str, ...] | None = None
 
     @classmethod
     def deal(

@@ -30,6 +30,8 @@ class Table(NamedTuple):
         Labels of a pooled k-means, which the partition `mufc` needs and somebody else computes.
     groups : int64[n] or None
         Known group of each device, for the score of the groups that a method finds.
+    names : tuple of str or None
+        What the devices 0, 1, ... are called, where numbers in `device` stand for files.
     """
 
     points: NDArray[np.floating[Any]]
@@ -39,6 +41,7 @@ class Table(NamedTuple):
     box: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     clusters: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
+    names: tuple[str, ...] | None = None
 
 
 def encode(values: ArrayLike, m: int, what: str) -> Labels:

@@ -464,7 +464,7 @@
       list.append(Object.assign(document.createElement("dt"), { textContent: name }),
         Object.assign(document.createElement("dd"), { textContent: show(Number.isInteger(value) ? value : Math.fround(value)) }));
     }
-    const title = Object.assign(document.createElement("strong"), { textContent: own ? `Device ${data.device[who]}` : "Server" });
+    const title = Object.assign(document.createElement("strong"), { textContent: own ? `Device ${data.device[who]}${told.names ? `: ${told.names[who]}` : ""}` : "Server" });
     tip.replaceChildren(title, list);
     moveTip(who);
   }

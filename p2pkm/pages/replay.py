@@ -89,6 +89,7 @@ def _describe(frames: Frames, result: Result) -> tuple[dict[str, Any], list[str]
     content = {
         "frames": [_tell_frame(result.rounds[int(number)]) for number in frames.record],
         "at": line_up(result.rounds)[0][frames.record].tolist(),
+        "names": None if topology.names is None else [topology.names[i] for i in device],
         "all": topology.n, "devices": len(device), "hub": topology.hub >= 0,
         "links": len(frames.edge_a), "whole": whole,
         "k": frames.centroids.shape[2], "cloud": cloud, "graph": box.to_json(), "classes": list(CATEGORIES),

@@ -123,7 +123,7 @@ def _list_devices(result: Result) -> Html:
     top = [int(i) for i in np.argsort(-load, kind="stable")[:_LISTED]]
     rows: list[list[Cell]] = [
         [
-            _name(i, topology.hub), int(sent[i]), int(received[i]),
+            topology.label(i), int(sent[i]), int(received[i]),
             100 * float(load[i]) / max(int(load.sum()), 1), int(topology.degrees[i]),
             int(census.sizes[i]) if i < n else None,
             float(costs[i]) if i < n and np.isfinite(costs[i]) else None,
@@ -134,13 +134,9 @@ def _list_devices(result: Result) -> Html:
     return tabulate(f"Busiest devices ({len(rows)} of {len(load):,})", head, rows, sortable=True)
 
 
-def _name(i: int, hub: int) -> str:
-    return "server" if i == hub else str(i)
-
-
 def _list_links(result: Result) -> Html:
     """Return the links with most bytes, both directions taken together."""
-    ledger, n = result.ledger, result.topology.n
+    ledger, n, label = result.ledger, result.topology.n, result.topology.label
     links, place = np.unique(
         np.minimum(ledger.src, ledger.dst) * n + np.maximum(ledger.src, ledger.dst), return_inverse=True
     )
@@ -149,7 +145,7 @@ def _list_links(result: Result) -> Html:
     top = np.argsort(-volume, kind="stable")[:_LISTED]
     rows: list[list[Cell]] = [
         [
-            f"{_name(int(links[e] // n), result.topology.hub)} – {_name(int(links[e] % n), result.topology.hub)}",
+            f"{label(int(links[e] // n))} – {label(int(links[e] % n))}",
             int(messages[e]), int(volume[e]), gtv[e],
         ]
         for e in top

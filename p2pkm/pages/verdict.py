@@ -117,7 +117,7 @@ def _pay(result: Result) -> str:
     cost = f"It took {messages:,} messages and {write_size(float(total))}, {each} per device"
     if mean < _EVEN:
         return f"{cost}, the same for all."
-    who = "the server" if top == result.topology.hub else f"device {top}"
+    who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
     share = 100 * load[top] / load.sum()
     return f"{cost}; the hot spot is {who} with {share:.2g} % of what was sent and received, {mean:.2g} times the mean."
 

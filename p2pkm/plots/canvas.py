@@ -1,6 +1,6 @@
 """What all figures share: a fresh canvas without pyplot, colours that the colour-blind can tell apart, axes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ DPI = 120
 _DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
 BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
+_LONGEST, _LETTERS = 16, 60  # letters of a name that are written, and of names beside one another on an axis
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
 _FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
 _NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
@@ -126,12 +127,23 @@ def count_in_thousands(axis: Any, unit: str = "") -> None:
     axis.set_major_formatter(EngFormatter(unit=unit, usetex=False))
 
 
-def count_one_by_one(axis: Any, n: int) -> None:
-    """Put the numbers of an axis at whole ones only, all of 0 to n - 1 if they are few."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator
+def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
+    """Put the numbers of an axis at whole ones only, all of 0 to n - 1 if they are few; then with names, if any."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
     few = n <= _NUMBERED
     axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
+    if few and names is not None:
+        axis.set_major_formatter(FixedFormatter([shorten(name) for name in names[:n]]))
+        if axis.axis_name == "x" and n * max(map(len, names)) > _LETTERS:
+            axis.set_tick_params(rotation=35)
+            for label in axis.get_ticklabels():
+                label.set(horizontalalignment="right", rotation_mode="anchor")
+
+
+def shorten(name: str) -> str:
+    """Return a name as far as there is room for it."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def add_bar(

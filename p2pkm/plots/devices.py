@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.devices import Floats, Integers
-from p2pkm.plots.canvas import CATEGORIES, GREY, INK, count, open_axes, write_plainly
+from p2pkm.plots.canvas import CATEGORIES, GREY, INK, count, open_axes, shorten, write_plainly
 from p2pkm.plots.flat import show_flat
 from p2pkm.plots.opening import open_run
 
@@ -61,7 +61,8 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         _draw_device(panel, points, result.census.sample_class, own)
         panel.scatter(*centroids[place].T, s=26, marker="x", color=INK, linewidths=1.2, zorder=3)
         size = int(result.census.sizes[device])
-        panel.set_title(f"device {device}: {count(size, 'point')}", fontsize=7.5, loc="left", pad=3)
+        who = f"device {device}" if result.topology.names is None else shorten(result.topology.names[device])
+        panel.set_title(f"{who}: {count(size, 'point')}", fontsize=7.5, loc="left", pad=3)
         panel.tick_params(labelsize=6.5, length=2, labelbottom=place + columns >= len(chosen))
         panel.tick_params(labelleft=place % columns == 0 and bool(flat.names[1]), left=bool(flat.names[1]))
     _explain(ax, result.census.sample_class, len(result.census.sample) < int(result.census.sizes.sum()))
@@ -69,8 +70,9 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     title = f"Points and centroids of {count(n, 'device')}{some}"
     ax.set_title("\n".join([title, flat.note]).rstrip(), fontsize=11, loc="left", pad=38)
     ax.text(0.5, -0.36 / (1.75 * rows), labels[0], transform=ax.transAxes, ha="center", va="top", fontsize=9)
-    ax.text(-0.5 / (1.75 * columns), 0.5, labels[1] * bool(flat.names[1]), transform=ax.transAxes, rotation=90, ha="right", va="center",
-            fontsize=9)  # fmt: skip
+    if flat.names[1]:
+        ax.text(-0.5 / (1.75 * columns), 0.5, labels[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
+                fontsize=9)  # fmt: skip
     return ax
 
 

@@ -16,6 +16,7 @@ from p2pkm.plots.canvas import (
     draw_sample,
     open_axes,
     scale_colors,
+    shorten,
 )
 from p2pkm.plots.layout import place_devices
 from p2pkm.plots.opening import open_run
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _LINKS = 5_000  # links; above, a sample is drawn
 _NODES = 20_000  # devices; above, a sample is drawn
 _NUMBERED = 40  # devices; above, their numbers are not written
+_BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
 
 
 def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
@@ -68,7 +70,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     lines = draw_links(ax, topology, places, drawn, links.values)
-    marks = _draw_devices(ax, places, shown, devices)
+    marks = _draw_devices(ax, places, shown, devices, topology)
     ax.margins(0.08)
     ax.autoscale_view()
     for colored, reading, bottom in ((marks, devices, 0.54), (lines, links, 0.04)):
@@ -110,7 +112,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
         colors = {"c": degrees[nodes], "cmap": "viridis", "norm": scale_colors(degrees)}
     marks = ax.scatter(places[nodes, 0], places[nodes, 1], **colors, **style_marks(topology.n, len(nodes)))
     if topology.n <= _NUMBERED:
-        _write_numbers(ax, places, degrees if spread else np.full(topology.n, np.nan), marks)
+        _write_labels(ax, places, degrees if spread else np.full(topology.n, np.nan), marks, topology)
     if spread:
         add_bar(ax, marks, "links of a device", (1.02, 0.25, 0.035, 0.5), whole=True)
     left_out = _tell_samples(topology.n, len(nodes), len(links), len(drawn))
@@ -170,7 +172,7 @@ def style_links(count: int) -> float:
     return float(np.clip(60 / np.sqrt(max(count, 1)) / 5, 0.4, 2.2))
 
 
-def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading) -> Any:
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading, topology: "Topology") -> Any:
     """Draw devices; return what a colour bar needs, None if no device has a figure or all have 0."""
     values, n = reading.values, len(places)
     border = style_marks(n, len(nodes))
@@ -189,7 +191,7 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading)
         scale = (50 / border["s"]) ** 0.5
         ax.legend(loc="upper left", bbox_to_anchor=(0, 0.02), ncols=2, fontsize=8.5, markerscale=scale, frameon=False)
     if n <= _NUMBERED:
-        _write_numbers(ax, places, values, marks)
+        _write_labels(ax, places, values, marks, topology)
     return marks if (values[known] > 0).any() else None
 
 
@@ -204,9 +206,13 @@ def style_marks(n: int, drawn: int) -> dict[str, Any]:
     }
 
 
-def _write_numbers(ax: "Axes", places: Floats, costs: Floats, marks: Any) -> None:
-    """Write the devices' numbers, light on dark colours."""
+def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
+    """Write the devices' numbers, light on dark colours, or their names below them."""
     for i, (x, y) in enumerate(places):
+        if topology.names is not None:
+            ax.annotate(shorten(topology.names[i]), (x, y), xytext=(0, -11), textcoords="offset points", ha="center",
+                        va="top", fontsize=8, color=INK, zorder=3, bbox=_BEHIND)  # fmt: skip
+            continue
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
         dark = np.isfinite(costs[i]) and float(np.dot(shade[:3], (0.299, 0.587, 0.114))) < 0.5
         ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color="white" if dark else INK, zorder=3)

@@ -1,5 +1,6 @@
 """Who holds which points."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,10 +47,12 @@ def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
     matplotlib.axes.Axes
     """
     result = open_run(result)
-    return plot_partition_of(result.census.sizes, result.census.classes, ax)
+    return plot_partition_of(result.census.sizes, result.census.classes, ax, names=result.topology.names)
 
 
-def plot_partition_of(sizes: Integers, classes: Integers | None, ax: "Axes | None" = None) -> "Axes":
+def plot_partition_of(
+    sizes: Integers, classes: Integers | None, ax: "Axes | None" = None, *, names: Sequence[str] | None = None
+) -> "Axes":
     """Draw a map of devices and classes, or the points of each device if there are no labels.
 
     Parameters
@@ -60,6 +63,8 @@ def plot_partition_of(sizes: Integers, classes: Integers | None, ax: "Axes | Non
         Points of each class on each device.
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
+    names : sequence of str, optional
+        What the devices are called; None: by their numbers.
 
     Returns
     -------
@@ -67,10 +72,10 @@ def plot_partition_of(sizes: Integers, classes: Integers | None, ax: "Axes | Non
     """
     sizes = np.asarray(sizes)
     if classes is None or not np.size(classes):
-        return _draw_sizes(sizes, open_axes(ax, 7.0, 4.2))
+        return _draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names)
     table = np.asarray(classes)
     ax = open_axes(ax, 7.4, float(np.clip(1.3 + 0.27 * table.shape[1], 3.4, 6)), left=0.09, right=0.88, bottom=0.15)
-    _draw_map(table, ax)
+    _draw_map(table, ax, names)
     ax.set_title(
         f"Partition: {_sum_up(sizes)}, {count(table.shape[1], 'class', 'es')}",
         fontsize=11,
@@ -83,13 +88,13 @@ def _sum_up(sizes: Integers) -> str:
     return f"{count(int(sizes.sum()), 'point')} on {count(len(sizes), 'device')}"
 
 
-def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
+def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Axes":
     """Draw a bar per device, or the sorted sizes of many."""
     n = len(sizes)
     if n <= BARS:
         ax.bar(np.arange(n), sizes, color=BLUE, width=0.8)
         ax.set_xlim(-0.6, n - 0.4)
-        count_one_by_one(ax.xaxis, n)
+        count_one_by_one(ax.xaxis, n, names)
     else:
         heights, bounds = average_steps(np.sort(sizes)[::-1])
         ax.fill_between((bounds[:-1] + bounds[1:] - 1) / 2, heights, color=BLUE, step="mid", linewidth=0)
@@ -106,7 +111,7 @@ def _draw_sizes(sizes: Integers, ax: "Axes") -> "Axes":
     return ax
 
 
-def _draw_map(table: Integers, ax: "Axes") -> None:
+def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
     """Draw counts as colours, classes upwards, devices to the right; written out if there are few."""
     n, n_classes = table.shape
     step = -(-n // _COLUMNS)
@@ -119,9 +124,9 @@ def _draw_map(table: Integers, ax: "Axes") -> None:
     image = ax.imshow(
         shown, cmap="viridis", norm=norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
     )
-    for axis, label, size in ((ax.xaxis, "device", n), (ax.yaxis, "true class", n_classes)):
+    for axis, label, size, called in ((ax.xaxis, "device", n, names), (ax.yaxis, "true class", n_classes, None)):
         axis.set_label_text(label)
-        count_one_by_one(axis, size)
+        count_one_by_one(axis, size, called)
     ax.tick_params(labelsize=9)
     if n <= _WRITTEN[0] and n_classes <= _WRITTEN[1]:
         for (i, j), number in np.ndenumerate(table):

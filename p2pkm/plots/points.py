@@ -72,7 +72,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
     dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
     if d == 1:
-        count_one_by_one(ax.yaxis, n)
+        count_one_by_one(ax.yaxis, n, result.topology.names)
         ax.set_ylim(-0.6 if not len(hub) else -1.6, n - 0.4)
     else:
         _share_scale(ax, np.concatenate(views))

@@ -53,7 +53,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
     else:
         ax.bar(np.arange(n), sent, color=BLUE, label="sent")
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
-        count_one_by_one(ax.xaxis, n)
+        count_one_by_one(ax.xaxis, n, result.topology.names)
         if n > len(result.census.sizes):
             ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color="white", fontsize=9)
     top = max(1.0, float((sent + received).max(initial=0)))
