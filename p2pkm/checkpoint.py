@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.errors import DataError
+from p2pkm.lock import Lock
 from p2pkm.sharing import digest
 from p2pkm.storage import write_bytes
 
@@ -121,8 +122,8 @@ class Vault:
 
     Parameters
     ----------
-    folder : Path
-        The run folder.
+    lock : Lock
+        Of the run folder.
     every : int or None
         Rounds between two of them; None: about every 30 s, 0: never.
     facts : callable
@@ -132,9 +133,9 @@ class Vault:
     """
 
     def __init__(
-        self, folder: Path, every: int | None, facts: Callable[[], dict[str, Any]], tell: Callable[[str], None]
+        self, lock: Lock, every: int | None, facts: Callable[[], dict[str, Any]], tell: Callable[[str], None]
     ) -> None:
-        self._folder, self._every, self._facts, self._tell = folder, every, cache(facts), tell
+        self._lock, self._every, self._facts, self._tell = lock, every, cache(facts), tell
         self._next = time.monotonic() + _PAUSE
         self._begun = 0.0
 
@@ -155,11 +156,13 @@ class Vault:
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write one and remove those before the last two; if the disk fails, say so and go on."""
-        there = listed(self._folder)
+        place = self._lock.folder
+        there = listed(place)
         number = int(there[0].stem) + 1 if there else 1
         try:
-            (self._folder / FOLDER).mkdir(exist_ok=True)
-            write(self._folder / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
+            self._lock.check()
+            (place / FOLDER).mkdir(exist_ok=True)
+            write(place / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
             for old in there[_KEPT - 1 :]:
                 old.unlink()
         except OSError as error:

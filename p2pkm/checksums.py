@@ -8,11 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from p2pkm.errors import DataError
+from p2pkm.lock import NAME as LOCK
 from p2pkm.standing import explain, refuse_many
 from p2pkm.storage import write_bytes
 
 NAME = "checksums.sha256"
-_REWRITTEN = ("report.html", "checkpoint")  # by other commands, at any time: not in the list
+_REWRITTEN = ("report.html", "checkpoint", LOCK)  # by other commands, at any time: not in the list
 _ADDED = (*_REWRITTEN, "figures")  # these may be there without being in the list
 _CHUNK = 1 << 20
 

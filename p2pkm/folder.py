@@ -1,6 +1,5 @@
 """The run folder: what a run leaves on disk, readable at every moment."""
 
-import errno
 import json
 import os
 import shutil
@@ -14,8 +13,9 @@ from typing import Any
 from p2pkm.checkpoint import FOLDER
 from p2pkm.checksums import write_checksums
 from p2pkm.errors import ExperimentError, NetworkError
+from p2pkm.lock import NAME, Lock, refuse_held
 from p2pkm.result import STOPPED, Result
-from p2pkm.standing import read_manifest, sign
+from p2pkm.standing import read_manifest
 from p2pkm.storage import write_bytes, write_lines, write_result
 
 
@@ -32,7 +32,7 @@ def check_target(path: Path, *, force: bool) -> None:
     Raises
     ------
     ExperimentError
-        If the path is a file, is not empty (without `force`), or cannot be written to.
+        If the path is a file, a run is writing there, it is not empty (without `force`), or cannot be written to.
     """
     try:
         _refuse_target(path, force)
@@ -44,21 +44,84 @@ def check_target(path: Path, *, force: bool) -> None:
 
 
 def _refuse_target(path: Path, force: bool) -> None:
-    place, here = path.resolve(), Path.cwd()
     if path.exists() and not path.is_dir():
         raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
-    used = path.is_dir() and any(path.iterdir())
+    _refuse_live(path, below=force)
+    _refuse_used(path, force)
+    parent = path.resolve()
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ExperimentError(f"--out {path} cannot be created: {parent} is not a folder that may be written to")
+
+
+def _refuse_used(path: Path, force: bool) -> None:
+    """Refuse a folder that is not empty, or, if it may be replaced, one that cannot."""
+    used, place, here = bool(_content(path)), path.resolve(), Path.cwd()
     if used and not force:
         raise ExperimentError(
             f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
         )
     if used and place in (here, *here.parents):
         raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
-    parent = place
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ExperimentError(f"--out {path} cannot be created: {parent} is not a folder that may be written to")
+
+
+def _refuse_live(path: Path, *, below: bool) -> None:
+    """Refuse a folder in which a run is writing; also, if asked for, one with such a folder somewhere below it."""
+    for lock in path.rglob(NAME) if below else [path / NAME]:
+        refuse_held(lock.parent)
+
+
+def claim(path: Path, *, force: bool) -> Lock:
+    """Do what `check_target` does, and hold the folder from then on.
+
+    Raises
+    ------
+    ExperimentError
+        If it is refused, or another run was faster.
+    NetworkError
+        If the disk fails.
+    """
+    check_target(path, force=force)
+    lock = hold(path)
+    try:
+        _refuse_used(path, force)  # whoever held it a moment ago may have left something
+    except ExperimentError:
+        lock.release()
+        raise
+    return lock
+
+
+def hold(path: Path) -> Lock:
+    """Hold a folder, whatever is in it.
+
+    Raises
+    ------
+    ExperimentError
+        If another run holds it.
+    NetworkError
+        If the disk fails.
+    """
+    with _disk(path):
+        return Lock(path)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Move what is in a folder that this process holds to a new one beside it, which is returned; None: it is empty."""
+    place = path.resolve()  # of a link, what it leads to
+    content = _content(place)
+    if not content:
+        return None
+    old = place.with_name(f"{place.name}.old-{time.time_ns()}")
+    old.mkdir()
+    for one in content:
+        one.rename(old / one.name)
+    return old
+
+
+def _content(path: Path) -> list[Path]:
+    """Return what is in a folder, but for its lock."""
+    return [one for one in path.iterdir() if one.name != NAME] if path.is_dir() else []
 
 
 class RunFolder:
@@ -66,7 +129,8 @@ class RunFolder:
 
     Parameters
     ----------
-    path : Path
+    lock : Lock
+        Of the folder.
     config : dict
         The resolved experiment.
     facts : dict
@@ -77,23 +141,24 @@ class RunFolder:
     Attributes
     ----------
     begun : bool
-        Whether the folder is there, and this run's own.
+        Whether anything was written.
+    path : Path
+    lock : Lock
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], facts: dict[str, Any], names: str | None = None) -> None:
-        self.path, self.begun, self._config, self._names = path, False, config, names
-        self._manifest = {"state": "running", **describe_program(), **sign(), **facts, "seed": config["seed"]}
+    def __init__(self, lock: Lock, config: dict[str, Any], facts: dict[str, Any], names: str | None = None) -> None:
+        self.lock, self.path, self.begun, self._config, self._names = lock, lock.folder, False, config, names
+        self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
         self._old: Path | None = None
 
     def begin(self) -> None:
-        """Make the folder; an old one is moved aside until this run has ended."""
+        """Begin to write; what was in the folder is moved aside until this run has ended."""
         with _disk(self.path):
-            place = self.path.resolve()  # of a link, what it leads to
-            if place.is_dir() and any(place.iterdir()):
-                self._old = place.rename(place.with_name(f"{place.name}.old-{time.time_ns()}"))
+            self.lock.check()
+            self._old = set_aside(self.path)
+            if self._old is not None:
                 self._manifest["aside"] = self._old.name
-            place.mkdir(parents=True, exist_ok=True)
             self.begun = True
             self._manifest["start"] = _now()
             said = "" if self._names is None else f"# device names: {json.dumps(self._names, ensure_ascii=False)}\n"
@@ -116,16 +181,16 @@ class RunFolder:
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - as above
 
     def record(self, record: dict[str, Any]) -> None:
-        """Append one round, unless somebody has removed the folder."""
+        """Append one round."""
         with _disk(self.path):
-            if os.fstat(self._rounds.fileno()).st_nlink == 0:
-                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            self.lock.check()
             self._rounds.write(json.dumps(record) + "\n")
             self._rounds.flush()
 
     def finish(self, result: Result, *, plot: bool) -> None:
         """Write the results and figures; then the folder says that the run is done, or interrupted."""
         with _disk(self.path):
+            self.lock.check()
             self._rounds.close()
             if result.summary["virtual_seconds"] is not None:  # known only now
                 write_lines(result.rounds, self.path)
@@ -156,6 +221,7 @@ class RunFolder:
         self._write_text("manifest.json", json.dumps(self._manifest, indent=1) + "\n")
 
     def _write_text(self, name: str, text: str) -> None:
+        self.lock.check()
         write_bytes(self.path, name, lambda file: file.write(text.encode()))
 
 

@@ -7,6 +7,7 @@ import math
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,11 @@ from p2pkm.data.shards import Shards
 from p2pkm.devices import Floats
 from p2pkm.errors import ExperimentError, NetworkError
 from p2pkm.experiment import Experiment, Prepared, build
+from p2pkm.folder import set_aside
+from p2pkm.lock import Lock
 from p2pkm.network import connect
-from p2pkm.repeating import move_aside
 from p2pkm.result import STOPPED, Result
-from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.running import Manner, code_of, execute, hold_default, hold_out, settle
 from p2pkm.stopping import INTERRUPTED
 from p2pkm.storage import write_bytes, write_json
 from p2pkm.topology import Topology
@@ -205,7 +207,13 @@ def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Manner
     """
     if experiment.coupling is not None:
         raise ExperimentError(f"--coupling {experiment.coupling:g} and --coupling-path are both given; give one")
-    target = check_out(experiment, manner)
+    with ExitStack() as held:
+        return _run_path(experiment, couplings, manner, held)
+
+
+def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Manner, held: ExitStack) -> int:
+    """Do what `lead_path` says; held: until when the folder is."""
+    lock = hold_out(experiment, manner, held)
     world = connect()
     prepared = settle(replace(experiment, coupling=couplings[0]), world)
     steps = [_at(prepared, coupling) for coupling in couplings]
@@ -213,16 +221,16 @@ def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Manner
     if manner.dry_run:
         print(json.dumps(config, indent=None if manner.json else 1))
         return 0
-    folder = target or default_target(prepared)
+    lock = lock or hold_default(prepared, held)
+    folder = lock and lock.folder
     try:
-        old = move_aside(folder)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        results = _walk(steps, folder, manner)
+        old = folder and set_aside(folder)
+        results = _walk(steps, lock, manner)
         closing = {name: results[0].summary[name] for name in _NAMES} if results else {}
         closing |= {"config": config, "path": [measure(one) for one in results], "out": folder and str(folder)}
-        if folder is not None:
-            _write(folder, results, closing, plot=experiment.plot)
+        if lock is not None:
+            lock.check()
+            _write(lock.folder, results, closing, plot=experiment.plot)
         if old is not None and len(results) == len(steps):
             shutil.rmtree(old)
     except OSError as error:
@@ -238,7 +246,7 @@ def _at(prepared: Prepared, coupling: float) -> Prepared:
     return prepared._replace(experiment=changed, algorithm=build(changed, prepared.algorithm.k))
 
 
-def _walk(steps: Sequence[Prepared], folder: Path | None, manner: Manner) -> list[Result]:
+def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: Manner) -> list[Result]:
     """Run one step after the other and append it to path.jsonl; an interrupted one ends the path and is left out."""
     world, results = connect(), list[Result]()
     for step in steps:
@@ -247,8 +255,9 @@ def _walk(steps: Sequence[Prepared], folder: Path | None, manner: Manner) -> lis
             break
         results.append(result)
         line = measure(result)
-        if folder is not None:
-            with open(folder / "path.jsonl", "a", encoding="utf-8") as file:
+        if lock is not None:
+            lock.check()
+            with open(lock.folder / "path.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         if not manner.quiet:
             shown = [f"{title} {_show(line[name], form)}" for name, title, form in _COLUMNS]

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-import time
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ from p2pkm.checksums import Fault, check_files
 from p2pkm.config import read_toml
 from p2pkm.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiment import Experiment
+from p2pkm.folder import hold, set_aside
 from p2pkm.launcher import launched
 from p2pkm.loading import load
+from p2pkm.lock import Lock
 from p2pkm.network import connect
 from p2pkm.result import STOPPED, Result
-from p2pkm.running import Manner, check_out, code_of, default_target, execute, settle
+from p2pkm.running import Manner, code_of, execute, hold_default, hold_out, settle
 from p2pkm.standing import repeated_from
+from p2pkm.storage import write_json
 from p2pkm.units import tell_folder
 
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
@@ -52,7 +55,13 @@ def parse_seeds(text: str) -> list[int]:
 
 def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     """Run one configuration over seeds, one folder each under one parent, and close with mean, sd and worst."""
-    parent = check_out(experiment, manner)
+    with ExitStack() as held:
+        return _run_seeds(experiment, seeds, manner, held)
+
+
+def _run_seeds(experiment: Experiment, seeds: list[int], manner: Manner, held: ExitStack) -> int:
+    """Do what `lead_seeds` says; held: until when the folder of all seeds is."""
+    lock = hold_out(experiment, manner, held)
     world = connect()
     if manner.dry_run:
         runs = [settle(replace(experiment, seed=seed), world).experiment.to_mapping() for seed in seeds]
@@ -62,10 +71,11 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     code, old = 0, None
     for seed in seeds:
         prepared = settle(replace(experiment, seed=seed), world)
-        parent = parent or default_target(prepared)
+        lock = lock or hold_default(prepared, held)
         if seed == seeds[0]:
-            old = move_aside(parent)
-        result = execute(prepared, world, parent and parent / f"seed-{seed}", manner)
+            old = lock and set_aside(lock.folder)
+        with hold(lock.folder / f"seed-{seed}") if lock else nullcontext() as own:
+            result = execute(prepared, world, own, manner)
         summaries.append(result.summary)
         code = max(code, code_of(result.summary["stop"], prepared.experiment))
         if result.summary["stop"] in STOPPED:
@@ -74,13 +84,22 @@ def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
     closing = summarize(summaries)
     if old is not None and code not in STOPPED.values():
         shutil.rmtree(old)
-    if parent is not None:
-        (parent / "summary.json").write_text(json.dumps(closing, indent=1) + "\n")
+    if lock is not None:
+        _keep(lock, closing)
     if manner.json:
         print(json.dumps(closing), flush=True)
     else:
-        _show(closing, parent)
+        _show(closing, lock and lock.folder)
     return code
+
+
+def _keep(lock: Lock, closing: dict[str, Any]) -> None:
+    """Write the closing figures beside the folders of the seeds."""
+    try:
+        lock.check()
+        write_json(lock.folder, "summary.json", closing)
+    except OSError as error:
+        raise NetworkError(f"the folder {lock.folder} cannot be written: {error.strerror or error}") from None
 
 
 def _tell_seed(summary: dict[str, Any], manner: Manner) -> None:
@@ -88,13 +107,6 @@ def _tell_seed(summary: dict[str, Any], manner: Manner) -> None:
         ratio = summary["ratio_mean"]
         shown = "not compared" if ratio is None else f"{ratio:.4f}"
         print(f"seed {summary['seed']}: ratio {shown}, {summary['stop']}", file=sys.stderr, flush=True)
-
-
-def move_aside(parent: Path | None) -> Path | None:
-    """Rename a folder that is in the way, until the new runs have ended."""
-    if parent is None or not parent.is_dir() or not any(parent.iterdir()):
-        return None
-    return parent.rename(parent.with_name(f"{parent.name}.old-{time.time_ns()}"))
 
 
 def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:

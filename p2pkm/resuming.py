@@ -8,7 +8,9 @@ from p2pkm.checkpoint import Checkpoint, identify, newest
 from p2pkm.config import read_toml
 from p2pkm.errors import DataError, ExperimentError
 from p2pkm.experiment import Experiment
+from p2pkm.folder import hold
 from p2pkm.loading import load
+from p2pkm.lock import Lock
 from p2pkm.network import connect
 from p2pkm.running import Manner, Taken, conclude, execute, settle
 from p2pkm.standing import explain, read_manifest, refuse_many, repeated_from, standing
@@ -29,7 +31,7 @@ def resume(path: Path, manner: Manner) -> int:
         If the program is not the version that began the run.
     """
     refuse_many(path)
-    state = standing(read_manifest(path)) if path.is_dir() else ""
+    state = standing(path) if path.is_dir() else ""
     config = path / "config.toml"
     if not config.is_file() or not state:
         where = f"{path} is not the folder of a single run: it has no {config.name if state else 'manifest.json'}"
@@ -39,6 +41,19 @@ def resume(path: Path, manner: Manner) -> int:
     experiment = Experiment.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
         return conclude(load(path), experiment, manner)
+    try:
+        lock = hold(path)
+    except ExperimentError as error:
+        raise DataError(str(error)) from None
+    with lock:
+        if read_manifest(path).get("state") == "done":  # by another that has just ended
+            return conclude(load(path), experiment, manner)
+        return _go_on(experiment, lock, manner)
+
+
+def _go_on(experiment: Experiment, lock: Lock, manner: Manner) -> int:
+    """Let a run go on in the folder that is held."""
+    path = lock.folder
     saved = newest(path, _tell)
     world = connect()
     with repeated_from(path):
@@ -47,7 +62,7 @@ def resume(path: Path, manner: Manner) -> int:
         _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
-    return conclude(execute(prepared, world, path, manner, taken=Taken(saved)), prepared.experiment, manner)
+    return conclude(execute(prepared, world, lock, manner, taken=Taken(saved)), prepared.experiment, manner)
 
 
 def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:

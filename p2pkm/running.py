@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from p2pkm.checkpoint import Checkpoint, Vault, identify
 from p2pkm.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiment import Experiment, Prepared, prepare
-from p2pkm.folder import RunFolder, check_target, name_folder
+from p2pkm.folder import RunFolder, check_target, claim, name_folder
 from p2pkm.launcher import launched
+from p2pkm.lock import Lock
 from p2pkm.network import World, connect
 from p2pkm.receiving import complete
 from p2pkm.result import STOPPED, Result
@@ -55,13 +56,14 @@ def lead(experiment: Experiment, manner: Manner) -> int:
     P2PKMError
         If something cannot be used; before anything was written.
     """
-    target = check_out(experiment, manner)
-    world = connect()
-    prepared = settle(experiment, world)
-    if manner.dry_run:
-        print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
-        return 0
-    result = execute(prepared, world, target or default_target(prepared), manner)
+    with ExitStack() as held:
+        lock = hold_out(experiment, manner, held)
+        world = connect()
+        prepared = settle(experiment, world)
+        if manner.dry_run:
+            print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
+            return 0
+        result = execute(prepared, world, lock or hold_default(prepared, held), manner)
     return conclude(result, prepared.experiment, manner)
 
 
@@ -78,12 +80,15 @@ def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
     return code_of(result.summary["stop"], experiment)
 
 
-def check_out(experiment: Experiment, manner: Manner) -> Path | None:
-    """Return the run folder that was asked for, if any, checked."""
+def hold_out(experiment: Experiment, manner: Manner, held: ExitStack) -> Lock | None:
+    """Check the run folder that was asked for, if any, and hold it as long as the stack; a dry run only looks."""
     if experiment.out in (None, "none"):
         return None
-    check_target(Path(str(experiment.out)), force=manner.force)
-    return Path(str(experiment.out))
+    path = Path(str(experiment.out))
+    if manner.dry_run:
+        check_target(path, force=manner.force)
+        return None
+    return held.enter_context(claim(path, force=manner.force))
 
 
 def settle(experiment: Experiment, world: World) -> Prepared:
@@ -106,23 +111,22 @@ def settle(experiment: Experiment, world: World) -> Prepared:
     return prepared
 
 
-def default_target(prepared: Prepared) -> Path | None:
-    """Return a new folder below ``runs``, None if nothing is to be written."""
+def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
+    """Hold a new folder below ``runs``, none if nothing is to be written."""
     resolved = prepared.experiment
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
-    target = name_folder(str(resolved.graph), resolved.algorithm, fingerprint)
-    check_target(target, force=False)
-    return target
+    return held.enter_context(claim(name_folder(str(resolved.graph), resolved.algorithm, fingerprint), force=False))
 
 
 def execute(
-    prepared: Prepared, world: World, target: Path | None, manner: Manner, start: Any = None, taken: Taken | None = None
+    prepared: Prepared, world: World, lock: Lock | None, manner: Manner, start: Any = None, taken: Taken | None = None
 ) -> Result:
     """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
 
-    start: float64[n, k, d] or None, centroids that replace the seeding stages. taken: the run in the target goes on.
+    lock: of the run folder, None: nothing is written. start: float64[n, k, d] or None, centroids that replace the
+    seeding stages. taken: the run in the folder goes on.
     """
     from p2pkm.closing import Wishes
     from p2pkm.kernels import announce_compilation
@@ -130,7 +134,7 @@ def execute(
 
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
-    folder = None if target is None else RunFolder(target, resolved.to_mapping(), facts, prepared.topology.list_names())
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, prepared.topology.list_names())
     if not (manner.quiet or hasattr(prepared.shards, "points")):
         said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
@@ -141,7 +145,7 @@ def execute(
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
              "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
-             "out": None if target is None else str(target)}  # fmt: skip
+             "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -153,7 +157,7 @@ def execute(
             more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
             if folder is not None:
                 tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.faults)
-                more["vault"] = Vault(folder.path, resolved.checkpoint_every, tells, progress.tell)
+                more["vault"] = Vault(folder.lock, resolved.checkpoint_every, tells, progress.tell)
                 more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
@@ -286,9 +290,11 @@ def code_of(stop: str, experiment: Experiment) -> int:
 def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:
     """Say in the folder that the run failed, and end the other ranks, which wait for this one."""
     stopped = isinstance(error, KeyboardInterrupt)
-    if folder is not None and folder.begun:
-        with suppress(OSError):  # the disk may be what failed
-            folder.end("interrupted" if stopped else "failed")
+    if folder is not None:
+        with suppress(OSError):  # the disk may be what failed, or the folder no longer this run's
+            if folder.begun:
+                folder.end("interrupted" if stopped else "failed")
+        folder.lock.release()  # to abort leaves no time for it
     if world.size > 1:
         print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         world.abort(ended_by(error) if isinstance(error, KeyboardInterrupt) else NetworkError.code)

@@ -1,14 +1,13 @@
 """What became of a run, from its folder: done, interrupted, failed, still running, or killed."""
 
 import json
-import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from p2pkm.errors import DataError, P2PKMError
+from p2pkm.lock import holder
 
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
 _ONWARDS = "of which rows are kept, no run folders; the command that began it goes on with it or prints it again"
@@ -17,11 +16,6 @@ _MANY = {
     "comparison.json": f"a comparison, {_ONWARDS}",
     "path.jsonl": "a path of couplings, whose table and figure are in path.csv and figures",
 }
-
-
-def sign() -> dict[str, Any]:
-    """Return what tells this process from all others on its host, also from a later one with the same number."""
-    return {"process": os.getpid(), "process_began": _began(os.getpid())}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -42,44 +36,29 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-def standing(manifest: dict[str, Any]) -> str:
-    """Return the state of a run: done, interrupted, failed, running or killed.
+def standing(folder: Path) -> str:
+    """Return the state of the run in a folder: done, interrupted, failed, running or killed; nothing if there is none.
 
-    A run whose manifest says running has been killed unless its process is alive; that of another host cannot be seen
-    from here and counts as killed.
+    A run whose manifest says running has been killed unless somebody holds the folder's lock.
     """
-    state = str(manifest.get("state", ""))
-    if state != "running":
-        return state
-    process = manifest.get("process")
-    if manifest.get("host") != platform.node() or not isinstance(process, int):
-        return "killed"
-    if process == os.getpid():
-        return "killed"  # by whoever runs two of them in one process
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return "killed"
-    except OSError:
-        return "running"  # of another user
-    return "running" if _began(process) == manifest.get("process_began") else "killed"
+    state = str(read_manifest(folder).get("state", ""))
+    return "killed" if state == "running" and not holder(folder) else state
 
 
 def explain(folder: Path) -> str:
     """Return in words why a folder has no results: no run at all, or one that has not ended."""
     if not folder.is_dir():
         return "is not a run folder: it does not exist"
-    manifest = read_manifest(folder)
     again = f"go on with: python -m p2pkm resume {folder}"
     words = {
-        "running": f"holds a run that has not ended: process {manifest.get('process')} is still at it",
+        "running": f"holds a run that has not ended: {holder(folder)} is still at it",
         "killed": f"holds a run that has not ended: it was killed; {again}",
         "failed": f"holds a run that has not ended: it failed; once the cause is mended, {again}",
         "interrupted": f"holds a run that has not ended: it was interrupted; {again}",
     }
     rounds = (folder / "rounds.jsonl").is_file()
     usual = "holds a run that has not ended" if rounds else "is not a run folder: it has no summary.json"
-    return words.get(standing(manifest), usual)
+    return words.get(standing(folder), usual)
 
 
 def refuse_many(folder: Path) -> None:
@@ -116,12 +95,3 @@ def repeated_from(folder: Path) -> Iterator[None]:
         if place in (None, str(Path.cwd())):
             raise
         raise type(error)(f"{error}. The run was begun in {place}: try again from there") from None
-
-
-def _began(process: int) -> str | None:
-    """Return when a process began, in the words of the system, None if it does not say; a dead one has no beginning."""
-    try:
-        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if words[0] in "ZX" else words[19]

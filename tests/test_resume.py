@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -289,7 +290,7 @@ def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):
         _wait_for(process, Path("run", "checkpoint"))
         for command in ("resume", "verify"):
             ending = here(command, "run")
-            assert ending.code == 3 and f"process {process.pid} is still at it" in ending.err
+            assert ending.code == 3 and f"process {process.pid} on {platform.node()} is still at it" in ending.err
         process.kill()
         process.wait()
         ending = here("verify", "run")
