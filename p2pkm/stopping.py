@@ -17,7 +17,8 @@ def code_of(error: KeyboardInterrupt) -> int:
 def asked_to_stop() -> Iterator[Callable[[], int]]:
     """Turn the first SIGINT or SIGTERM into a wish that the run ends with this round; the second ends it at once.
 
-    Yields a function that returns the number of the first signal, 0 if there was none.
+    A signal that is ignored when the program starts stays so, as SIGINT is of a job that a shell starts in the
+    background. Yields a function that returns the number of the first signal, 0 if there was none.
     """
     asked = 0
 
@@ -27,7 +28,10 @@ def asked_to_stop() -> Iterator[Callable[[], int]]:
             raise KeyboardInterrupt(*((TERMINATED,) if number == signal.SIGTERM else ()))
         asked = number
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handle)
     try:
         yield lambda: asked
     finally:

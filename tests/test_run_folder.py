@@ -176,12 +176,12 @@ def test_a_run_that_never_began_leaves_the_folder_alone(tmp_path, monkeypatch, p
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def _interrupt_in_round(monkeypatch, t):
+def _interrupt_in_round(monkeypatch, t, number=signal.SIGINT):
     update = GTVMin.update
 
     def interrupting(self, state, inbox, devices):
         if devices.step == t and devices.turn == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return update(self, state, inbox, devices)
 
     monkeypatch.setattr(GTVMin, "update", interrupting)
@@ -199,6 +199,21 @@ def test_interrupted(tmp_path, monkeypatch):
     assert records(folder)[-1]["round"] == 3
     assert np.load(folder / "centroids.npz")["centroids"].shape == (4, 16, 2)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path, monkeypatch):
+    """As of a job that a shell starts in the background; SIGTERM ends it all the same."""
+    _interrupt_in_round(monkeypatch, 3)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ending = run("--tol", 0, "--seeding", "own", "--rounds", 6)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert ending.code == 0 and records(tmp_path / "run")[-1]["round"] == 6
+        _interrupt_in_round(monkeypatch, 2, signal.SIGTERM)
+        assert run("--tol", 0, "--seeding", "own", out="other").code == 143
+        assert records(tmp_path / "other")[-1]["round"] == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_interrupted_twice(tmp_path, monkeypatch):
