@@ -154,6 +154,10 @@ class Vault:
         """Take the time from which on a checkpoint is being made."""
         self._begun = time.monotonic()
 
+    def excuse(self, reason: str) -> None:
+        """Say why there is no checkpoint."""
+        self._tell(f"no checkpoint could be written: {reason}; the run goes on without")
+
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write one and remove those before the last two; if the disk fails, say so and go on."""
         place = self._lock.folder
@@ -166,6 +170,6 @@ class Vault:
             for old in there[_KEPT - 1 :]:
                 old.unlink()
         except OSError as error:
-            self._tell(f"no checkpoint could be written: {error.strerror or error}; the run goes on without")
+            self.excuse(str(error.strerror or error))
         now = time.monotonic()
         self._next = now + max(_PAUSE, (now - self._begun) / _SHARE)

@@ -11,6 +11,7 @@ from p2pkm.devices import Devices, Floats, Kernels
 from p2pkm.loop import Scene
 from p2pkm.referee import Referee
 from p2pkm.snapshots import fingerprint, gather
+from p2pkm.states import unnamed
 
 
 class Lasting(Protocol):
@@ -72,6 +73,12 @@ class Keeper:
         if self._done:
             return
         self._done, network = last, self._referee.network
+        strange = unnamed(scene.state)  # of a plug-in; the same on all ranks
+        if strange:
+            self._done = True
+            if self._vault is not None:
+                self._vault.excuse(f"{', '.join(strange)} is not registered, see p2pkm.states.register")
+            return
         if self._vault is not None:
             self._vault.begin()
         if self._marks is None:

@@ -257,12 +257,13 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     from p2pkm.snapshots import rebuild
 
     experiment = _read_experiment(order)
+    algorithm = build(experiment, experiment.clusters or 1)  # registers its states
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     shards = Shards.from_arrays(part)
     net = Net(*(order[f"net_{name}"] for name in Net._fields)) if experiment.net else None
     return Job(
-        algorithm=build(experiment, experiment.clusters or 1), topology=topology, own=shards,
+        algorithm=algorithm, topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
         saved=saved,

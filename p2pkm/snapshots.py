@@ -6,7 +6,6 @@ all directed edges of the graph, each row of which its owner has; with `root_`, 
 rows per device. Plain values are those of rank 0.
 """
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from p2pkm.mail import Ragged
 from p2pkm.network import Network
 from p2pkm.network.division import Division, spans
 from p2pkm.pieces import cut
+from p2pkm.states import find, name_of
 from p2pkm.topology import Topology
 
 Outline = dict[str, Any]
@@ -31,7 +31,7 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
         arrays[name], arrays[name + _COUNTS] = network.collect(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
     if isinstance(tree, dict) or hasattr(tree, "_fields"):
-        kind = "" if isinstance(tree, dict) else f"{type(tree).__module__}:{type(tree).__qualname__}"
+        kind = "" if isinstance(tree, dict) else name_of(type(tree))
         items = tree.items() if isinstance(tree, dict) else zip(tree._fields, tree, strict=True)
         return {"kind": kind, "parts": {key: gather(part, network, arrays, f"{name}.{key}") for key, part in items}}
     if isinstance(tree, np.ndarray):
@@ -95,7 +95,7 @@ def rebuild(outline: Outline, part: dict[str, Any]) -> Any:
         return outline["value"]
     if "parts" in outline:
         parts = {key: rebuild(one, part) for key, one in outline["parts"].items()}
-        return _find(outline["kind"])(**parts) if outline["kind"] else parts
+        return _build(outline["kind"], parts) if outline["kind"] else parts
     array = part.pop(outline["array"])
     if outline["axis"] == "ragged":
         return Ragged(array, part.pop(outline["array"] + _COUNTS))
@@ -111,13 +111,15 @@ def _leaves(outline: Outline) -> Iterator[Outline]:
         yield from _leaves(part)
 
 
-def _find(kind: str) -> Any:
-    """Return the NamedTuple of that name; nothing else can be asked for."""
-    module, _, name = kind.partition(":")
-    found = getattr(importlib.import_module(module), name, None) if module.startswith("p2pkm.") else None
-    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise DataError(f"the checkpoint names {kind!r}, which is no state that this program knows")
-    return found
+def _build(kind: str, parts: dict[str, Any]) -> Any:
+    """Return the state of that name; nothing else can be asked for."""
+    found = find(kind)
+    if found is None or set(found._fields) != set(parts):
+        raise DataError(
+            f"the checkpoint names {kind!r}, which is no state that this program or the plug-in of its method has "
+            "registered, with these fields: install what the run was begun with, or begin a new one with --config"
+        )
+    return found(**parts)
 
 
 def check_points(own: Any, marks: Any, kernels: Any) -> None:

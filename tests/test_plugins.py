@@ -17,6 +17,7 @@ from p2pkm.methods import METHODS, find, known, names
 from tests.invoke import SMALL, needs_mpirun, ranks, solve, there
 from tests.invoke import here as call
 from tests.play import arrange, last
+from tests.resumed import difference, keep_all, resume
 
 SOURCE = Path(__file__).parent / "plugin"
 CALL = (
@@ -104,6 +105,63 @@ def test_only_neighbors_know_after_a_round(plugin):
         one, two = (last(method, table, centroids, rounds) for centroids in (start, other))
         changed = set(np.flatnonzero((one != two).any(axis=(1, 2))))
         assert {3, 5} <= changed <= reached
+
+
+KEPT = (*SMALL, *CALL, "--devices", 7, "--seed", 3, "--checkpoint-every", 1, "-q")
+
+
+@pytest.fixture
+def kept(plugin, tmp_path, monkeypatch):
+    """Return the folder of a run of the plug-in, and copies of it after each checkpoint."""
+    place = tmp_path / "place"
+    place.mkdir()
+    with monkeypatch.context() as patched:
+        keep_all(patched, place / "run", place / "copies")
+        assert call(*KEPT, "--out", place / "run").code == 0
+    return place / "run", sorted((place / "copies").iterdir())
+
+
+def test_its_run_goes_on_from_every_checkpoint(kept):
+    whole, copies = kept
+    assert len(copies) > 6
+    for copy in copies:
+        assert difference(whole, resume(copy)) == "", copy
+
+
+@needs_mpirun
+def test_its_run_goes_on_in_another_process_and_on_ranks(kept, plugin):
+    whole, copies = kept
+    path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
+    for start, copy in (([sys.executable], copies[4]), (ranks(3), copies[5])):
+        ending = there(*start, "-m", "p2pkm", "resume", copy, "-q", PYTHONPATH=path)
+        assert ending.code == 0, ending.err
+        assert difference(whole, copy) == ""
+
+
+def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
+    _, copies = kept
+    module = plugin / "p2pkm_example_plugin.py"
+    for before, after, words in (
+        ('register("neighbor-mean")', 'register("neighbor-mean:2")', "which is no state that"),
+        ("    settled: Any\n", "    settled: Any\n    more: Any = None\n", "with these fields"),
+    ):
+        text = module.read_text()
+        module.write_text(text.replace(before, after))
+        path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
+        ending = there(sys.executable, "-m", "p2pkm", "resume", copies[4], "-q", PYTHONPATH=path)
+        module.write_text(text)
+        assert ending.code == 3 and words in ending.err and "'neighbor-mean'" in ending.err
+        assert "Traceback" not in ending.err
+
+
+def test_a_plug_in_without_a_registered_state_runs_without_checkpoints(plugin, tmp_path, monkeypatch):
+    module = plugin / "p2pkm_example_plugin.py"
+    module.write_text(module.read_text().replace('@register("neighbor-mean")', ""))
+    ending = call(*KEPT[:-1], "--out", tmp_path / "run")
+    assert ending.code == 0
+    words = "no checkpoint could be written: p2pkm_example_plugin.NeighborMeanState is not registered"
+    assert ending.err.count(words) == 1 and "the run goes on without" in ending.err
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["rounds"] == 6
 
 
 BROKEN = {

@@ -9,8 +9,10 @@ from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import listen, measure, rest
+from p2pkm.states import register
 
 
+@register("admm")
 class ADMMState(NamedTuple):
     """centroids: float64[n, k, d], m; settled: bool[n]; duals: float64[n, k, d], p of the round before."""
 

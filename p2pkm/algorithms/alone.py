@@ -8,8 +8,10 @@ import numpy as np
 from p2pkm.data.checks import whole
 from p2pkm.devices import ALONE, Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, silence
+from p2pkm.states import register
 
 
+@register("alone")
 class AloneState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
 

@@ -9,10 +9,12 @@ from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import divide, measure, mix, rest
+from p2pkm.states import register
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
 
+@register("consensus")
 class ConsensusState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
 

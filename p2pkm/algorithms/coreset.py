@@ -11,6 +11,7 @@ from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import Inbox, Mail, pack, silence
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
 from p2pkm.spread.tree import Tree, grow, ways
+from p2pkm.states import register
 from p2pkm.topology import Topology
 
 _STARTS, _LIMIT = 3, 300  # of a device's own k-means; Lloyd steps on the coreset
@@ -155,6 +156,7 @@ class Coreset:
         return devices.pooled_kmeans(clipped, self.k, CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)[which]
 
 
+@register("coreset")
 class CoresetState(NamedTuple):
     """State of a batch.
 

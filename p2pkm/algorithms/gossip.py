@@ -10,6 +10,7 @@ from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spread.averaging import measure, rest
 from p2pkm.spread.matching import match
+from p2pkm.states import register
 from p2pkm.topology import Topology
 
 
@@ -85,6 +86,7 @@ class GossipMatching:
         return Meetings(self, topology)
 
 
+@register("meetings")
 class MeetingsState(NamedTuple):
     """State of a batch.
 

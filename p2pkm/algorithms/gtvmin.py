@@ -18,6 +18,7 @@ from p2pkm.spread.links import curb, lessen
 from p2pkm.spread.shield import RULES, shield
 from p2pkm.spread.sparing import spare
 from p2pkm.spread.swaps import swap
+from p2pkm.states import register
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
 _WEAK, _STRONG = 10.0, 30.0
@@ -26,6 +27,7 @@ _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain,
 _ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
 
 
+@register("gtvmin")
 class GTVMinState(NamedTuple):
     """The state of a batch.
 

@@ -9,11 +9,13 @@ from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import Account, begin_account, divide, draw, is_thin, listen, measure, rest
+from p2pkm.states import register
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 _LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
 
 
+@register("pushsum")
 class PushSumState(NamedTuple):
     """State of a batch.
 

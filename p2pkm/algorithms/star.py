@@ -8,8 +8,10 @@ import numpy as np
 from p2pkm.algorithm import Report, ServerMethod
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.states import register
 
 
+@register("star")
 class StarState(NamedTuple):
     """The state of a batch.
 

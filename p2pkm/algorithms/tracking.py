@@ -9,10 +9,12 @@ from p2pkm.data.checks import positive, whole
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.averaging import Account, begin_account, divide, draw, is_thin, measure, mix, mixing, rest
+from p2pkm.states import register
 
 _LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
 
+@register("tracking")
 class TrackingState(NamedTuple):
     """State of a batch.
 

@@ -170,7 +170,8 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
         low = float(panel.values[panel.best])
         axes.annotate(
             f"best: {write_number(low)}, then worse", (float(places[panel.best]), low), xytext=(0, 9), color=INK,
-            fontsize=8, textcoords="offset points", ha="center", arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
+            fontsize=8, textcoords="offset points", ha="center",
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
         )  # fmt: skip
     last = float(panel.values[known][-1])
     axes.annotate(

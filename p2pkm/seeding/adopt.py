@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.seeding.summaries import summarize
+from p2pkm.states import register
 
 _CALM = 2  # rounds without news, after which a device has settled
 
 
+@register("adopt")
 class AdoptState(NamedTuple):
     """The state of a batch.
 

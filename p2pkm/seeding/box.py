@@ -8,8 +8,10 @@ import numpy as np
 from p2pkm.devices import BOX, Devices, Floats, Mask
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import Inbox, Mail
+from p2pkm.states import register
 
 
+@register("box")
 class BoxState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
 

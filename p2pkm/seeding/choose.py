@@ -10,8 +10,10 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.seeding.summaries import summarize
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
+from p2pkm.states import register
 
 
+@register("choose")
 class ChooseState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
 

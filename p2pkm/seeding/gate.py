@@ -9,10 +9,12 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.seeding.summaries import summarize
 from p2pkm.spread.links import contrast, heard, lower_quartile
+from p2pkm.states import register
 
 _LENIENT = 2.0  # times the larger quartile: what a link may be unlike
 
 
+@register("gate")
 class GateState(NamedTuple):
     """The state of a batch.
 

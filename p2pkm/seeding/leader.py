@@ -8,9 +8,11 @@ import numpy as np
 from p2pkm.devices import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import Inbox, Mail, pack
+from p2pkm.states import register
 from p2pkm.topology import Topology
 
 
+@register("leader")
 class LeaderState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has centroids; news: bool[n], got them just now."""
 

@@ -8,8 +8,10 @@ import numpy as np
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spread.links import heard, lower_quartile, variation
+from p2pkm.states import register
 
 
+@register("limits")
 class LimitsState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
 

@@ -8,8 +8,10 @@ import numpy as np
 from p2pkm.devices import Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
+from p2pkm.states import register
 
 
+@register("moments")
 class MomentsState(NamedTuple):
     """centroids: float64[n, k, d], none yet; settled: bool[n]; mean, deviation: float64[n, d]; flood."""
 

@@ -8,10 +8,12 @@ import numpy as np
 from p2pkm.devices import OWN, Devices, Floats, Mask
 from p2pkm.mail import Inbox, Mail, silence
 from p2pkm.spread.sparing import publish
+from p2pkm.states import register
 
 _LIMIT = 300  # Lloyd steps, where seeds may not leave
 
 
+@register("own")
 class OwnState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
 

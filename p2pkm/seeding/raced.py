@@ -9,8 +9,10 @@ import numpy as np
 from p2pkm.devices import RACED, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.kernels.plain import uniforms
 from p2pkm.mail import Inbox, Mail
+from p2pkm.states import register
 
 
+@register("raced")
 class RaceState(NamedTuple):
     """The state of a batch.
 

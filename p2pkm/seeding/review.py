@@ -8,10 +8,12 @@ import numpy as np
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.seeding.gate import learn_degrees, tell_degrees
+from p2pkm.states import register
 
 _LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
 
 
+@register("review")
 class ReviewState(NamedTuple):
     """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
 

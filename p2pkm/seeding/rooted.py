@@ -11,11 +11,13 @@ from p2pkm.seeding.choose import judges, price
 from p2pkm.seeding.reduce import reduce, tell_pairs
 from p2pkm.seeding.summaries import cluster_collections
 from p2pkm.spread.tree import Front, Routes, Tree, climb, descend, join, route, source_of
+from p2pkm.states import register
 
 _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
 LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
 
 
+@register("rooted:walk")
 class Walk(NamedTuple):
     """What a batch holds on the ways up and down.
 
@@ -39,6 +41,7 @@ class Walk(NamedTuple):
     candidates: Tables
 
 
+@register("rooted")
 class RootedState(NamedTuple):
     """State of a batch.
 

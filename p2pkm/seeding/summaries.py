@@ -10,11 +10,13 @@ from p2pkm.devices import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail, pack
 from p2pkm.spread.flood import Flood, begin, group, hear, speak
 from p2pkm.spread.sparing import publish
+from p2pkm.states import register
 
 _LIMIT = 100  # Lloyd steps on the pairs
 _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
 
 
+@register("summaries")
 class SummariesState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
 

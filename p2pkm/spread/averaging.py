@@ -13,6 +13,7 @@ from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox
 from p2pkm.spread.links import heard
 from p2pkm.spread.sparing import count_nearest
+from p2pkm.states import register
 
 _THIN = 0.25  # of the points that a device should hold
 
@@ -84,6 +85,7 @@ def mixing(devices: Devices) -> Floats:
     return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
 
 
+@register("account")
 class Account(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from p2pkm.devices import Devices, Floats, Integers, Mask
 from p2pkm.mail import Inbox, Mail
+from p2pkm.states import register
 
 
+@register("flood")
 class Flood(NamedTuple):
     """What each device of a batch holds of what was flooded.
 

@@ -6,9 +6,11 @@ import numpy as np
 
 from p2pkm.devices import Devices, Integers, Mask
 from p2pkm.mail import Delivery, Letters, Tables
+from p2pkm.states import register
 from p2pkm.topology import Topology, find_first
 
 
+@register("tree")
 class Tree(NamedTuple):
     """Spanning trees, one per component: parent int64[n], -1 at the roots; layer int64[n], links to the root."""
 
@@ -60,6 +62,7 @@ def ways(tree: Tree, devices: Devices, speaks: Mask) -> tuple[Mask, Mask]:
     return up & speaks[source], down & speaks[source]
 
 
+@register("tree:routes")
 class Routes(NamedTuple):
     """What a batch has to do with a tree, layer after layer.
 
@@ -93,6 +96,7 @@ class Routes(NamedTuple):
         return self.order[self.firsts[number] : self.firsts[number + 1]]
 
 
+@register("tree:front")
 class Front(NamedTuple):
     """Who is about to speak, int64[s] ascending, and the table of each."""
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from p2pkm.devices import Devices
 from p2pkm.mail import Inbox, Mail
+from p2pkm.states import register
 
 
+@register("neighbor-mean")
 class NeighborMeanState(NamedTuple):
     """Centroids float64[n, k, d] and settled bool[n]."""
 
