@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import topologies
+from p2pkm.byzantine import parse_byzantine
 from p2pkm.experiment import Experiment, prepare
 from p2pkm.methods import METHODS, find
 from p2pkm.network import connect
@@ -35,7 +36,8 @@ def compare(**options):
     real = prepare(plan.experiment, None)
     trace = []
     perform(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
-                rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append), connect())  # fmt: skip
+                rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
+                byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
     planned, before, at, rows = courses(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
@@ -89,6 +91,42 @@ def test_a_seeding_sends_what_was_planned(seeding, scale):
     rows = compare(seeding=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
     assert share == 1.0 or seeding in ("box", "raced") or scale == "minmax"
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("devices", [2, 13])
+@pytest.mark.parametrize("scale", ["standard", "minmax"])
+def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partition):
+    """The hub has no points, so it has no moments and no corners of its own."""
+    rows = compare(algorithm="fkm", devices=devices, data="blobs:points=60,clusters=4", clusters=3, rounds=2,
+                   scale=scale, partition=partition)  # fmt: skip
+    check(rows)
+    course, volume, (_, sent) = rows[0]
+    assert course.name == "scale" and volume.exact_messages
+    if partition == "iid":
+        width = 5 if scale == "standard" else 4
+        assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
+
+
+SPOILED = {
+    **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "alone", "mufc")},
+    **{f"{name} all": {"seeding": name} for name in SEEDINGS},
+    "groups": {"recipe": "groups", "graph": "complete"},
+    "async": {"schedule": "async"},
+    "events": {"schedule": "async", "net": "wan"},
+    "scaled": {"scale": "standard", "algorithm": "fkm"},
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
+    """A table that is none may be a row longer than any that is one."""
+    stages = ",stages=all" if name.endswith(" all") else ""
+    for seed in range(4):
+        rows = compare(data="blobs:points=80,clusters=4", devices=6, clusters=2, partition="iid", rounds=4, seed=seed,
+                       byzantine=f"4:kind=nan{stages}", **SPOILED[name])  # fmt: skip
+        check(rows)
+        assert not any(volume.exact_bytes for _, volume, _ in rows)
 
 
 @pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])

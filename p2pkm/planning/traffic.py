@@ -8,9 +8,10 @@ import numpy as np
 
 from p2pkm.algorithms import admm, alone, consensus, coreset, gossip, pushsum, tracking
 from p2pkm.algorithms.star import Star
+from p2pkm.byzantine import Lies, parse_byzantine, place_liars
 from p2pkm.planning.outline import Outline
 from p2pkm.planning.reports import report
-from p2pkm.planning.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, sweep
+from p2pkm.planning.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, play, sweep
 from p2pkm.planning.volume import NOTHING, Volume, flood, tables
 from p2pkm.recipe import Stage
 from p2pkm.seeding import box, choose, gate, leader, limits, moments, own, raced, review, rooted, summaries
@@ -68,11 +69,13 @@ def courses(plan: Outline) -> list[Course]:
     asked = plan.experiment
     found, full = [], False
     narrow = asked.min_count > 1 or asked.byzantine is not None  # rows that nobody says, or that are none
+    lies = _suspect(plan)
     for stage in plan.stages:
         rule = next((rule for kind, rule in _RULES.items() if isinstance(stage.algorithm, kind)), None)
         course = Course(stage.name, stage.rounds, None)
         if rule is not None:
             volume, steady = rule(stage, Facts(plan, full))
+            volume = _lengthen(volume, stage, plan, lies) if lies else volume
             course = Course(stage.name, stage.rounds, _loosen(volume) if narrow else volume, steady)
         found.append(course)
         full = _fills(stage, plan, full)
@@ -95,6 +98,37 @@ def _fills(stage: Stage, plan: Outline, full: bool) -> bool:
 def _loosen(volume: Rounds) -> Rounds:
     """Return the same as bounds: links may have gone out of use."""
     return lambda t: volume(t)._replace(exact_messages=False, exact_bytes=False)
+
+
+def _suspect(plan: Outline) -> Lies | None:
+    """Return who may say tables that are a row too long, and in which stages; None: nobody."""
+    spec = None if plan.refusal else parse_byzantine(plan.experiment.byzantine)
+    if spec is None or spec.kind != "nan" or not spec.count:
+        return None
+    liars = np.isin(np.arange(plan.topology.n), place_liars(spec, plan.topology, plan.experiment.seed))
+    nowhere = np.zeros(0)
+    return Lies(spec, liars, type(plan.stages[-1].algorithm), nowhere, nowhere, nowhere)
+
+
+def _lengthen(volume: Rounds, stage: OneStage, plan: Outline, lies: Lies) -> Rounds:
+    """Return the same with one more row in every table of a liar, which a table of the wrong shape has."""
+    told = lies.during(stage.algorithm)
+    if told is None:
+        return volume
+    played = play(stage, plan)
+
+    def more(t: int) -> int:
+        if told.opening and t:
+            return 0
+        if played is None:  # every table may be a liar's; none is wider than a centroid and its count
+            return 8 * volume(t).messages * (plan.size.features + 1)
+        sources = plan.topology.sources
+        return sum(
+            8 * said.columns * int(np.count_nonzero(said.edges & (lies.liars & (said.rows > 0))[sources]))
+            for said in played.turns(t)
+        )
+
+    return lambda t: volume(t)._replace(bytes=volume(t).bytes + more(t))
 
 
 def _sweep(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:

@@ -130,9 +130,9 @@ def _star(stage: OneStage, plan: Outline) -> Play:
 
 
 def _flood(rows: Callable[[OneStage, Outline], tuple[int, int]]) -> Callable[[OneStage, Outline], Play | None]:
-    """Return the rule of a stage that floods a table of each device; rows: how many, and columns.
+    """Return the rule of a stage that floods a table of each device with points; rows: how many, and columns.
 
-    The round after the last news is silent.
+    All speak at the opening. The round after the last news is silent.
     """
 
     def rule(stage: OneStage, plan: Outline) -> Play | None:
@@ -145,7 +145,7 @@ def _flood(rows: Callable[[OneStage, Outline], tuple[int, int]]) -> Callable[[On
 
         def turns(t: int) -> Iterator[Said]:
             news = said[t] if t < len(said) else np.zeros(topology.n, np.int64)
-            yield Said(everybody, np.where(news > 0, news * height, -1), columns, edges)
+            yield Said(everybody, np.where((news > 0) | (t == 0), news * height, -1), columns, edges)
 
         return Play(min(len(said), stage.rounds), turns)
 

@@ -45,26 +45,30 @@ class Wave(NamedTuple):
 
 
 def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
-    """Return what every turn of a flood sends if each device has a table of its own; None where that is much work."""
+    """Return what every turn of a flood sends, see `spread`; all speak at the opening. None where that is much work."""
     counts, degrees = spread(topology), topology.degrees
     if counts is None:
         return None
-    return [Wave(int(degrees[count > 0].sum()), int((degrees * count).sum())) for count in counts[:hops]]
+    return [
+        Wave(int(degrees[(count > 0) | (t == 0)].sum()), int((degrees * count).sum()))
+        for t, count in enumerate(counts[:hops])
+    ]
 
 
 def spread(topology: Topology) -> list[Integers] | None:
     """Return how many tables each device says in every turn of a flood, int64[n] each; None where that is much work.
 
-    A device forwards in turn t the tables of the devices at distance t, to all its neighbours.
+    Each device but a hub, which has no points, has a table of its own. A device forwards in turn t the tables of the
+    devices at distance t, to all its neighbours.
     """
     n, most = topology.n, topology.hops + 1
     if most * len(topology.indices) * (n / 64) > _WORK:
         return None
     step = max(1, _HELD // max(len(topology.indices), 1))
     counts: list[Integers] = []
-    for first in range(0, n, 64 * step):
-        origins = np.arange(first, min(first + 64 * step, n))
-        for t, arrived in enumerate(_follow(topology, origins)):
+    origins = np.flatnonzero(np.arange(n) != topology.hub)
+    for first in range(0, len(origins), 64 * step):
+        for t, arrived in enumerate(_follow(topology, origins[first : first + 64 * step])):
             if t == len(counts):
                 counts.append(np.zeros(n, np.int64))
             counts[t] += arrived
