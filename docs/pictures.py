@@ -7,7 +7,7 @@ import networkx as nx
 from matplotlib.figure import Figure
 
 import p2pkm
-from p2pkm.methods import METHODS, find
+from p2pkm.methods.registry import METHODS, find
 
 DEVICES, CLUSTERS, SEED = 6, 4, 51
 COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]

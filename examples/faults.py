@@ -22,7 +22,7 @@ import numpy as np
 
 import p2pkm
 import topologies
-from p2pkm.cli import main
+from p2pkm.cli.main import main
 
 SEEDS = range(3)
 GRAPH = topologies.random_regular(16, degree=4, seed=0)

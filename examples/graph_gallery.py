@@ -15,8 +15,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 import topologies
-from p2pkm.plots.layout import place_devices
-from p2pkm.topology import Topology
+from p2pkm.network.graph import Topology
+from p2pkm.viz.graph_layout import place_devices
 from topologies import LightGraph
 
 BLUE, GREY, PALE = "#0072B2", "#8A8A8A", "#DDDDDD"
@@ -27,7 +27,7 @@ SIZES = {"simple-base": 13} | dict.fromkeys(topologies.FIXED)  # it is made for 
 
 
 def draw(ax, graph, places, color, width=1.0):
-    source = topologies.light.sources(graph)
+    source = topologies.csr_graph.sources(graph)
     ends = [(places[i], places[j]) for i, j in zip(source, graph.indices, strict=True) if i < j]
     ax.add_collection(LineCollection(ends, colors=color, linewidths=width, zorder=1))
     ax.scatter(*places.T, s=min(50, 700 / len(graph)), color=BLUE, edgecolors="white", linewidths=0.6, zorder=2)

@@ -25,7 +25,7 @@ graph = topologies.ring(16)
 result = p2pkm.simulate(p2pkm.GTVMin(16), graph, shards, rounds=100, seed=0)
 
 # %% What to see: nearly the quality of central k-means, far from what the devices reach alone
-from p2pkm.network import connect  # noqa: E402
+from p2pkm.network.world import connect  # noqa: E402
 
 if connect().rank == 0:
     summary = result.summary

@@ -6,7 +6,7 @@ four graphs; those with a server run as a star. Look at the bytes of the busiest
 
 from pathlib import Path
 
-from p2pkm.cli import main
+from p2pkm.cli.main import main
 
 OUT = Path("comparison")
 

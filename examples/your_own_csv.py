@@ -16,7 +16,7 @@ import numpy as np
 
 import p2pkm
 import topologies
-from p2pkm.cli import main
+from p2pkm.cli.main import main
 
 rng = np.random.default_rng(0)
 sensor = rng.integers(0, 6, 300)

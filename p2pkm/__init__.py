@@ -13,25 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from p2pkm.algorithms.admm import ADMM as ADMM
-    from p2pkm.algorithms.alone import Alone as Alone
-    from p2pkm.algorithms.central import Central as Central
-    from p2pkm.algorithms.consensus import ConsensusLloyd as ConsensusLloyd
-    from p2pkm.algorithms.coreset import Coreset as Coreset
-    from p2pkm.algorithms.feca import FeCA as FeCA
-    from p2pkm.algorithms.ffcm import FFCM as FFCM
-    from p2pkm.algorithms.fkm import FKM as FKM
-    from p2pkm.algorithms.fkmeanscb import FKMeansCB as FKMeansCB
-    from p2pkm.algorithms.gossip import GossipMatching as GossipMatching
-    from p2pkm.algorithms.gtvmin import GTVMin as GTVMin
-    from p2pkm.algorithms.kfed import KFED as KFED
-    from p2pkm.algorithms.mavg import MAvg as MAvg
-    from p2pkm.algorithms.mufc import MUFC as MUFC
-    from p2pkm.algorithms.pushsum import PushSumLloyd as PushSumLloyd
-    from p2pkm.algorithms.tracking import TrackingLloyd as TrackingLloyd
+    from p2pkm.core.errors import DataError as DataError
+    from p2pkm.core.errors import ExperimentError as ExperimentError
+    from p2pkm.core.errors import NetworkError as NetworkError
+    from p2pkm.core.errors import P2PKMError as P2PKMError
+    from p2pkm.core.errors import TopologyError as TopologyError
     from p2pkm.data import partition as partition
-    from p2pkm.data.communities import communities as communities
-    from p2pkm.data.files import read_table as read_table
+    from p2pkm.data.readers import read_table as read_table
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
     from p2pkm.data.sources import blobs as blobs
@@ -40,53 +28,67 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import iris as iris
     from p2pkm.data.sources import slike as slike
     from p2pkm.data.sources import wine as wine
-    from p2pkm.errors import DataError as DataError
-    from p2pkm.errors import ExperimentError as ExperimentError
-    from p2pkm.errors import NetworkError as NetworkError
-    from p2pkm.errors import P2PKMError as P2PKMError
-    from p2pkm.errors import TopologyError as TopologyError
+    from p2pkm.data.synthetic_communities import communities as communities
+    from p2pkm.engine.simulate import simulate as simulate
     from p2pkm.estimator import P2PKMeans as P2PKMeans
-    from p2pkm.loading import load as load
-    from p2pkm.paths import coupling_path as coupling_path
-    from p2pkm.reporting import partition_report as partition_report
-    from p2pkm.result import Result as Result
-    from p2pkm.rows import Study as Study
-    from p2pkm.rows import load_study as load_study
-    from p2pkm.simulation import simulate as simulate
-    from p2pkm.topology import Topology as Topology
+    from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.methods.peer.admm import ADMM as ADMM
+    from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
+    from p2pkm.methods.peer.coreset import Coreset as Coreset
+    from p2pkm.methods.peer.gossip import GossipMatching as GossipMatching
+    from p2pkm.methods.peer.gtvmin import GTVMin as GTVMin
+    from p2pkm.methods.peer.local_only import Alone as Alone
+    from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
+    from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
+    from p2pkm.methods.server.centralized import Central as Central
+    from p2pkm.methods.server.feca import FeCA as FeCA
+    from p2pkm.methods.server.ffcm import FFCM as FFCM
+    from p2pkm.methods.server.fkm import FKM as FKM
+    from p2pkm.methods.server.fkmeanscb import FKMeansCB as FKMeansCB
+    from p2pkm.methods.server.kfed import KFED as KFED
+    from p2pkm.methods.server.mavg import MAvg as MAvg
+    from p2pkm.methods.server.mufc import MUFC as MUFC
+    from p2pkm.metrics.result import Result as Result
+    from p2pkm.network.graph import Topology as Topology
+    from p2pkm.storage.load import load as load
+    from p2pkm.storage.study_table import Study as Study
+    from p2pkm.storage.study_table import load_study as load_study
+    from p2pkm.viz.partition_report import partition_report as partition_report
 
 __version__ = "0.1.0"  # the one place: the package, `--version` and every manifest take it from here
 
 _HOMES = {
-    "ADMM": "p2pkm.algorithms.admm",
-    "Alone": "p2pkm.algorithms.alone",
-    "Central": "p2pkm.algorithms.central",
-    "ConsensusLloyd": "p2pkm.algorithms.consensus",
-    "Coreset": "p2pkm.algorithms.coreset",
-    "FeCA": "p2pkm.algorithms.feca",
-    "FFCM": "p2pkm.algorithms.ffcm",
-    "FKM": "p2pkm.algorithms.fkm",
-    "FKMeansCB": "p2pkm.algorithms.fkmeanscb",
-    "GossipMatching": "p2pkm.algorithms.gossip",
-    "GTVMin": "p2pkm.algorithms.gtvmin",
-    "KFED": "p2pkm.algorithms.kfed",
-    "MAvg": "p2pkm.algorithms.mavg",
-    "MUFC": "p2pkm.algorithms.mufc",
+    "ADMM": "p2pkm.methods.peer.admm",
+    "Alone": "p2pkm.methods.peer.local_only",
+    "Central": "p2pkm.methods.server.centralized",
+    "ConsensusLloyd": "p2pkm.methods.peer.consensus",
+    "Coreset": "p2pkm.methods.peer.coreset",
+    "FeCA": "p2pkm.methods.server.feca",
+    "FFCM": "p2pkm.methods.server.ffcm",
+    "FKM": "p2pkm.methods.server.fkm",
+    "FKMeansCB": "p2pkm.methods.server.fkmeanscb",
+    "GossipMatching": "p2pkm.methods.peer.gossip",
+    "GTVMin": "p2pkm.methods.peer.gtvmin",
+    "KFED": "p2pkm.methods.server.kfed",
+    "MAvg": "p2pkm.methods.server.mavg",
+    "MUFC": "p2pkm.methods.server.mufc",
     "P2PKMeans": "p2pkm.estimator",
-    "PushSumLloyd": "p2pkm.algorithms.pushsum",
-    "TrackingLloyd": "p2pkm.algorithms.tracking",
-    "communities": "p2pkm.data.communities",
+    "PushSumLloyd": "p2pkm.methods.peer.pushsum",
+    "TrackingLloyd": "p2pkm.methods.peer.tracking",
+    "communities": "p2pkm.data.synthetic_communities",
     "Shards": "p2pkm.data.shards",
-    "Result": "p2pkm.result",
-    "Topology": "p2pkm.topology",
-    "simulate": "p2pkm.simulation",
-    "coupling_path": "p2pkm.paths",
-    "load": "p2pkm.loading",
-    "Study": "p2pkm.rows",
-    "load_study": "p2pkm.rows",
-    "read_table": "p2pkm.data.files",
-    "partition_report": "p2pkm.reporting",
-    **dict.fromkeys(("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.errors"),
+    "Result": "p2pkm.metrics.result",
+    "Topology": "p2pkm.network.graph",
+    "simulate": "p2pkm.engine.simulate",
+    "coupling_path": "p2pkm.experiments.coupling_path",
+    "load": "p2pkm.storage.load",
+    "Study": "p2pkm.storage.study_table",
+    "load_study": "p2pkm.storage.study_table",
+    "read_table": "p2pkm.data.readers",
+    "partition_report": "p2pkm.viz.partition_report",
+    **dict.fromkeys(
+        ("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.core.errors"
+    ),
     **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
 }
 __all__ = [*sorted(_HOMES), "partition"]

@@ -2,6 +2,6 @@
 
 import sys
 
-from p2pkm.cli import main
+from p2pkm.cli.main import main
 
 sys.exit(main())

@@ -14,17 +14,17 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pkm.arranging import Arrangement, arrange, check
-from p2pkm.data.order import blocks, sort_by
-from p2pkm.data.owners import column, name_devices
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.data.partition import iid
+from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.devices import Floats, Integers
-from p2pkm.errors import DataError
+from p2pkm.engine.simulate import simulate
+from p2pkm.experiments.estimator_parameters import Arrangement, arrange, check
 from p2pkm.kernels import pick
-from p2pkm.result import Result
-from p2pkm.simulation import simulate
-from p2pkm.topology import LARGE
+from p2pkm.metrics.result import Result
+from p2pkm.network.graph import LARGE
 
 Points = NDArray[np.floating[Any]]
 _KINDS = (np.float64, np.float32)
@@ -89,7 +89,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         alone.
     history_ : list of dict
         What was recorded of every round of every stage, such as the objective, messages and bytes so far.
-    ledger_ : p2pkm.result.Traffic
+    ledger_ : p2pkm.metrics.result.Traffic
         Messages, bytes and rows of every directed link.
 
     Examples
@@ -136,7 +136,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Raises
         ------
         ValueError
-            If rows, graph or a parameter cannot be used; `p2pkm.errors` has the kinds.
+            If rows, graph or a parameter cannot be used; `p2pkm.core.errors` has the kinds.
         """
         points, given = validate_data(self, X, dtype=_KINDS, order="C"), self.get_params(deep=False)
         check(given, len(points))

@@ -17,28 +17,44 @@ ALLOWED = {
     "mpi4py": ("p2pkm/network/mpi.py",),
     "numba": ("p2pkm/kernels/",),
     "matplotlib": ("p2pkm/plots",),
-    "networkx": ("topologies/", "p2pkm/topology.py", "p2pkm/result.py", "p2pkm/storage.py"),
-    "pandas": ("p2pkm/result.py", "p2pkm/rows.py"),
-    "threadpoolctl": ("p2pkm/algorithms/kfed.py",),
-    "sklearn": ("p2pkm/data/sources.py", "p2pkm/scores.py", "p2pkm/estimator.py", "p2pkm/arranging.py"),
-    "scipy": ("topologies/", "p2pkm/algorithms/", "p2pkm/comparing.py", "p2pkm/scores.py", "p2pkm/data/order.py"),
-    "click": (
-        "p2pkm/cli.py",
-        "p2pkm/commands.py",
-        "p2pkm/completion.py",
-        "p2pkm/graph_commands.py",
-        "p2pkm/study_commands.py",
-        "p2pkm/picture_commands.py",
-        "p2pkm/report_commands.py",
-        "p2pkm/resume_command.py",
-        "p2pkm/fault_commands.py",
-        "p2pkm/options.py",
+    "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
+    "pandas": ("p2pkm/metrics/result.py", "p2pkm/storage/study_table.py"),
+    "threadpoolctl": ("p2pkm/methods/server/kfed.py",),
+    "sklearn": (
+        "p2pkm/data/sources.py",
+        "p2pkm/metrics/clustering.py",
+        "p2pkm/estimator.py",
+        "p2pkm/experiments/estimator_parameters.py",
     ),
-    "rich": ("p2pkm/table.py",),
-    "pymetis": ("p2pkm/network/division.py",),
-    "anndata": ("p2pkm/data/annotated.py",),
-    "h5py": ("p2pkm/data/annotated.py",),
-    "pyarrow": ("p2pkm/data/arrow.py", "p2pkm/data/formats.py", "p2pkm/data/sizes.py", "p2pkm/sweeping.py"),
+    "scipy": (
+        "topologies/",
+        "p2pkm/algorithms/",
+        "p2pkm/experiments/compare.py",
+        "p2pkm/metrics/clustering.py",
+        "p2pkm/core/sorting.py",
+    ),
+    "click": (
+        "p2pkm/cli/main.py",
+        "p2pkm/cli/run.py",
+        "p2pkm/cli/completion.py",
+        "p2pkm/cli/topology.py",
+        "p2pkm/cli/sweep.py",
+        "p2pkm/cli/animate.py",
+        "p2pkm/cli/report.py",
+        "p2pkm/cli/resume.py",
+        "p2pkm/cli/faults.py",
+        "p2pkm/cli/options.py",
+    ),
+    "rich": ("p2pkm/cli/summary_table.py",),
+    "pymetis": ("p2pkm/network/rank_partition.py",),
+    "anndata": ("p2pkm/data/readers/anndata.py",),
+    "h5py": ("p2pkm/data/readers/anndata.py",),
+    "pyarrow": (
+        "p2pkm/data/readers/arrow.py",
+        "p2pkm/data/out_of_core/formats.py",
+        "p2pkm/data/size_estimate.py",
+        "p2pkm/experiments/study/sweep.py",
+    ),
     "pickle": (),
 }
 LAZY = (
@@ -112,7 +128,8 @@ def test_nothing_inherits_but_protocols_tuples_and_errors():
 def test_both_forms_of_a_kernel_have_the_same_parameters():
     import inspect
 
-    from p2pkm.kernels import compiled, plain
+    from p2pkm.kernels import numba as compiled
+    from p2pkm.kernels import reference as plain
 
     for name in compiled.__all__:
         one, other = getattr(plain, name), getattr(compiled, name)
@@ -124,9 +141,12 @@ def test_both_forms_of_a_kernel_have_the_same_parameters():
     ("statement", "absent"),
     [
         ("import p2pkm, topologies", "numpy scipy networkx numba mpi4py click rich matplotlib sklearn"),
-        ("import p2pkm.cli; p2pkm.cli.main(['--help'])", "numpy scipy networkx numba mpi4py rich matplotlib sklearn"),
-        ("import p2pkm.simulation", "scipy networkx numba mpi4py rich matplotlib sklearn click"),
-        ("import p2pkm.running", "scipy networkx numba mpi4py rich matplotlib sklearn"),
+        (
+            "import p2pkm.cli.main; p2pkm.cli.main.main(['--help'])",
+            "numpy scipy networkx numba mpi4py rich matplotlib sklearn",
+        ),
+        ("import p2pkm.engine.simulate", "scipy networkx numba mpi4py rich matplotlib sklearn click"),
+        ("import p2pkm.experiments.run", "scipy networkx numba mpi4py rich matplotlib sklearn"),
     ],
 )
 def test_what_an_import_costs(statement, absent):
@@ -160,7 +180,7 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
     """A second layout of an array would compile, and on every start read, the same kernel twice."""
     program = (
         "import numba\n"  # without it so few points are left to the plain form
-        "from p2pkm.cli import main\n"
+        "from p2pkm.cli.main import main\n"
         "common = ['-q', '--no-plot', '--out', 'none', '--format', 'json', '--devices', '4', '--data',"
         " 'grid16:points=5']\n"
         "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--seeding=rooted:candidates=2',"

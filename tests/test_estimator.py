@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import p2pkm
 import topologies
 from p2pkm import P2PKMeans
-from tests.test_same_bits import find_mpirun, needs_mpi
+from tests.contract.test_determinism import find_mpirun, needs_mpi
 
 X, Y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
 OWNER = p2pkm.partition.dirichlet(Y, 6, alpha=0.5, seed=1)
@@ -307,7 +307,7 @@ PROGRAM = """
 import hashlib, json
 import numpy as np
 import p2pkm
-from p2pkm.network import connect
+from p2pkm.network.transport import connect
 X, y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
 for state, algorithm in ((7, "gtvmin"), (7, "fkm"), (None, "gtvmin")):
     model = p2pkm.P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=state).fit(X)

@@ -21,16 +21,12 @@ Importing this package imports neither networkx nor numpy.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from topologies import large, measures
-from topologies.clustered import powerlaw_cluster, stochastic_block_model
-from topologies.dense import refuse_dense
-from topologies.deterministic import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
-from topologies.drawn import edge_markov, peer_sampler, random_matchings, random_waypoint
-from topologies.fixed import davis, file, florentine, karate, les_miserables
-from topologies.graph import Graph, GraphError, are_names, check, name_nodes, sort_nodes
-from topologies.light import LightGraph
-from topologies.plugins import GRAPHS, PluginError, extend
-from topologies.randomized import (
+from topologies import measures
+from topologies.csr_graph import LightGraph
+from topologies.families import csr as large
+from topologies.families.datasets import davis, file, florentine, karate, les_miserables
+from topologies.families.limits import refuse_dense
+from topologies.families.random import (
     barabasi_albert,
     communities,
     erdos_renyi,
@@ -38,17 +34,31 @@ from topologies.randomized import (
     random_regular,
     small_world,
 )
-from topologies.readers import read
-from topologies.recipes import Recipe, gallery, read_recipe, recipes
-from topologies.scheduled import (
+from topologies.families.random_clustered import powerlaw_cluster, stochastic_block_model
+from topologies.families.regular import barbell, caveman, complete, exponential, grid, path, ring, star, torus, tree
+from topologies.families.textbook import (
+    bipartite,
+    circular_ladder,
+    d_cliques,
+    hypercube,
+    ladder,
+    lollipop,
+    margulis,
+    wheel,
+)
+from topologies.gallery_entries import Recipe, gallery, read_recipe, recipes
+from topologies.io import read
+from topologies.plugins import GRAPHS, PluginError, extend
+from topologies.time_varying.deterministic import (
     hyper_hypercube,
     inner_outer_exponential,
     inner_outer_ring,
     one_peer_exponential,
     simple_base,
 )
-from topologies.structured import bipartite, circular_ladder, d_cliques, hypercube, ladder, lollipop, margulis, wheel
-from topologies.varying import TimeVaryingGraph
+from topologies.time_varying.graph import TimeVaryingGraph
+from topologies.time_varying.random import edge_markov, peer_sampler, random_matchings, random_waypoint
+from topologies.validation import Graph, GraphError, are_names, check, name_nodes, sort_nodes
 
 AnyGraph: TypeAlias = "Graph | LightGraph | TimeVaryingGraph"
 

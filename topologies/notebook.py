@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from topologies.light import LightGraph
+    from topologies.csr_graph import LightGraph
 
 _DEVICES, _LINKS = 500, 3_000  # more are not drawn
 _SIZE, _INK, _PALE = 220, "#0072B2", "#9A9A9A"

@@ -17,7 +17,7 @@ import numpy as np
 from paper import PUBLISHED, Row, need, repeat, table
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, CATEGORIES, GREEN, GREY, INK, RED
+from p2pkm.viz.style import BLUE, CATEGORIES, GREEN, GREY, INK, RED
 
 CLIENTS = 10
 EPSILON = 20.0  # of table 2: its values are those of table 3 in this column

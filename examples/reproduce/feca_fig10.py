@@ -14,7 +14,7 @@ from paper import Row, canvas, claim, options, repeat, save, show
 from ssets import Sset, load, run
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREEN, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GREEN, GREY, ORANGE
 
 SHARES = {1.0: BLUE, 0.75: ORANGE, 0.5: GREEN}
 

@@ -17,7 +17,7 @@ from paper import Row, canvas, claim, options, save, show
 from ssets import PLACES, UNIT, Case, Sset, deal, draw, frame, listen, load, nearest, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import CATEGORIES, INK
+from p2pkm.viz.style import CATEGORIES, INK
 
 FIGURES = {
     13: ((15, 10), "IID"), 14: ((15, 10), "0.3, by class"), 15: ((15, 20), "IID"), 16: ((15, 20), "0.3, by class"),

@@ -15,7 +15,7 @@ from paper import Row, canvas, claim, options, repeat, save, show
 from ssets import SCENARIOS, SPLITS, Sset, deal, listen, load, nearest
 
 import p2pkm
-from p2pkm.plots.canvas import GREY, INK, RED
+from p2pkm.viz.style import GREY, INK, RED
 
 
 def measure(data: Sset, scenario: str, seed: int) -> tuple[Any, Any]:

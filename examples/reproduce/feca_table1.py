@@ -15,7 +15,7 @@ from paper import PUBLISHED, Row, canvas, claim, judge, options, save, show
 from ssets import METHODS, PLACES, SCENARIOS, SPLITS, Case, Scores, Served, draw_rows, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GREY, ORANGE
 
 OURS: dict[str, tuple[Any, int | None]] = {
     "FeCA, 10 starts": (p2pkm.FeCA(15, n_init=10), None),

@@ -15,7 +15,7 @@ from paper import boxes, canvas, claim, options, save, show
 from ssets import PLACES, SCENARIOS, SPLITS, Case, Scores, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREEN, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GREEN, GREY, ORANGE
 
 PRINTED = {  # (k, k'): error / 10^6
     (15, 10): (34599.4, 21055.7, 19311.6),

@@ -15,7 +15,7 @@ from paper import canvas, claim, need, options, save, show, table
 from ssets import SPLITS, Case, Scores, Sset, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import CATEGORIES, GREY
+from p2pkm.viz.style import CATEGORIES, GREY
 
 SCENARIOS = ("IID", "1.0, by class", "0.3, by class", "0.1, by class")
 PRINTED: dict[str, dict[str, tuple[float, ...]]] = {  # purity in the four scenarios, then NMI

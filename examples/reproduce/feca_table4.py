@@ -13,7 +13,7 @@ from paper import PUBLISHED, canvas, claim, options, save, show
 from ssets import METHODS, PLACES, SCENARIOS, SPLITS, Case, Scores, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GREY, ORANGE
 
 PURITY: dict[str, tuple[float, ...]] = {  # IID, 0.3 and 0.1 of S1, then of S2, S3 and S4
     "M-Avg": (0.99, 0.79, 0.69, 0.93, 0.74, 0.68, 0.80, 0.66, 0.61, 0.75, 0.64, 0.57),

@@ -14,8 +14,8 @@ from paper import Row, boxes, canvas, claim, options, save, show
 from ssets import Case, Scores, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, ORANGE
-from p2pkm.scores import mean_square_error
+from p2pkm.metrics.clustering import mean_square_error
+from p2pkm.viz.style import BLUE, ORANGE
 
 ERRORS = {False: 12977.2, True: 6.7}  # whether centroids are removed: the paper's error / 10^6
 

@@ -10,7 +10,7 @@ from paper import boxes, canvas, claim, options, save, show
 from ssets import PLACES, SCENARIOS, SPLITS, Case, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, ORANGE
+from p2pkm.viz.style import BLUE, ORANGE
 
 PRINTED = {
     "theoretical": ((1.1, 0.1), (31.8, 23.8), (58.9, 15.1)),

@@ -16,7 +16,7 @@ from paper import PUBLISHED, canvas, claim, options, save, show
 from ssets import SPLITS, Case, Scores, Served, draw_rows, load, row, study
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, CATEGORIES, GREEN, GREY, ORANGE, RED
+from p2pkm.viz.style import BLUE, CATEGORIES, GREEN, GREY, ORANGE, RED
 
 WIDTHS = range(2, 16)
 DISTANCE = (

@@ -15,9 +15,9 @@ from paper import PUBLISHED, canvas, claim, options, repeat, save, show
 from ssets import UNIT, Scores, Sset, gather, load, nearest, row, run
 
 import p2pkm
-from p2pkm.kernels.plain import tabulate
-from p2pkm.plots.canvas import BLUE, GREY, ORANGE
-from p2pkm.scores import distance, nmi, purity
+from p2pkm.kernels.reference import tabulate
+from p2pkm.metrics.clustering import distance, nmi, purity
+from p2pkm.viz.style import BLUE, GREY, ORANGE
 
 CLIENTS = range(1, 21)
 DISTANCE = (

@@ -13,7 +13,7 @@ import numpy as np
 from paper import canvas, claim, options, repeat, save
 from ssets import UNIT, Scores, Sset, deal, gather, load, run
 
-from p2pkm.scores import distance
+from p2pkm.metrics.clustering import distance
 
 DISTANCE = (
     (14.3, 18.7), (1.1, 0.3), (1.2, 0.3), (1.1, 0.2), (1.1, 0.2), (1.2, 0.2), (1.1, 0.1), (1.1, 0.1), (1.0, 0.1),

@@ -17,7 +17,7 @@ from paper import Row, boxes, canvas, claim, options, repeat, save, show
 from ssets import run
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREY, INK, ORANGE
+from p2pkm.viz.style import BLUE, GREY, INK, ORANGE
 
 K, CLIENTS, SPREAD = 5, 6, 3.0  # the last one: lambda
 VARIANTS = [(variant, seeding) for variant in ("theoretical", "empirical") for seeding in ("plusplus", "random")]

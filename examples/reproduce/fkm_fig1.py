@@ -16,7 +16,7 @@ import numpy as np
 from paper import Row, boxes, canvas, claim, options, save, show
 
 import p2pkm
-from p2pkm.plots.canvas import CATEGORIES, INK, RED
+from p2pkm.viz.style import CATEGORIES, INK, RED
 
 SHAPES = "osD^"
 

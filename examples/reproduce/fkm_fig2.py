@@ -15,7 +15,7 @@ import garst
 import numpy as np
 from paper import Row, canvas, options, save, show, table
 
-from p2pkm.plots.canvas import BLUE, INK
+from p2pkm.viz.style import BLUE, INK
 
 SHOWN = (1.0, 1.2, 1.5)
 POINTS = (50, 200)

@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from paper import PUBLISHED, canvas, claim, options, save, show
 
-from p2pkm.plots.canvas import GREY
+from p2pkm.viz.style import GREY
 
 METHODS = {"central": garst.CENTRAL, "FKM": garst.FKM, "k-FED": garst.KFED, "k-FED greedy": garst.KFED_GREEDY}
 MARKS = {"central": "s", "FKM": "o", "k-FED": "^", "k-FED greedy": "v"}

@@ -15,7 +15,7 @@ import garst
 from paper import Row, boxes, canvas, claim, options, save, show
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREEN, ORANGE, RED
+from p2pkm.viz.style import BLUE, GREEN, ORANGE, RED
 
 DEFAULT = p2pkm.FKM(16, seeding="lloyd", client_n_init=1, server_n_init=1, server_seeding="weighted")
 PARTS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ import numpy as np
 from paper import Row, boxes, canvas, claim, need, options, repeat, save, show
 
 import p2pkm
-from p2pkm.scores import silhouettes
+from p2pkm.metrics.clustering import silhouettes
 
 METHODS = {
     "central": p2pkm.Central(60, n_init=10),

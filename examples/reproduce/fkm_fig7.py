@@ -20,7 +20,7 @@ import numpy as np
 from paper import Row, boxes, canvas, claim, need, options, repeat, save, show, table
 
 import p2pkm
-from p2pkm.scores import silhouettes
+from p2pkm.metrics.clustering import silhouettes
 
 SCORES = ("silhouette", "simplified silhouette", "adjusted Rand index")
 

@@ -7,7 +7,7 @@ The paper shows the points of its ten clients, "approximately 110" each. We coun
 import numpy as np
 from paper import Row, canvas, claim, need, options, save, show
 
-from p2pkm.plots.canvas import BLUE
+from p2pkm.viz.style import BLUE
 
 
 def main() -> None:

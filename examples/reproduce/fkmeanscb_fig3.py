@@ -18,7 +18,7 @@ from deng import CLIENTS, COLORS, Set, backbone, deal, load, pool
 from paper import Row, canvas, claim, options, save, show
 
 import p2pkm
-from p2pkm.plots.canvas import GREY, INK
+from p2pkm.viz.style import GREY, INK
 
 SIZES = {"mnist": (70_000, 10), "covertype": (581_012, 7)}  # points and classes
 NUMBERS = {"mnist": {"k-means": 10, "k-FED": (10, 2), "MUFC": (10, 8)},

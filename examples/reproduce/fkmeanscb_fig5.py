@@ -13,7 +13,7 @@ from deng import ALLOWED, CLIENTS, SCORES, WIDTHS, backbone, draw_runs, explain_
 from fkmeanscb_table2 import PRINTED
 from paper import Row, canvas, claim, options, save, show
 
-from p2pkm.plots.canvas import BLUE, GREEN
+from p2pkm.viz.style import BLUE, GREEN
 
 NUMBERS = (2, 5, 10, 20, 40)
 

@@ -15,7 +15,7 @@ from fkmeanscb_table2 import PRINTED
 from paper import Row, canvas, claim, options, save, show
 
 import p2pkm
-from p2pkm.plots.canvas import CATEGORIES, INK
+from p2pkm.viz.style import CATEGORIES, INK
 
 METHODS = {
     "r15": p2pkm.FKMeansCB(15, local_k=15, epsilon=EPSILON), "mnist": p2pkm.FKMeansCB(10, local_k=200, epsilon=EPSILON),

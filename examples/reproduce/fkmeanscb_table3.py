@@ -16,7 +16,7 @@ import numpy as np
 from deng import ALLOWED, CLIENTS, LARGE, SMALL, WIDTHS, backbone, draw_runs, explain_marks, load, study
 from paper import Row, canvas, claim, options, save, show
 
-from p2pkm.plots.canvas import BLUE, ORANGE
+from p2pkm.viz.style import BLUE, ORANGE
 
 EPSILONS = (1, 5, 10, 20)
 PRINTED = {  # by data set, for each epsilon

@@ -13,7 +13,7 @@ import numpy as np
 from paper import Row, repeat, table
 
 import p2pkm
-from p2pkm.plots.canvas import BLUE, GREY, ORANGE, RED
+from p2pkm.viz.style import BLUE, GREY, ORANGE, RED
 
 BETAS = (0.1, 1.0, 10.0)
 NOISES = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)

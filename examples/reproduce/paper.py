@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.plots.canvas import GREY, INK
+from p2pkm.viz.style import GREY, INK
 
 PUBLISHED = {"marker": "D", "s": 34, "facecolor": "none", "edgecolor": INK, "linewidth": 1.4, "zorder": 4}
 """The mark of a mean that the paper prints, for `Axes.scatter`."""

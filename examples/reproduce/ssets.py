@@ -13,10 +13,10 @@ import numpy as np
 from paper import Row, need, repeat, table
 
 import p2pkm
-from p2pkm.devices import CHOICE
-from p2pkm.kernels.plain import uniforms
-from p2pkm.plots.canvas import BLUE, GREY, INK, RED
-from p2pkm.scores import distance
+from p2pkm.core.batch import CHOICE
+from p2pkm.kernels.reference import uniforms
+from p2pkm.metrics.clustering import distance
+from p2pkm.viz.style import BLUE, GREY, INK, RED
 
 UNIT = 1e4
 RUNS = 10  # of the paper

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from p2pkm.data.checks import matrix, precision
-from p2pkm.data.order import blocks, offsets_of, sort_by
+from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import blocks, offsets_of, sort_by
+from p2pkm.core.validation import matrix, precision
 from p2pkm.data.table import Labels, encode
-from p2pkm.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class Shards:
         return self.order.astype(np.int64, copy=False)
 
     def _repr_html_(self) -> str:
-        from p2pkm.reporting import partition_report
+        from p2pkm.viz.partition_report import partition_report
 
         return partition_report(self)._repr_html_()
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.annotated import split_part
-from p2pkm.data.checks import LARGEST, positive, whole
-from p2pkm.data.communities import tabulate as communities
-from p2pkm.data.draw import apart, generator
-from p2pkm.data.files import SUFFIXES, read_table
-from p2pkm.data.order import narrow
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.sorting import narrow
+from p2pkm.core.spec import Spec, parse
+from p2pkm.core.validation import LARGEST, positive, whole
+from p2pkm.data.random import apart, generator
+from p2pkm.data.readers import SUFFIXES, read_table
+from p2pkm.data.readers.anndata import split_part
+from p2pkm.data.synthetic_communities import tabulate as communities
 from p2pkm.data.table import Table
-from p2pkm.errors import DataError, ExperimentError
-from p2pkm.spec import Spec, parse
 
 Points = NDArray[np.float64]
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from p2pkm.data.order import blocks, narrow
-from p2pkm.errors import DataError
+from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import blocks, narrow
 
 Labels = NDArray[np.integer[Any]]
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import cast
 
-from p2pkm.devices import Kernels
+from p2pkm.core.batch import Kernels
 
 # devices on this rank, and points x clusters x features in all, that plain NumPy handles
 _FEW, _SMALL = 2, 2_000_000  # of several ranks
@@ -26,10 +26,10 @@ def pick(ranks: int, devices: int, work: int) -> Kernels:
     alone = ranks == 1
     few, small = (_FEW_ALONE, _SMALL_ALONE) if alone else (_FEW, _SMALL)
     if devices <= few and work <= small and not (alone and "numba" in sys.modules):
-        from p2pkm.kernels import plain
+        from p2pkm.kernels import reference as plain
 
         return cast(Kernels, plain)
-    from p2pkm.kernels import compiled
+    from p2pkm.kernels import numba as compiled
 
     return cast(Kernels, compiled)
 
@@ -52,7 +52,7 @@ def compile_ahead() -> None:
     """Compile every kernel for the types that a run uses, or read it from numba's cache."""
     import numpy as np
 
-    from p2pkm.kernels import compiled
+    from p2pkm.kernels import numba as compiled
 
     points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])

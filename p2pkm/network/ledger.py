@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.devices import Integers, Mask
-from p2pkm.mail import Delivery, Letters, Mail
-from p2pkm.topology import LARGE
+from p2pkm.core.batch import Integers, Mask
+from p2pkm.core.messages import Delivery, Letters, Mail
+from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
 _FEW = 8  # where fewer than one of so many speak, only they are kept

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
-from p2pkm.devices import Floats, Integers, Mask
-from p2pkm.mail import Delivery, Inbox, Letters, Mail
-from p2pkm.network.delays import Delays
-from p2pkm.network.keeping import restore, snapshot
+from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
+from p2pkm.network.delay_model import Delays
+from p2pkm.network.halo import Placement
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.memory import Memory, narrow
-from p2pkm.network.placement import Placement
-from p2pkm.network.post import Post
+from p2pkm.network.mailbox import Memory, narrow
+from p2pkm.network.sparse_routing import Post
+from p2pkm.network.transport_state import restore, snapshot
 
 
 class LocalNetwork:
-    """Deliver mail within one process; see `p2pkm.network.Network` for the meaning of each method."""
+    """Deliver mail within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 

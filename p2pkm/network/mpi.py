@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.devices import Floats, Integers, Mask
-from p2pkm.errors import NetworkError
-from p2pkm.launcher import expected_size, explain_alone
-from p2pkm.mail import Delivery, Inbox, Letters, Mail
-from p2pkm.network.aborting import abort_on_error
-from p2pkm.network.delays import Delays
-from p2pkm.network.keeping import restore, snapshot
+from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.errors import NetworkError
+from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
+from p2pkm.core.mpi_environment import expected_size, explain_alone
+from p2pkm.network.delay_model import Delays
+from p2pkm.network.halo import Peer, Placement
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.memory import Memory, narrow
-from p2pkm.network.placement import Peer, Placement
-from p2pkm.network.post import Post
+from p2pkm.network.mailbox import Memory, narrow
+from p2pkm.network.mpi_abort import abort_on_error
+from p2pkm.network.sparse_routing import Post
+from p2pkm.network.transport_state import restore, snapshot
 
 _POLL, _LETTERS = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
 _PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
 class MPINetwork:
-    """Deliver mail between MPI ranks; see `p2pkm.network.Network` for the meaning of each method."""
+    """Deliver mail between MPI ranks; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 
@@ -190,7 +190,7 @@ class MPINetwork:
 
 
 class MPIWorld:
-    """The ranks of MPI's COMM_WORLD; see `p2pkm.network.World` for the meaning of each method."""
+    """The ranks of MPI's COMM_WORLD; see `p2pkm.network.transport.World` for the meaning of each method."""
 
     def __init__(self) -> None:
         self._mpi = _start()

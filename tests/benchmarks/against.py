@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.algorithms.gtvmin import GTVMin
-from p2pkm.devices import Floats
+from p2pkm.core.batch import Floats
+from p2pkm.methods.peer.gtvmin import GTVMin
 from tests.benchmarks.arena import Arena, build
 from tests.benchmarks.figure import Figure, show
 

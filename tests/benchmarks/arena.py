@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from p2pkm.network.world import connect
 
 import topologies
-from p2pkm.algorithms.gtvmin import GTVMin
+from p2pkm.core.batch import Devices, Floats, Integers, Kernels
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.devices import Devices, Floats, Integers, Kernels
-from p2pkm.hosting import host
-from p2pkm.kernels import compiled
-from p2pkm.loop import Ending, Field, Start, run_stage
-from p2pkm.network import Network, connect
-from p2pkm.network.placement import place
-from p2pkm.recipe import Stage
-from p2pkm.topology import Topology
+from p2pkm.engine.build_batch import host
+from p2pkm.engine.loop import Ending, Field, Start, run_stage
+from p2pkm.kernels import numba as compiled
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.peer.gtvmin import GTVMin
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.transport import Network
 
 POINTS, DEGREE = 100, 6  # of each device
 _BOX, _NEAR, _PIECE = 10.0, 0.1, 1 << 20  # half the side of the means' box, the start's distance, points of a draw

@@ -14,8 +14,8 @@ import numpy as np
 
 import topologies
 from p2pkm.kernels import compile_ahead
-from p2pkm.spread.tree import grow
-from p2pkm.topology import Topology, _bound_diameter, _walk
+from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.network.graph import Topology, _bound_diameter, _walk
 
 OPTIONS: dict[str, dict[str, Any]] = {"small-world": {"degree": 6}, "random-regular": {"degree": 6},
                                       "barabasi-albert": {"m": 3}}  # fmt: skip

@@ -17,8 +17,8 @@ import numpy as np
 
 import p2pkm
 import topologies
-from p2pkm.devices import Search, cluster
-from p2pkm.kernels import compiled
+from p2pkm.core.batch import Search, cluster
+from p2pkm.kernels import numba as compiled
 
 TARGETS = {("fresh", 1): 1.05, ("fresh", 4): 1.15, ("fresh", 16): 1.15}
 K = 4
@@ -56,7 +56,7 @@ def fkm(made: Any, graph: Any, shards: p2pkm.Shards, seed: int) -> tuple[Any, An
 def recipe(made: Any, graph: Any, shards: p2pkm.Shards, seed: int, **options: Any) -> tuple[Any, Any]:
     """Run GTVMin."""
     reviews = options.pop("reviews", 2)
-    with patch("p2pkm.recipe._REVIEWS", reviews):
+    with patch("p2pkm.methods.init.pipelines._REVIEWS", reviews):
         result = p2pkm.simulate(p2pkm.GTVMin(K, **options), graph, shards, seed=seed, every=1000, central=False)
     return result.centroids, result
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from p2pkm import checkpoint
-from p2pkm.keeper import Keeper
+from p2pkm.engine.checkpointing import Keeper
+from p2pkm.storage import checkpoint
 from tests.benchmarks.figure import Figure, show
-from tests.invoke import here
+from tests.support.run_cli import here
 
 _TRIALS = 5
 _EMPTY = {"loss=0": ("--faults", "loss=0"), "a tape that says nothing": ("--faults", "tape.jsonl")}

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from p2pkm.devices import Floats
-from p2pkm.kernels import compiled
+from p2pkm.core.batch import Floats
+from p2pkm.kernels import numba as compiled
 from tests.benchmarks.figure import Figure, interleave, show, slope
 
 SHAPES = {  # points, clusters, features: the target

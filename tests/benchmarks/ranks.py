@@ -50,7 +50,8 @@ def start(command: list[str], threads: int) -> list[float]:
 
 def main() -> None:
     """Play rounds and print how long each took."""
-    from p2pkm.network import connect
+    from p2pkm.network.world import connect
+
     from tests.benchmarks.arena import build
 
     n, rounds = map(int, sys.argv[1:])

@@ -2,8 +2,8 @@
 
 import time
 
-from p2pkm import study
-from p2pkm.experiment import Experiment
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.study import run as study
 from p2pkm.network.local import LocalWorld
 from tests.benchmarks.figure import Figure
 

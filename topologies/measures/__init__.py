@@ -13,10 +13,13 @@ says in which way and how well.
 """
 
 from topologies.measures.centrality import betweenness, closeness, count_within
-from topologies.measures.cuts import edge_connectivity, vertex_connectivity
+from topologies.measures.connectivity import edge_connectivity, vertex_connectivity
+from topologies.measures.degrees import clustering, degrees, hub_load
 from topologies.measures.distances import diameter, find_distances, mean_path
-from topologies.measures.local import clustering, degrees, hub_load
-from topologies.measures.mixing import (
+from topologies.measures.lanczos import find_spectrum
+from topologies.measures.path_load import path_load
+from topologies.measures.predictions import Fit, Prediction, fit, fitted, predict
+from topologies.measures.spectral import (
     DECAY,
     algebraic_connectivity,
     check_decay,
@@ -32,16 +35,13 @@ from topologies.measures.mixing import (
     sample_mixing,
     spectral_gap,
 )
-from topologies.measures.paths import path_load
-from topologies.measures.reading import EXACT, AnyGraph, Changing, Measure, read
-from topologies.measures.spectrum import find_spectrum
-from topologies.measures.theory import Fit, Prediction, fit, fitted, predict
-from topologies.measures.varying import (
+from topologies.measures.time_varying import (
     active_degrees,
     contraction_per_round,
     effective_neighbors_over_time,
     varies,
 )
+from topologies.measures.types import EXACT, AnyGraph, Changing, Measure, read
 
 __all__ = [
     "EXACT",

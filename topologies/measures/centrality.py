@@ -1,7 +1,7 @@
 """Who sits where in a graph: closeness and betweenness of every device."""
 
-from topologies.measures.paths import start
-from topologies.measures.reading import EXACT, AnyGraph, Floats, Integers, read, to_matrix
+from topologies.measures.path_load import start
+from topologies.measures.types import EXACT, AnyGraph, Floats, Integers, read, to_matrix
 
 _SOURCES = 64  # searches of an estimate
 _BLOCK = 32_000_000  # distances held at a time

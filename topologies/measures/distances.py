@@ -3,8 +3,8 @@
 import math
 from typing import Any, NamedTuple
 
-from topologies.light import LightGraph
-from topologies.measures.reading import EXACT, AnyGraph, Measure, join, read, to_matrix
+from topologies.csr_graph import LightGraph
+from topologies.measures.types import EXACT, AnyGraph, Measure, join, read, to_matrix
 
 _WORK = 80_000_000  # devices and links that the searches of an estimate may look at
 _FEWEST, _MOST = 16, 256  # searches of an estimate, half of them from random devices

@@ -1,0 +1,221 @@
+"""Faults: which devices, links and messages fail in which round, drawn from a seed or written on a tape."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from p2pkm.channel.fault_trace import DELAY, KIND, LONGEST, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, Tape, read_tape
+from p2pkm.channel.sampled_faults import Drawn, Lots
+from p2pkm.core.batch import Integers
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import Spec, parse
+from p2pkm.core.validation import whole
+from p2pkm.network.graph import Topology
+
+_KEPT = 8  # rounds
+
+
+class Faults(Protocol):
+    """What goes wrong on a graph; every rank asks alike."""
+
+    @property
+    def stages(self) -> str:
+        """Return "method", or "all" if the stages before the method's own are struck, too."""
+
+    @property
+    def strange(self) -> int:
+        """Return how many events were left out because the graph has no such device or link."""
+
+    @property
+    def longest(self) -> int:
+        """Return the longest delay there is, in rounds."""
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return what other ranks need beside the experiment, for `reread`."""
+
+    def begin(self, t: int) -> Integers:
+        """Return what happens to devices and links from round t on: events as in `Tape`, of the whole graph."""
+
+    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+        """Return what becomes of a message over each edge, int64[e]: -1: lost, else so many rounds late."""
+
+
+class Written:
+    """Play what a tape says on its graph; see `Faults` for the meaning of each method."""
+
+    def __init__(self, tape: Tape, n: int) -> None:
+        self.stages, self._n, self._tape, self.strange = tape.stages, n, tape, tape.strange
+        message = tape.events[:, KIND] >= LOSS
+        self._begins, self._messages = tape.events[~message], tape.events[message]
+        held = self._messages[self._messages[:, KIND] == DELAY]
+        self.longest = int(held[:, ROUNDS].max(initial=0))
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the tape, which other ranks may not be able to read."""
+        return {"tape_events": self._tape.events, "tape_all": np.array(self.stages == "all"),
+                "tape_strange": np.array(self.strange)}  # fmt: skip
+
+    def begin(self, t: int) -> Integers:
+        """Return what the tape says of devices and links from round t on."""
+        return _of(self._begins, t)
+
+    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+        """Return what the tape says of a message over each edge; a loss goes before a delay, the longest one counts."""
+        events = _of(self._messages, t)
+        events = events[(events[:, TURN] < 0) | (events[:, TURN] == turn)]
+        fates, edges = np.zeros(len(source), np.int64), target * self._n + source  # ascending
+        at, here = locate(edges, events[:, B] * self._n + events[:, A])
+        lost = events[here, KIND] == LOSS
+        np.maximum.at(fates, at[~lost], events[here][~lost, ROUNDS])
+        fates[at[lost]] = -1
+        return fates
+
+
+class Stale(NamedTuple):
+    """What becomes of tables that should have been replaced: they are used for at most `age` rounds more."""
+
+    age: int
+
+
+def keep(*, age: int = _KEPT) -> Stale:
+    """Go on with the table that was last heard, for at most so many rounds."""
+    whole(age, 1, "stale keep:age")
+    if age > LONGEST:
+        raise ExperimentError(f"stale keep:age is {age}; expected at most {LONGEST} rounds")
+    return Stale(age)
+
+
+def drop() -> Stale:
+    """Use what comes in time, and nothing else."""
+    return Stale(0)
+
+
+STALE = {"keep": keep, "drop": drop}
+_SOURCES = {"drawn": Drawn, "file": Drawn}
+
+
+def parse_stale(text: str) -> Stale:
+    """Read ``keep``, ``keep:age=8`` or ``drop``."""
+    spec = parse(text, STALE, "stale")
+    return STALE[spec.name](**spec.options)
+
+
+def parse_faults(text: str) -> Spec:
+    """Read ``loss=0.1,churn=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be read or has figures out of range.
+    """
+    if text.endswith(".jsonl") and not text.startswith("file:"):
+        text = f"file:{text}"
+    elif not text.startswith(("file:", "drawn")):
+        text = f"drawn:{text}"
+    spec = parse(text, _SOURCES, "faults")
+    if spec.name == "drawn":
+        Drawn(**spec.options)
+    return spec
+
+
+def lay_faults(text: str | None, topology: Topology, seed: int) -> Faults | None:
+    """Return what goes wrong on a graph, None if nothing ever does; see `parse_faults` and `read_tape` for errors."""
+    if text is None:
+        return None
+    spec = parse_faults(text)
+    if spec.name == "file":
+        return play_tape(read_tape(spec.options["path"], topology), topology.n)
+    drawn = Drawn(**spec.options)
+    return None if drawn.empty else Lots(drawn, topology, seed)
+
+
+def reread(text: str | None, order: dict[str, Any], topology: Topology, seed: int) -> Faults | None:
+    """Return the same as `lay_faults` on a rank that got what `Faults.to_arrays` returns."""
+    if "tape_events" in order:
+        stages = "all" if order["tape_all"] else "method"
+        return play_tape(Tape(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
+    return None if text is None or parse_faults(text).name == "file" else lay_faults(text, topology, seed)
+
+
+def play_tape(tape: Tape, n: int) -> Faults | None:
+    """Return what a tape says, None if it says nothing."""
+    return Written(tape, n) if len(tape.events) else None
+
+
+def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 1) -> Tape:
+    """Return what goes wrong in rounds 0 to `rounds` as a tape; with one turn a message's fate is that of its round."""
+    if faults is None:
+        return Tape(np.zeros((0, 6), np.int64))
+    source, target = topology.indices, topology.sources
+    found: list[Integers] = []
+    for t in range(rounds + 1):
+        found.append(faults.begin(t))
+        for turn in range(turns):
+            fates = faults.fates(t, turn, source, target)
+            struck = np.flatnonzero(fates)
+            events = np.full((len(struck), 6), turn if turns > 1 else -1)
+            events[:, KIND], events[:, ROUND] = np.where(fates[struck] < 0, LOSS, DELAY), t
+            events[:, A], events[:, B], events[:, ROUNDS] = source[struck], target[struck], np.abs(fates[struck])
+            found.append(events)
+        if sum(map(len, found)) > MOST:
+            raise ExperimentError(f"the tape has over {MOST:,} events by round {t}; take fewer --rounds")
+    return Tape(np.concatenate(found), faults.stages)
+
+
+def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str | None) -> None:
+    """Refuse what cannot be done under faults, before any work starts.
+
+    Raises
+    ------
+    ExperimentError
+        If the specs cannot be read, or there is a net, or the method overshoots or needs every message.
+    """
+    if stale is not None:
+        parse_stale(stale)
+        if text is None:
+            raise ExperimentError(f"stale is {stale!r}, but there are no faults; leave it out, or say --faults")
+    if text is None:
+        return
+    spec = parse_faults(text)
+    if net is not None:
+        raise ExperimentError(
+            "--faults and --net are both given: virtual time does not know who was away or asleep. Leave one of them "
+            "out"
+        )
+    if spec.name == "drawn" and Drawn(**spec.options).empty:
+        return
+    theta = getattr(algorithm, "theta", None)
+    if theta is not None and theta > 1.0:
+        raise ExperimentError(
+            f"theta is {theta:g} with faults: devices go on with what they have heard, and overshooting on old tables "
+            "diverges. Take up to 1"
+        )
+    why = getattr(algorithm, "needs_all", "")
+    if why:
+        raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Take another method, such as fkm")
+
+
+def harden(algorithm: Any, faults: Faults | None, topology: Topology) -> Any:
+    """Return the method in the form that bears faults, if there are any and it has one of its own.
+
+    Counters need links that stay: a total is the same for all neighbours.
+    """
+    if faults is None or topology.varying is not None or getattr(algorithm, "counters", True) is not None:
+        return algorithm
+    return replace(algorithm, counters=True)
+
+
+def locate(places: Integers, wanted: Integers) -> tuple[Integers, Any]:
+    """Return where the wanted numbers are among ascending places, and which of them are there, bool[b]."""
+    if not len(places):
+        return np.zeros(0, np.int64), np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
+    here = places[at] == wanted
+    return at[here], here
+
+
+def _of(events: Integers, t: int) -> Integers:
+    """Return the events of a round."""
+    first, last = np.searchsorted(events[:, ROUND], (t, t + 1))
+    return events[first:last]

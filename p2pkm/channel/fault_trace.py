@@ -1,0 +1,205 @@
+"""Tapes of faults: what goes wrong in which round, one event after the other, and as lines of JSON.
+
+A line is one event; docs/faults.md lists the kinds with their keys. An event takes so many rounds from its own one on.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Integers
+from p2pkm.core.errors import ExperimentError
+from p2pkm.network.graph import Topology
+
+AWAY, ASLEEP, LINK, LOSS, DELAY = range(5)
+KIND, ROUND, A, B, ROUNDS, TURN = range(6)  # columns of a table of events
+WORDS = ("away", "asleep", "link", "loss", "delay")
+LONGEST = 64  # rounds of a delay
+MOST, _WIDEST, _END = 2_000_000, 1_000_000, 10**9  # events; bytes of a line; a round
+_NEEDED = {"tape": (), "away": ("device",), "asleep": ("device",), "link": ("src", "dst"), "loss": ("src", "dst"),
+           "delay": ("src", "dst"), "partition": ()}  # fmt: skip
+_OPTIONAL = {"tape": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
+             "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")}  # fmt: skip
+
+
+class Tape(NamedTuple):
+    """What goes wrong on one graph.
+
+    Attributes
+    ----------
+    events : int64[b, 6]
+        Kind, round, device or sender, receiver (-1: none), rounds, turn (-1: every turn of the round), by round.
+    stages : {"method", "all"}
+        Whether the stages before the method's own are struck, too.
+    strange : int
+        Events that were left out because the graph has no such link, or no server.
+    """
+
+    events: Integers
+    stages: str = "method"
+    strange: int = 0
+
+
+def read_tape(path: str, topology: Topology) -> Tape:
+    """Read a tape for a graph.
+
+    Raises
+    ------
+    ExperimentError
+        If there is no such file or a line is not an event; the message names the line and says what was expected.
+    """
+    try:
+        with open(path, "rb") as file:
+            return parse_tape(_lines(file, path), topology, path)
+    except OSError as error:
+        raise ExperimentError(f"the tape of faults {path} cannot be read: {error.strerror or error}") from None
+
+
+def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, none of them too long."""
+    number = 0
+    while line := file.readline(_WIDEST + 1):
+        number += 1
+        if len(line) > _WIDEST:
+            raise ExperimentError(f"{path}, line {number}: longer than {_WIDEST:,} bytes; expected one event")
+        yield line
+
+
+def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> Tape:
+    """Return the events that the lines say; see `read_tape` for the errors. Empty lines are passed over."""
+    rows: list[tuple[int, ...]] = []
+    cuts, stages = [np.zeros((0, 6), np.int64)], "method"
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{where}, line {number}"
+        event = _read_event(line, place)
+        kind = event["kind"]
+        if kind == "tape":
+            stages = _read_head(event, topology, place)
+        elif kind == "partition":
+            cuts.append(_cut(event, topology, place))
+        else:
+            rows.append(_row(event, topology, place))
+        if len(rows) + sum(map(len, cuts)) > MOST:
+            raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most so many")
+    events = np.concatenate((np.array(rows, np.int64).reshape(-1, 6), *cuts))
+    fits = _fits(events, topology)
+    kept = events[fits]
+    return Tape(kept[np.argsort(kept[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
+
+
+def write_tape(tape: Tape, devices: int) -> Iterator[str]:
+    """Yield the lines of a tape."""
+    yield json.dumps({"kind": "tape", "devices": devices, "stages": tape.stages})
+    for kind, t, a, b, rounds, turn in tape.events.tolist():
+        ends = {"device": a} if kind in (AWAY, ASLEEP) else {"src": a, "dst": b}
+        lasts = {} if kind == LOSS else {"rounds": rounds}
+        yield json.dumps({"kind": WORDS[kind], "round": t, **ends, **lasts, **({} if turn < 0 else {"turn": turn})})
+
+
+def crossing(topology: Topology, side: Integers) -> Integers:
+    """Return the links between these devices and the others, int64[b, 2], the lower end first."""
+    inside = np.zeros(topology.n, np.bool_)
+    inside[side] = True
+    cut = (topology.sources < topology.indices) & (inside[topology.sources] != inside[topology.indices])
+    return np.column_stack((topology.sources[cut], topology.indices[cut]))
+
+
+def lower_half(topology: Topology) -> Integers:
+    """Return one side of a partition of which nobody says how: the devices with the lower ids."""
+    return np.arange(topology.clients // 2)
+
+
+def _read_event(line: bytes | str, place: str) -> dict[str, Any]:
+    """Return the object of a line, with the keys of its kind."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ExperimentError(
+            f'{place}: not JSON; expected one object, such as {{"kind": "away", "round": 3, "device": 0, "rounds": 2}}'
+        ) from None
+    if not isinstance(event, dict):
+        raise ExperimentError(f"{place}: not an object; expected one, with kind, round and what it is about")
+    kind = event.get("kind")
+    if not isinstance(kind, str) or kind not in _NEEDED:
+        raise ExperimentError(f"{place}: kind is {_short(kind)}; expected one of {', '.join(sorted(_NEEDED))}")
+    needed = (*_NEEDED[kind], *(() if kind == "tape" else ("round",)))
+    for key in needed:
+        if key not in event:
+            raise ExperimentError(f"{place}: {kind} has no {key}; expected {', '.join(needed)}")
+    known = {"kind", *needed, *_OPTIONAL[kind]}
+    for key in event:
+        if key not in known:
+            raise ExperimentError(f"{place}: {kind} has no key {_short(key)}; known: {', '.join(sorted(known))}")
+    return event
+
+
+def _number(event: dict[str, Any], key: str, limits: tuple[int, int], place: str, usual: int | None = None) -> int:
+    """Return a whole number within limits."""
+    value = event.get(key, usual)
+    if isinstance(value, bool) or not isinstance(value, int) or not limits[0] <= value <= limits[1]:
+        raise ExperimentError(
+            f"{place}: {key} is {_short(value)}; expected a whole number from {limits[0]} to {limits[1]:,}"
+        )
+    return value
+
+
+def _row(event: dict[str, Any], topology: Topology, place: str) -> tuple[int, ...]:
+    kind = WORDS.index(event["kind"])
+    last = topology.clients  # the id of a server, if there were one
+    ends = [_number(event, key, (0, last), place) for key in _NEEDED[event["kind"]]]
+    if len(ends) == 2 and ends[0] == ends[1]:
+        raise ExperimentError(f"{place}: src and dst are both {ends[0]}; expected the two ends of a link")
+    t = _number(event, "round", (0, _END), place)
+    rounds = _number(event, "rounds", (1, LONGEST if kind == DELAY else _END), place, 1)
+    turn = _number(event, "turn", (0, _END), place) if "turn" in event else -1
+    return kind, t, ends[0], ends[1] if len(ends) == 2 else -1, rounds, turn
+
+
+def _cut(event: dict[str, Any], topology: Topology, place: str) -> Integers:
+    """Return a partition as what it does to the links between its sides."""
+    t, rounds = _number(event, "round", (0, _END), place), _number(event, "rounds", (1, _END), place, 1)
+    side = event.get("devices", lower_half(topology).tolist())
+    if not isinstance(side, list):
+        raise ExperimentError(f"{place}: devices is {_short(side)}; expected a list of the devices on one side")
+    ids = [_number({"devices": one}, "devices", (0, topology.clients), place) for one in side]
+    return links_down(crossing(topology, np.array([i for i in ids if i < topology.n], np.int64)), t, rounds)
+
+
+def links_down(links: Integers, t: int, rounds: int) -> Integers:
+    """Return the events of links, int64[b, 2], that fail in a round."""
+    events = np.full((len(links), 6), -1)
+    events[:, KIND], events[:, ROUND], events[:, ROUNDS] = LINK, t, rounds
+    events[:, A:ROUNDS] = links
+    return events
+
+
+def _read_head(event: dict[str, Any], topology: Topology, place: str) -> str:
+    devices = _number(event, "devices", (1, _END), place, topology.clients)
+    if devices != topology.clients:
+        raise ExperimentError(
+            f"{place}: the tape is for {devices} devices, but there are {topology.clients}; make them equal"
+        )
+    stages = event.get("stages", "method")
+    if stages not in ("method", "all"):
+        raise ExperimentError(f"{place}: stages is {_short(stages)}; expected method or all")
+    return str(stages)
+
+
+def _fits(events: Integers, topology: Topology) -> Any:
+    """Return which events the graph has the device or the link for, bool[b]."""
+    there = events[:, [A, B]].max(axis=1, initial=-1) < topology.n
+    links = there & (events[:, B] >= 0)
+    places = topology.sources * topology.n + topology.indices  # ascending
+    wanted = events[links, A] * topology.n + events[links, B]
+    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
+    there[links] = places[at] == wanted if len(places) else False
+    return there
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

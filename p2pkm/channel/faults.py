@@ -1,0 +1,243 @@
+"""A stage under faults: who is out in a round, and what is heard of what was said.
+
+Nobody is told. Who is away neither acts nor speaks nor hears, and what is said to it is lost; who is asleep neither
+acts nor speaks, but hears. Both go on from the state in which they were. A link that is down loses what is said over
+it. A message that is late is heard in the exchange so many rounds later; of several that come at once the newest is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p2pkm.channel.fault_model import Faults, Stale, locate
+from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
+from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail, Ragged
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.schedules import Schedule
+from p2pkm.network.delay_model import Heard, Said
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import Placement
+from p2pkm.network.transport import Network
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class Trouble:
+    """The faults of a run, as this rank sees them: a `Delays` for each stage that they strike.
+
+    The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
+
+    Attributes
+    ----------
+    bound : int
+        Tables of a sender that are kept beside its newest one.
+    away, rounds : int
+        How many devices of the system were away, summed over so many rounds.
+    """
+
+    def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: Placement) -> None:
+        n = topology.n
+        self.stages, self._faults, self._age = faults.stages, faults, stale.age
+        self._n, self._clients = n, topology.clients
+        self._ids, self._ghosts, self._senders = placement.ids, placement.ghosts, placement.senders
+        self._indptr = placement.indptr
+        self._receivers = np.repeat(np.arange(len(placement.ids)), np.diff(placement.indptr))
+        self._source, self._target = placement.indices, placement.ids[self._receivers]
+        self._places = self._target * n + self._source  # ascending
+        self._round, self._first, self._turn = -1, 0, 0
+        self._until = np.zeros((2, n), np.int64)  # the rounds in which each device is back, and awake again
+        self._down = np.zeros(len(self._source), np.int64)  # the round in which each own edge works again
+        self._losses = np.zeros(len(placement.ids), np.int64)  # messages to each own device that never came
+        self.bound = self.away = self.rounds = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        """Take nothing as said or heard."""
+        e = len(self._source)
+        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has said
+        self._held = np.zeros(e, np.int64)  # number of the table that is heard over each own edge, 0: none
+        self._since = np.full(e, _NEVER)  # the round since which it is old
+        self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
+        self._fresh = self._unread = np.zeros(e, np.bool_)
+
+    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["Struck", Schedule]:
+        """Begin a stage; return its algorithm and schedule under faults."""
+        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
+        self.bound = self._age + self._faults.longest * tables if self._age else 0
+        self._first, self._network, self._unsettled = self._round + 1, network, 0
+        self._clear()
+        self.enter(0)
+        return Struck(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
+
+    def enter(self, step: int) -> None:
+        """Begin a round of the stage, unless it has begun."""
+        t = self._first + step
+        if t == self._round:
+            return
+        self._round, n = t, self._n
+        events = self._faults.begin(t)
+        devices = events[events[:, KIND] < LINK]
+        np.maximum.at(self._until, ((devices[:, KIND] != AWAY).astype(np.int64), devices[:, A]), t + devices[:, ROUNDS])
+        links = events[events[:, KIND] == LINK]
+        for one, other in ((A, B), (B, A)):
+            at, here = locate(self._places, links[:, one] * n + links[:, other])
+            np.maximum.at(self._down, at, t + links[here, ROUNDS])
+        self._gone = self._until[0] > t
+        self.out = (self._gone | (self._until[1] > t))[self._ids]
+        if step:
+            self.rounds += 1
+            self.away += int(np.count_nonzero(self._gone[: self._clients]))
+
+    def read(self) -> None:
+        """Keep what has come to those who are out for when they are back."""
+        self._unread = self._fresh & self.out[self._receivers]
+
+    def note(self, turn: int, settled: Mask) -> None:
+        """Write down in which turn is spoken next, and how many are not settled."""
+        self._turn, self._unsettled = turn, int(np.count_nonzero(~settled))
+
+    def hear(self, said: Said) -> Heard:
+        """Return what is heard after an exchange."""
+        spoke, t = said.rows >= 0, self._round
+        self._count += spoke
+        number, sent = self._count[self._senders], spoke[self._senders]
+        sent = sent if said.over is None else sent & said.over
+        fates = self._fates(sent)
+        held = self._held
+        came = self._collect(np.where(sent & (fates == 0), number, 0), np.where(sent, fates, 0), number)
+        self._held = np.maximum(held, came)
+        new = self._held > held
+        old = (self._held < number) | self._gone[self._source]
+        self._since = np.where(old, np.where(new, t, np.minimum(self._since, t)), _NEVER)
+        lag = number - self._held
+        known = (self._held > 0) & (t - self._since < self._age) & (lag <= self.bound)
+        self._fresh = (new | self._unread) & known
+        return Heard(np.where(known, lag, -1), self._fresh)
+
+    def _fates(self, sent: Mask) -> Integers:
+        """Return what becomes of what is sent over each own edge: -1: lost, else so many rounds late; count losses."""
+        fates = self._faults.fates(self._round, self._turn, self._source, self._target)
+        if not self._age:
+            fates = -np.minimum(np.abs(fates), 1)  # too late
+        fates[self._gone[self._target] | (self._down > self._round)] = -1
+        self._lose(np.flatnonzero(sent & (fates < 0)))
+        return fates
+
+    def _collect(self, came: Integers, fates: Integers, number: Integers) -> Integers:
+        """Return the number of the newest table that has come over each own edge by now, 0: none."""
+        t, late = self._round, np.flatnonzero(fates > 0)
+        added = np.column_stack((t + fates[late], np.full(len(late), self._turn), late, number[late]))
+        queue = np.concatenate((self._queue, added))
+        due = (queue[:, 0] < t) | ((queue[:, 0] == t) & (queue[:, 1] <= self._turn))
+        self._queue, arrived = queue[~due], queue[due]
+        missed = self._gone[self._target[arrived[:, 2]]]
+        self._lose(arrived[missed, 2])
+        np.maximum.at(came, arrived[~missed, 2], arrived[~missed, 3])
+        return came
+
+    def _lose(self, edges: Integers) -> None:
+        """Count a message lost over each of these own edges."""
+        np.add.at(self._losses, self._receivers[edges], 1)
+
+    @property
+    def lost(self) -> int:
+        """Return how many messages to own devices never came."""
+        return int(self._losses.sum())
+
+    def judge(self, stop: str) -> str:
+        """Return why to stop: silence is no end while something is on its way, or who is out has not settled."""
+        if stop != "silent":
+            return stop
+        coming, unsettled, out = self._network.total(np.array([len(self._queue), self._unsettled, int(self.out.any())]))
+        return "" if coming or (unsettled and out) else stop
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how things stand between two rounds, also of a stage that is not struck, for `p2pkm.engine.state_tree`."""
+        count = np.zeros(self._n, np.int64)
+        count[self._ids] = self._count[: len(self._ids)]
+        late = self._queue[np.argsort(self._queue[:, 2], kind="stable")]
+        owner = self._receivers[late[:, 2]]
+        late[:, 2] -= self._indptr[owner]
+        return {
+            "round": self._round, "first": self._first, "away": self.away, "rounds": self.rounds,
+            "store_until": self._until.T, "edge_down": self._down, "store_count": count,
+            "edge_held": self._held, "edge_since": self._since, "edge_fresh": self._fresh,
+            "queue": Ragged(late, np.bincount(owner, minlength=len(self._ids))),
+            "losses": self._losses,
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot, in the stage that was opened last if it is struck."""
+        self._round, self._first, self.away, self.rounds = (kept[name] for name in ("round", "first", "away", "rounds"))
+        self._until, self._down = kept["store_until"].T.copy(), kept["edge_down"]
+        self._count = kept["store_count"][np.concatenate((self._ids, self._ghosts))]
+        self._held, self._since, self._fresh = kept["edge_held"], kept["edge_since"], kept["edge_fresh"]
+        self._losses, (self._queue, counts) = kept["losses"], kept["queue"]
+        self._queue[:, 2] += np.repeat(self._indptr[:-1], counts)
+
+    def figures(self, network: Network) -> dict[str, Any]:
+        """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
+        lost = int(network.total(np.array([self.lost]))[0])
+        return {"lost": lost, "away": self.away / (self.rounds * self._clients) if self.rounds else 0.0}
+
+
+def warn(faults: Faults | None, stages: Sequence[Stage]) -> list[str]:
+    """Return what the user should know of the faults of a run."""
+    if faults is None:
+        return []
+    left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
+    notes = []
+    if left and faults.stages == "all":
+        notes.append(f"faults do not strike {left}: these need all messages, and get them")
+    elif left:
+        notes.append(f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too")
+    if faults.strange:
+        notes.append(f"{faults.strange:,} events of the tape are about links or a server that this graph does not have")
+    return notes
+
+
+@dataclass(frozen=True)
+class Struck:
+    """An algorithm of which some devices are out: their state stays as it was, and they say nothing."""
+
+    algorithm: Any
+    trouble: Trouble
+    owners: Integers
+
+    def init(self, devices: Devices, start: Any) -> Any:
+        """Return the state before the opening, also of those who are out: it is what they know by themselves."""
+        return self.algorithm.init(devices, start)
+
+    def message(self, state: Any, devices: Devices) -> Mail:
+        """Return what those say who are there."""
+        out = self.trouble.out
+        self.trouble.note(devices.turn, state.settled)
+        mail: Mail = self.algorithm.message(state, devices.at(devices.step, devices.turn, devices.awake & ~out))
+        return mail._replace(rows=np.where(out, -1, mail.rows)) if out.any() else mail
+
+    def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
+        """Return the state after those have acted who are there."""
+        self.trouble.enter(devices.step)
+        self.trouble.read()
+        out = self.trouble.out
+        now = devices.at(devices.step, devices.turn, devices.awake & ~out)
+        after = self.algorithm.update(state, inbox, now)
+        return _hold(state, after, out, out[self.owners]) if out.any() else after
+
+
+def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
+    """Return the state after a turn in which the devices `out` did not act; edges: bool[e], their own edges.
+
+    Fields by origin (`store_*`) hold what was said, whoever has heard it.
+    """
+    kept = {}
+    for name, old, new in zip(after._fields, before, after, strict=True):
+        if hasattr(new, "_fields"):
+            kept[name] = _hold(old, new, out, edges)
+        elif old is not None and new is not old and not name.startswith("store_") and old.shape == new.shape:
+            still = edges if name.startswith("edge_") else out
+            kept[name] = np.where(still.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+    return after._replace(**kept)

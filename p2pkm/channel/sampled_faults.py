@@ -1,0 +1,158 @@
+"""Faults drawn from a seed: how often what goes wrong, and the draws.
+
+What is drawn is a function of (seed, round, device), (seed, round, link) or (seed, round, turn, sender, receiver), so
+the same faults meet every method on a graph, on any number of ranks.
+"""
+
+import re
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
+from p2pkm.core.batch import CHURN, JOIN, LINKS, LOST, STRAGGLE, Floats, Integers
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.validation import positive, whole
+from p2pkm.kernels.reference import philox
+from p2pkm.kernels.streams import shared_key
+from p2pkm.network.graph import Topology
+
+_TURNS = 1 << 20  # of a round, at most
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How often what goes wrong; see docs/faults.md.
+
+    Attributes
+    ----------
+    loss : float
+        Share of the messages that are lost.
+    delay, lag : float, int
+        Share of the messages that come late, by 1 to `lag` rounds, equally often.
+    links, repair : float, int
+        Share of the links that fail in a round, each for so many rounds.
+    churn, away : float, int
+        Share of the devices that leave in a round, each for so many rounds; a server does not, but for `server`.
+    late, join : float, int
+        Share of the devices that join late, in a round from 1 to `join`, equally often.
+    stragglers, pause : float, int
+        Share of the devices that fall asleep in a round, each for so many rounds.
+    server : float
+        Chance that a server leaves in a round, for `away` rounds.
+    partition : str or None
+        First and last round in which no link between the devices with the lower half of the ids and the others works,
+        such as ``10-20``.
+    stages : {"method", "all"}
+    seed : int or None
+        None: that of the run.
+    """
+
+    _: KW_ONLY
+    loss: float = 0.0
+    delay: float = 0.0
+    lag: int = 2
+    links: float = 0.0
+    repair: int = 5
+    churn: float = 0.0
+    away: int = 5
+    late: float = 0.0
+    join: int = 10
+    stragglers: float = 0.0
+    pause: int = 3
+    server: float = 0.0
+    partition: str | None = None
+    stages: Literal["method", "all"] = "method"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        for name in ("loss", "delay", "links", "churn", "late", "stragglers", "server"):
+            positive(getattr(self, name), f"faults {name}", most=1.0, zero=True)
+        for name in ("repair", "away", "join", "pause", "lag"):
+            whole(getattr(self, name), 1, f"faults {name}")
+        if self.lag > LONGEST:
+            raise ExperimentError(f"faults lag is {self.lag}; expected at most {LONGEST} rounds")
+        if self.seed is not None:
+            whole(self.seed, 0, "faults seed")
+        _ = self.apart
+
+    @property
+    def apart(self) -> tuple[int, int]:
+        """Return the first round of the partition and the one after its last."""
+        if self.partition is None:
+            return 0, 0
+        found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", self.partition)
+        first, last = (int(part) for part in found.groups()) if found else (1, 0)
+        if first > last:
+            raise ExperimentError(
+                f"faults partition is {self.partition!r}; expected its first and last round, as in 10-20"
+            )
+        return first, last + 1
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nothing ever goes wrong."""
+        shares = self.loss, self.delay, self.links, self.churn, self.late, self.stragglers, self.server
+        return not any(shares) and self.partition is None
+
+
+class Lots:
+    """Draw what goes wrong on a graph; see `Faults` for the meaning of each method."""
+
+    def __init__(self, drawn: Drawn, topology: Topology, seed: int) -> None:
+        self._drawn, self._topology = drawn, topology
+        self._key = shared_key(seed if drawn.seed is None else drawn.seed)
+        self.stages, self.longest, self.strange = str(drawn.stages), drawn.lag if drawn.delay else 0, 0
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return what other ranks need beside the experiment."""
+        return {}
+
+    def begin(self, t: int) -> Integers:
+        """Draw what happens to devices and links from round t on."""
+        drawn, topology = self._drawn, self._topology
+        found = []
+        devices = np.arange(topology.n)
+        churn = np.where(devices == topology.hub, drawn.server, drawn.churn)
+        for kind, purpose, share, rounds in (
+            (AWAY, CHURN, churn, drawn.away), (ASLEEP, STRAGGLE, drawn.stragglers, drawn.pause),
+        ):  # fmt: skip
+            if np.any(share):
+                who = devices[self._draw(devices, t, purpose)[:, 0] < share]
+                found.append(_absent(kind, t, who, np.full(len(who), rounds)))
+        if drawn.late and t == 0:
+            draws = self._draw(devices, 0, JOIN)
+            who = devices[(draws[:, 0] < drawn.late) & (devices != topology.hub)]
+            found.append(_absent(AWAY, t, who, 1 + (draws[who, 1] * drawn.join).astype(np.int64)))
+        if drawn.links:
+            lower = np.flatnonzero(topology.sources < topology.indices)
+            links = np.column_stack((topology.sources[lower], topology.indices[lower]))
+            fails = self._draw(links[:, 0] * topology.n + links[:, 1], t, LINKS)[:, 0] < drawn.links
+            found.append(links_down(links[fails], t, drawn.repair))
+        first, last = drawn.apart
+        if t == first < last:
+            found.append(links_down(crossing(topology, lower_half(topology)), t, last - first))
+        return np.concatenate([np.zeros((0, 6), np.int64), *found])
+
+    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+        """Draw what becomes of a message over each edge."""
+        drawn = self._drawn
+        if not drawn.loss and not drawn.delay:
+            return np.zeros(len(source), np.int64)
+        draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, LOST)
+        late = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.lag).astype(np.int64), 0)
+        return np.where(draws[:, 0] < drawn.loss, -1, late)
+
+    def _draw(self, numbers: Integers, step: int, purpose: int) -> Floats:
+        """Return four draws from [0, 1) for each number, float64[b, 4]."""
+        words = philox(numbers.astype(np.uint64), step, self._key, purpose)
+        return (words >> np.uint64(11)) * 2.0**-53
+
+
+def _absent(kind: int, t: int, who: Integers, rounds: Integers) -> Integers:
+    """Return the events of devices that do not take part for some rounds."""
+    events = np.full((len(who), 6), -1)
+    events[:, KIND], events[:, ROUND], events[:, A], events[:, ROUNDS] = kind, t, who, rounds
+    return events

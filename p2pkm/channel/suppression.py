@@ -1,0 +1,218 @@
+"""What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
+
+`Disclosure` stands between algorithms and network. Methods and stages of this package withhold by themselves
+(`Devices.min_count`, `p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made of; where ``spares = True``
+points of rows of few take no part. `withhold` is for all others.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import Letters, Mail, Ragged, spans
+from p2pkm.methods.building_blocks.small_clusters import count_nearest
+from p2pkm.methods.server.star import StarState
+from p2pkm.metrics.result import Exposure, Traffic
+from p2pkm.network.graph import Topology
+from p2pkm.network.transport import Network
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_POINTS = ("raced", "leader")  # seedings whose rows are points
+_FORWARDED = ("pairs", "forwarded", "keyed")
+_BLOCK = 1 << 18  # rows looked at together
+_SPARSE = 8  # places of a sieve for each point
+_SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
+
+
+class Disclosure:
+    """Watch what a batch sends in a run.
+
+    A point has left its device if all its coordinates have stood side by side, bit for bit, in a row that its device
+    sent over a link, in any exchange of any stage: as a row of its own, among the rows passed on, in the units in which
+    the device sends (scaled ones, where a stage scales), whether or not the message was lost. Equal points of a device
+    leave together. What can be worked out from several numbers is not seen.
+
+    Parameters
+    ----------
+    devices : Devices
+    total : int
+        Points of all devices.
+
+    Attributes
+    ----------
+    left : bool[m] or None
+        Which own points have left their device; None: of so many points nobody keeps count.
+    """
+
+    def __init__(self, devices: Devices, total: int) -> None:
+        self._least, self._sizes = devices.min_count, devices.sizes
+        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
+        self.meet(devices)
+
+    def meet(self, devices: Devices) -> None:
+        """Go on with the same points, in other units."""
+        if self.left is not None:
+            self._known = _know(devices, devices.points)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return which points have left so far, as `p2pkm.engine.state_tree` takes it."""
+        return {"left": None if self.left is None else Ragged(self.left.astype(np.uint8), self._sizes)}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        if self.left is not None:
+            self.left = kept["left"].values.astype(np.bool_)
+
+    def report(self, network: Network) -> dict[str, int | None]:
+        """Return how many points have left their device, the same on every rank."""
+        count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
+        return {"min_count": self._least, "raw_points": count}
+
+    def screen(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
+        """Return what may be sent."""
+        if isinstance(mail, Mail) and devices.min_count > 1 and _may_tell(algorithm, devices):
+            return withhold(mail, devices)
+        return mail
+
+    def note(self, mail: Mail | Letters, state: Any, devices: Devices) -> None:
+        """Note which own points are in what is sent; state: of the algorithm that sends it."""
+        if self.left is None:
+            return
+        known = self._known
+        if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
+            owner = np.repeat(np.arange(len(devices)), devices.sizes)
+            known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
+        for owner, rows in _sent(mail, devices):
+            for first in range(rows.shape[1] - devices.d + 1):
+                self.left[known.find(rows[:, first : first + devices.d], owner)] = True
+
+
+class _Known(NamedTuple):
+    """The own points, float64[m, d], with their names in ascending order, and a sieve for what is none of them."""
+
+    points: Floats
+    names: Any
+    order: Integers
+    sieve: Mask
+
+    def find(self, rows: Floats, owner: Integers) -> Integers:
+        """Return which points stand in rows, float64[r, d], of their own devices, int64[r]."""
+        names = _name(rows, owner)
+        likely = np.flatnonzero(self.sieve[names & np.uint64(len(self.sieve) - 1)])
+        begin, end = (np.searchsorted(self.names, names[likely], side) for side in ("left", "right"))
+        points = self.order[spans(begin, end - begin)]
+        return points[(self.points[points] == rows[np.repeat(likely, end - begin)]).all(axis=1)]
+
+
+def _know(devices: Devices, points: Floats) -> _Known:
+    """Return what is needed to find the points of a batch, in the units in which they are given."""
+    names = _name(points, np.repeat(np.arange(len(devices)), devices.sizes))
+    order = np.argsort(names, kind="stable")
+    sieve = np.zeros(1 << (_SPARSE * len(names)).bit_length(), np.bool_)
+    sieve[names & np.uint64(len(sieve) - 1)] = True
+    return _Known(points, names[order], order, sieve)
+
+
+def _sent(mail: Mail | Letters, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
+    """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
+    over = None if mail.edges is None else np.bincount(devices.sources[mail.edges], minlength=len(devices))
+    leaves = (devices.degrees if over is None else over) > 0
+    if isinstance(mail, Letters):
+        owner = np.repeat(mail.who, mail.tables.rows)
+        yield owner[leaves[owner]], mail.tables.flat()[leaves[owner], mail.header :]
+        return
+    most = mail.values.shape[1]
+    rows, block = np.where(leaves, mail.rows, 0), max(1, _BLOCK // max(most, 1))
+    for first in range(0, len(rows), block):
+        part = slice(first, first + block)
+        owner, row = np.nonzero(np.arange(most) < rows[part, None])
+        if len(owner):
+            yield owner + first, mail.values[part][owner, row, mail.header :]
+
+
+def withhold(mail: Mail, devices: Devices) -> Mail:
+    """Return the mail without the rows to which fewer than `min_count` own points are nearest, of those in the table.
+
+    The hub has no points, and what it says is no device's.
+    """
+    d, most = devices.d, mail.values.shape[1]
+    sets = np.ascontiguousarray(mail.values[:, :, :d], np.float64)
+    sets = np.where((np.arange(most) < mail.rows[:, None])[:, :, None], sets, np.inf)
+    _, labels = devices.kernels.losses(*devices.own, sets)
+    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.hub)[:, None]
+    keep = ~few & (np.arange(most) < mail.rows[:, None])
+    order = np.argsort(~keep, axis=1, kind="stable")
+    values = np.take_along_axis(mail.values, order[:, :, None], axis=1)
+    return mail._replace(values=values, rows=np.where(mail.rows < 0, mail.rows, keep.sum(axis=1)))
+
+
+def check_min_count(least: int, algorithm: Any) -> None:
+    """Refuse a number of points that is none, and methods that cannot withhold single rows."""
+    if least < 0:
+        raise ExperimentError(f"min_count is {least}; expected a whole number of at least 0")
+    if least < 2:
+        return
+    why = getattr(algorithm, "no_min_count", "")
+    if getattr(algorithm, "swaps", False):
+        why = "with swaps tries own points as rows"
+    if getattr(algorithm, "passes", 1) > 1:
+        why = f"with passes={algorithm.passes} says what it did not look at in between"
+    seeding = _named(getattr(algorithm, "seeding", None))
+    if seeding in _POINTS:
+        why = f"starts from {seeding} seeds, which are points as they are"
+    if why:
+        raise ExperimentError(
+            f"min_count is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
+            "consensus, fkm or kfed"
+        )
+
+
+def _named(spec: str | None) -> str:
+    """Return the name in a spec."""
+    return (spec or "").partition(":")[0].strip()
+
+
+def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
+    """Return whose tables every device has seen: those of neighbours who spoke to it, and what was passed on.
+
+    Parameters
+    ----------
+    hops : int or None
+        How far the tables of a device travelled unchanged; None: as far as there are links.
+    """
+    n = topology.n
+    spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
+    seen = np.bincount(traffic.dst[spoke], minlength=n)
+    if hops is None:
+        sizes = np.bincount(topology.components)
+        seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
+    elif hops > 1:
+        from topologies import LightGraph, measures
+
+        seen = np.maximum(seen, measures.count_within(LightGraph(topology.indptr, topology.indices), hops))
+    return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
+
+
+def reach(algorithms: Iterable[Any]) -> int | None:
+    """Return over how many links tables travel as they are in some stages, None: everywhere; a tree may tell all."""
+    far = [one for one in algorithms if getattr(one, "says", "") in _FORWARDED or getattr(one, "floods", False)]
+    hops = [getattr(one, "hops", None) for one in far]
+    return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])
+
+
+def _may_tell(algorithm: Any, devices: Devices) -> bool:
+    """Return whether this message has rows of centroids that may hold something of the few points nearest to them."""
+    says = "" if getattr(algorithm, "spares", False) else getattr(algorithm, "says", "")
+    return bool(says == "centroids" or (says == "opening" and devices.step == 0))
+
+
+def _name(rows: Any, owner: Integers) -> Any:
+    """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits."""
+    names = owner.astype(np.uint64)
+    for column in np.ascontiguousarray(rows.T + 0.0, np.float64):  # -0 is 0
+        names = (names ^ column.view(np.uint64)) * _MULTIPLIER
+        names ^= names >> np.uint64(29)
+    return names

@@ -1,0 +1,141 @@
+"""The command line: two doors, one parser; rank 0 reads it, the other ranks follow."""
+
+import contextlib
+import os
+import re
+import sys
+from typing import Any
+
+from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
+
+_QUIET_WORDS = {"--help", "-h", "--version"}
+_LONG = 1_500  # letters of a message, before and after what is left out
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
+    from p2pkm.core.mpi_environment import THREADS, expected_rank, launched
+    from p2pkm.engine.signals import code_of
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if launched():
+        for name in THREADS:  # many ranks on one machine: one thread each
+            os.environ.setdefault(name, "1")
+    try:
+        if expected_rank() > 0:
+            return 0 if _QUIET_WORDS & set(arguments) else _follow()
+        return _lead(arguments)
+    except KeyboardInterrupt as error:
+        return _stop(code_of(error))
+
+
+def _lead(arguments: list[str]) -> int:
+    """Do on rank 0 what the command line says, and tell the other ranks how it ended."""
+    from p2pkm.core.mpi_environment import launched
+
+    code = _obey(arguments)
+    if launched() and not _QUIET_WORDS & set(arguments):
+        _dismiss(code)
+    return code
+
+
+def _obey(arguments: list[str]) -> int:
+    """Do what the command line says; say what is wrong, if anything is, and return the code."""
+    import click
+
+    from p2pkm.cli.run import command
+
+    try:
+        code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.ClickException as error:
+        _suggest(error)
+        with contextlib.suppress(OSError):
+            error.show()
+        code = error.exit_code
+    except click.exceptions.Abort:
+        raise KeyboardInterrupt from None
+    except P2PKMError as error:
+        code = _say(str(error), error.code)
+    except MemoryError as error:
+        code = _say(
+            f"too little memory: {error or 'none is left'}; take fewer devices, points or clusters", DataError.code
+        )
+    except SystemExit as ending:  # click: a shell has its completions, or whoever reads the output has gone
+        code = NetworkError.code if ending.code else 0
+    except OSError as error:
+        code = _say(f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code)
+        _drop_output()
+    return code or 0
+
+
+def _suggest(error: Any) -> None:
+    """Name the commands where one is misspelled; not every version of click does."""
+    known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
+    wrong = re.match(r"No such command '(.*?)'", error.message)
+    if wrong and known:
+        from p2pkm.core.spec import suggest
+
+        error.message = f"{wrong[0]}. {suggest(wrong[1], known)}"
+        error.possibilities = None  # of click, which would name them again
+
+
+def _say(message: str, code: int) -> int:
+    """Print a message, without the middle of what was given where that is endless, and return the code."""
+    short = message if len(message) <= 2 * _LONG else f"{message[:_LONG]} ... {message[-_LONG:]}"
+    with contextlib.suppress(OSError):
+        print(f"p2pkm: error: {short}", file=sys.stderr, flush=True)
+    return code
+
+
+def _drop_output() -> None:
+    """Let nothing be written at the end that nobody takes: a full disk, a pipe whose reader has gone."""
+    with contextlib.suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _stop(code: int) -> int:
+    """End the other ranks, which may wait for this one, with the code of an interruption."""
+    from p2pkm.network.world import connect
+
+    if "mpi4py.MPI" in sys.modules:  # else MPI was not started yet
+        with contextlib.suppress(NetworkError):
+            connect().abort(code)
+    return code
+
+
+def _dismiss(code: int) -> None:
+    """Let the other ranks end with the same code."""
+    import numpy as np
+
+    from p2pkm.network.world import connect
+
+    with contextlib.suppress(NetworkError):  # then there are no other ranks to tell, and the message is out
+        connect().broadcast({"exit": np.array(code)})
+
+
+def _follow() -> int:
+    """Do what rank 0 broadcasts until it says how to end."""
+    from p2pkm.experiments.run import follow
+    from p2pkm.network.world import connect
+
+    try:
+        world = connect()
+    except NetworkError as error:
+        return error.code  # rank 0 says so
+    if world.size == 1:
+        return ExperimentError.code
+    return follow(world, {"study": _follow_study, "probe": _follow_probe})
+
+
+def _follow_study(world: Any, order: dict[str, Any]) -> None:
+    from p2pkm.experiments.study.run import follow_study
+
+    follow_study(world, order)
+
+
+def _follow_probe(world: Any, order: dict[str, Any]) -> None:
+    from p2pkm.experiments.plan.time_model import follow_probe
+
+    follow_probe(world, order)

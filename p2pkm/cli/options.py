@@ -1,0 +1,112 @@
+"""The options of a run on the command line, which several commands share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from p2pkm.cli.completion import completing
+
+with_format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+                           help="What to print: a table, or one JSON object.")  # fmt: skip
+
+_OPTIONS: list[Callable[..., Any]] = [
+    completing("--graph", metavar="SPEC", help="Communication graph of a peer-to-peer method: ring, path, star, "
+                 "complete, tree, grid, torus, small-world:degree=4,rewire=0.1, random-regular:degree=4, "
+                 "erdos-renyi:p=0.3, barabasi-albert:m=2, random-geometric, exponential:base=2, barbell, "
+                 "communities:bridges=1, caveman:size=4, karate, file:PATH (GraphML, edge list, ...), gallery:NAME, "
+                 "hypercube, ladder, wheel, d-cliques:size=4, ... (a wrong name lists all).  "
+                 "[default: ring; methods with a server run as a star]"),
+    click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
+    completing("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
+                 "communities:second=fresh, iris, wine, digits:components=10, or a file: .csv .tsv .npy .npz "
+                 ".parquet .arrow .feather .json (LEAF) .h5ad; FOLDER/ or 'FOLDER/*.csv': a device per file.  "
+                 "[default: grid16]"),
+    click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
+    click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
+    completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
+                 "[default: none]"),
+    completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
+                 "[default: float64]"),
+    completing("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
+                 "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
+                 "[default: the file's column, else dirichlet with labels, else iid]"),
+    click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
+    completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
+                 "`p2pkm algorithms` lists them.  [default: gtvmin]"),
+    completing("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
+                 "whose points differ) or none.  [default: global]"),
+    completing("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
+                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
+    click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
+    click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
+                 "[default: 10, on larger graphs 30]"),
+    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
+                 "goes on; up to 2,000 devices).  [default: coloured]"),
+    click.option("--theta", type=float, help="How far a centroid goes towards its best place, above 0 and below 2.  "
+                 "[default: 1.5; jacobi, async with --net 1]"),
+    click.option("--passes", type=int, help="Assign and update so often per turn.  [default: 1]"),
+    click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
+    click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
+                 "deviation.  [default: 0.001]"),
+    click.option("--robust", metavar="NAME", help="Bound what lying neighbours can do: none, clip, trim, saturate; of "
+                 "fkm: none, trim or median.  [default: none]"),
+    click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
+    click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
+                 "and worst."),
+    click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
+                 "each from where the last ended; close with local fit against disagreement."),
+    click.option("--every", type=int, help="Record every so many rounds, and the last of each stage.  [default: 1; "
+                 "above 100,000 devices 1000]"),
+    click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
+    click.option("--centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like those "
+                 "of --data."),
+    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
+                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
+    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
+                 "tape.jsonl, which `p2pkm faults` writes."),
+    click.option("--stale", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 (rounds) or "
+                 "drop.  [default: keep]"),
+    click.option("--byzantine", metavar="SPEC", help="Let so many devices say wrong tables: 2:kind=flip,place=central; "
+                 "kinds random, flip, drift, nan, collude; places random, central, peripheral."),
+    click.option("--min-count", type=int, help="No row that a device says holds anything of a row of fewer own points; "
+                 "methods that cannot keep to this are refused.  [default: 0]"),
+    click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
+    click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
+                 "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "
+                 "--coupling-path.  [default: about every 30 s]"),
+    click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
+                 "[default: yes, no with json]"),
+    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
+                 "[default: yes]"),
+    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
+    completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
+                 "one that cuts fewer links; the results are the same.  [default: auto]"),
+    click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
+    click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
+    click.option("--force", is_flag=True, help="Replace what is in --out."),
+    with_format,
+    click.option("--dry-run", is_flag=True, help="Check everything, show the resolved options, and stop."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress."),
+    click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),
+]  # fmt: skip
+
+
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add all options of a run to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a run but for some."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(_OPTIONS):
+            probe: Any = option(lambda: None)
+            if probe.__click_params__[0].name not in names:
+                function = option(function)
+        return function
+
+    return decorate

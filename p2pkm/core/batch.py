@@ -1,0 +1,314 @@
+"""What a batch of devices knows: its own points and links, and the few facts that everybody knows at the start."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+# What a random stream is for: the second word of its key, so that no two uses share a draw.
+KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
+CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH, SWAP = range(12, 20)
+REDUCE = 20
+LOST, LINKS, CHURN, JOIN, STRAGGLE, LIE, PLACE = range(40, 47)
+
+
+class Kernels(Protocol):
+    """The local computations, as functions on arrays; `p2pkm.kernels.reference` documents each."""
+
+    def kmeans(self, points: Floats, weights: Floats, odds: Floats, *rest: Any) -> tuple[Floats, Floats, Floats]:
+        """Run weighted k-means on every device."""
+
+    def refine(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
+        """Run Lloyd steps on every device from given centroids."""
+
+    def cdkm(self, points: Floats, weights: Floats, start: Floats, limit: int) -> tuple[Floats, float]:
+        """Run coordinate descent on k-means on one table of points."""
+
+    def fuzzy(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
+        """Run fuzzy c-means on every device from given centroids."""
+
+    def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
+        """Update the centroids of every awake device, and measure the moves."""
+
+    def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
+        """Return the variation of every link."""
+
+    def losses(self, points: Floats, weights: Floats, offsets: Integers, sets: Floats) -> tuple[Floats, Integers]:
+        """Return every device's cost on its own points, and the labels."""
+
+    def price(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
+        """Price centroid sets on the points of every device."""
+
+    def moments(self, points: NDArray[Any], weights: Floats, offsets: Integers, center: Floats) -> Floats:
+        """Add up weights, first and second moments on every device."""
+
+    def tabulate(self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int) -> Integers:
+        """Count the points of each class and label on every device."""
+
+    def digest(self, tables: Floats) -> NDArray[np.uint8]:
+        """Return SHA-256 of each table."""
+
+    def merge(self, *arrays: Any) -> tuple[Mask, Mask, Floats, Integers]:
+        """Take in flooded tables."""
+
+    def bundle(self, news: Mask, store_tables: Floats, store_rows: Integers) -> tuple[Floats, Integers]:
+        """Write flooded tables one after another."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A batch of devices: what an `Algorithm` may know of them, and nothing else.
+
+    Attributes
+    ----------
+    ids : int64[n]
+        Global ids, ascending.
+    stored : float64[m, d] or float32[m, d]
+        All points end to end, as they are kept; device i owns ``points[offsets[i]:offsets[i + 1]]``.
+    offsets : int64[n + 1]
+    point_weights : float64[m]
+        Where every point weighs 1, a view of a single number.
+    indptr : int64[n + 1]
+        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbours.
+    indices : int64[e]
+        Global id of the neighbour at each edge, ascending within a device.
+    mirror : int64[e]
+        The same link at its other end, -1 where that is not in the batch.
+    link_weights : float64[e]
+    active : bool[e]
+        Edges in use; both ends of a link agree.
+    degrees : int64[n]
+        Number of edges in use.
+    neighbor_degrees : int64[e]
+        The same of the neighbour at each edge; of no meaning where the edge is not in use.
+    varying : bool
+        Whether the edges in use change from round to round of the last stage.
+    shares : float64[e] or None
+        What the graph says a neighbour's share in an average should be at each edge, alike at both ends and 0 where the
+        edge is not in use; None: it says nothing.
+    keys : uint64[n]
+        Key of each device's random streams, a function of the seed and the id.
+    shared_key : int
+        Key of the random streams that all devices share.
+    total : int
+        Number of devices in the system, a hub included.
+    hub : int
+        Id of the device without points that is the server, -1 if there is none.
+    hops : int
+        Bound on the diameter of the graph.
+    total_points : int
+        Number of points of all devices.
+    total_weight : float
+        Weight of all points of all devices (their number, if unweighted).
+    scale : float
+        Square root of the total variance of all points.
+    kernels : Kernels
+        What computes on this batch: the compiled or the plain form, with the same bits.
+    step : int
+        Round of the stage, 0 at the opening.
+    turn : int
+    awake : bool[n]
+        Who acts in this turn.
+    late : bool
+        Whether what is heard may be older than what was said last.
+    min_count : int
+        Nothing of rows that stand for fewer own points is said.
+    """
+
+    ids: Integers
+    stored: NDArray[Any]
+    offsets: Integers
+    point_weights: Floats
+    indptr: Integers
+    indices: Integers
+    mirror: Integers
+    link_weights: Floats
+    active: Mask
+    degrees: Integers
+    neighbor_degrees: Integers
+    varying: bool
+    shares: Floats | None
+    keys: Keys
+    shared_key: int
+    total: int
+    hub: int
+    hops: int
+    total_points: int
+    total_weight: float
+    scale: float
+    kernels: Kernels
+    step: int
+    turn: int
+    awake: Mask
+    late: bool = False
+    min_count: int = 0
+
+    def __len__(self) -> int:
+        """Return the number of devices in this batch."""
+        return len(self.ids)
+
+    @property
+    def clients(self) -> int:
+        """Return the number of devices in the system without the hub."""
+        return self.total - (self.hub >= 0)
+
+    @property
+    def d(self) -> int:
+        """Return the number of features."""
+        return self.stored.shape[1]
+
+    @property
+    def unsteady(self) -> bool:
+        """Return whether devices may act on other links, or on older tables, than their neighbours do."""
+        return self.varying or self.late
+
+    @cached_property
+    def points(self) -> Floats:
+        """Return all points to compute with, float64[m, d]."""
+        return self.stored.astype(np.float64, copy=False)
+
+    @property
+    def own(self) -> tuple[NDArray[Any], Floats, Integers]:
+        """Return points, weights (none, where every point weighs 1) and offsets as the kernels take them."""
+        same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
+        return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
+
+    def table(self, i: int | np.integer[Any]) -> tuple[Floats, Floats]:
+        """Return the points of one device to compute with, float64[m, d], and their weights, float64[m]."""
+        rows = slice(self.offsets[i], self.offsets[i + 1])
+        return self.stored[rows].astype(np.float64, copy=False), self.point_weights[rows]
+
+    @property
+    def unit(self) -> float:
+        """Return the mean weight of a point: what a constant that is a number of points is worth as a weight."""
+        return self.total_weight / self.total_points if self.total_points else 1.0
+
+    @property
+    def sizes(self) -> Integers:
+        """Return the number of points of each device, int64[n]."""
+        return np.diff(self.offsets)
+
+    @property
+    def sources(self) -> Integers:
+        """Return the position of the device that each own edge leads from, int64[e]."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def using(self, active: Mask, neighbor_degrees: Integers, shares: Floats | None = None) -> "Devices":
+        """Return the batch with other edges in use; see `active`, `neighbor_degrees` and `shares` above."""
+        degrees = np.bincount(self.sources[active], minlength=len(self))
+        return replace(self, active=active, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares)
+
+    def of(self, awake: Mask) -> "Devices":
+        """Return the batch at the opening of a stage."""
+        return replace(self, step=0, turn=0, awake=awake)
+
+    def at(self, step: int, turn: int, awake: Mask) -> "Devices":
+        """Return the batch in a turn of a round."""
+        return replace(self, step=step, turn=turn, awake=awake)
+
+    def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
+        Floats, Floats, Floats
+    ]:  # fmt: skip
+        """Run weighted k-means on every device's own points; see `p2pkm.kernels.reference.kmeans` for what it returns."""
+        (points, weights, offsets), tols = self.own, np.zeros(len(self))
+        return self.kernels.kmeans(
+            points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0
+        )
+
+    def refine(self, start: Floats, limit: int, *, fill: bool = False) -> tuple[Floats, Floats, Floats]:
+        """Run at most `limit` Lloyd steps on every device's own points; see `p2pkm.kernels.reference.refine`.
+
+        The real rows of `start`, float64[n, k, d], stand before the absent ones.
+        """
+        rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
+        return self.kernels.refine(*self.own, np.ascontiguousarray(start), rows, limit, tols, fill)
+
+    def members(self, centroids: Floats, counts: Floats) -> Integers:
+        """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""
+        _, weights, offsets = self.own
+        if not len(weights):
+            return counts.astype(np.int64)
+        _, labels = self.kernels.losses(*self.own, centroids)
+        rows: Integers = self.kernels.tabulate(offsets, np.zeros_like(labels), labels, 1, centroids.shape[1])
+        return rows[:, 0]
+
+    def pooled_kmeans(
+        self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int
+    ) -> Floats:
+        """Run weighted k-means on tables of (row, weight) pairs with the shared key; return float64[tables, k, d]."""
+        offsets = np.cumsum([0, *map(len, tables)])
+        pairs = np.concatenate(tables)
+        points, weights = np.ascontiguousarray(pairs[:, :-1]), np.ascontiguousarray(pairs[:, -1])
+        pooled, tols = (points, weights, weights, offsets), np.zeros(len(tables))
+        keys = np.full(len(tables), self.shared_key, np.uint64)
+        return self.kernels.kmeans(*pooled, k, trials(k, True), starts, limit, tols, keys, purpose, first)[0]
+
+
+class Search(NamedTuple):
+    """How one k-means looks for its clusters.
+
+    Attributes
+    ----------
+    k, purpose : int
+        Number of clusters; what the random stream is for.
+    starts, limit : int
+        The best of so many seedings; at most so many Lloyd steps.
+    greedy : bool
+        Whether a k-means++ draw is the best of several.
+    tol : float
+        Stop when the squared moves of a step add up to less.
+    first : int
+        Number of the first start in the stream.
+    """
+
+    k: int
+    purpose: int
+    starts: int = 1
+    limit: int = 300
+    greedy: bool = True
+    tol: float = 0.0
+    first: int = 0
+
+
+def cluster(
+    kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search, odds: Floats | None = None
+) -> tuple[Floats, Floats, float]:
+    """Run weighted k-means on one table of rows.
+
+    Parameters
+    ----------
+    key : int
+        Of the random stream.
+    points : float64[m, d]
+    weights : float64[m]
+    odds : float64[m], optional
+        What a row weighs in the draw of the seeds; default: its weight.
+
+    Returns
+    -------
+    centroids : float64[k, d]
+        Rows beyond the number of distinct points are +inf.
+    counts : float64[k]
+    cost : float
+    """
+    points, weights = np.ascontiguousarray(points), np.ascontiguousarray(weights)
+    pooled = points, weights, weights if odds is None else odds, np.array([0, len(points)])
+    k, purpose, starts, limit, greedy, tol, first = search
+    found = kernels.kmeans(
+        *pooled, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), purpose, first
+    )
+    return found[0][0], found[1][0], float(found[2][0])
+
+
+def trials(k: int, greedy: bool = True) -> int:
+    """Return how many candidates a k-means++ draw tries: 2 + floor(ln k) if greedy, else 1."""
+    return 2 + int(math.log(k)) if greedy else 1

@@ -1,0 +1,191 @@
+"""What passes between an algorithm and the network: what is said, and what was heard."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers, Mask
+
+
+class Mail(NamedTuple):
+    """One table of rows per device, said in one exchange.
+
+    Attributes
+    ----------
+    values : float64[n, r, w]
+        The tables; rows beyond ``rows[i]`` are ignored.
+    rows : int64[n]
+        -1: silent, what was heard before stays valid and nothing is counted; 0: an empty table, which replaces what
+        was heard and counts as a message of 0 bytes; more: that many rows.
+    edges : bool[e] or None
+        The own directed edges over which the table goes, if they are in use; None: all that are. Only for stages whose
+        receivers read nothing but `Inbox.fresh`, because a table that is said to some replaces the table that others
+        hold a slot of.
+    header : int
+        Leading columns that travel but are not counted (ids of origins).
+    ragged : bool
+        Whether r may differ from rank to rank; the network then agrees on the largest first.
+    unfit : bool[n] or None
+        Tables that travel and are counted, but that those who hear them refuse, see `p2pkm.channel.rejection`; None: none.
+    """
+
+    values: Floats
+    rows: Integers
+    edges: Mask | None = None
+    header: int = 0
+    ragged: bool = False
+    unfit: Mask | None = None
+
+    @property
+    def accepted(self) -> Integers:
+        """Return the rows of every table as its receivers take it, int64[n]: who says what they refuse is silent."""
+        return self.rows if self.unfit is None else np.where(self.unfit, -1, self.rows)
+
+
+class Inbox(NamedTuple):
+    """What a batch of devices has heard; valid until the next exchange, and never to be written to.
+
+    Attributes
+    ----------
+    tables : float64[s, r, w]
+        The last table said by every own device, then by every neighbour on another rank; where mail may be late, those
+        said before follow. What lies beyond a table's own rows and columns is left over from others and must not be
+        read.
+    rows : int64[s]
+        Rows of each table, -1 where nothing was said.
+    slots : int64[e]
+        Index of the table last heard over each own edge, -1 = never since the edge came into use.
+    senders : int64[e]
+        Index of the last table said by each own edge's neighbour.
+    spoke : bool[s] or None
+        Who said a table in this exchange; None: everybody, or `over` says it all.
+    over : bool[e] or None
+        The own edges over which something could come in this exchange; None: all.
+    """
+
+    tables: Floats
+    rows: Integers
+    slots: Integers
+    senders: Integers
+    spoke: Mask | None = None
+    over: Mask | None = None
+
+    @property
+    def fresh(self) -> Mask:
+        """Return over which own edges a table came in this exchange, bool[e]; computed when somebody asks."""
+        came = np.ones(len(self.senders), np.bool_) if self.spoke is None else self.spoke[self.senders]
+        return came if self.over is None else came & self.over
+
+
+class Tables(NamedTuple):
+    """Tables of rows in one array, which several of them may share.
+
+    Attributes
+    ----------
+    values : float64[m, w]
+    starts, rows : int64[t]
+        Table i is ``values[starts[i]:starts[i] + rows[i]]``.
+    """
+
+    values: Floats
+    starts: Integers
+    rows: Integers
+
+    def take(self, which: Integers) -> "Tables":
+        """Return some of the tables, int64[...]; the rows stay where they are."""
+        return Tables(self.values, self.starts[which], self.rows[which])
+
+    def flat(self) -> Floats:
+        """Return the rows of all tables one after another, float64[rows.sum(), w]."""
+        return self.values[spans(self.starts, self.rows)]
+
+
+class Letters(NamedTuple):
+    """What few devices of a batch say in one exchange, everybody else being silent; it costs by what is said.
+
+    Unlike `Mail` it is not remembered: it is heard in its own exchange only, and what `Mail` said before stays valid.
+
+    Attributes
+    ----------
+    who : int64[s]
+        Positions of those who speak, ascending.
+    tables : Tables
+        One for each of them.
+    edges : int64[f]
+        The own directed edges over which the tables go, ascending; each leads from one of `who`.
+    header : int
+        As in `Mail`.
+    """
+
+    who: Integers
+    tables: Tables
+    edges: Integers
+    header: int = 0
+
+
+class Delivery(NamedTuple):
+    """What a batch of devices has heard of `Letters`; never to be written to.
+
+    Attributes
+    ----------
+    edges : int64[f]
+        Own edges over which something came, ascending: by device, and then by neighbour.
+    tables : Tables
+        What came over each of them. Its values begin with those that the batch itself said, so that what points to
+        rows among these points to the same rows here.
+    """
+
+    edges: Integers
+    tables: Tables
+
+
+class Ragged(NamedTuple):
+    """Rows of which every device has some, one device after the other: values [counts.sum(), ...], counts int64[n]."""
+
+    values: Any
+    counts: Integers
+
+
+def spans(starts: Integers, lengths: Integers) -> Integers:
+    """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+
+
+def pack(centroids: Floats) -> tuple[Floats, Integers]:
+    """Move the real rows of every device to the front, in their order.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf.
+
+    Returns
+    -------
+    values : float64[n, k, d]
+        The same array if no row is absent.
+    rows : int64[n]
+        Number of real rows.
+    """
+    if centroids[:, :, 0].max(initial=0.0) < np.inf:
+        return centroids, np.full(len(centroids), centroids.shape[1])
+    real = centroids[:, :, 0] < np.inf
+    rows = real.sum(axis=1)
+    order = np.argsort(~real, axis=1, kind="stable")
+    return np.take_along_axis(centroids, order[:, :, None], axis=1), rows
+
+
+def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
+    """Return the same where only the devices `who` speak: the tables of the others are of no meaning, their rows -1."""
+    rows, own = np.full(len(centroids), -1), centroids[who]
+    packed, rows[who] = pack(own)
+    if packed is own:
+        return centroids, rows
+    values = centroids.copy()
+    values[who] = packed
+    return values, rows
+
+
+def silence(n: int, rows: int, width: int) -> Mail:
+    """Return the mail of n devices that say nothing."""
+    return Mail(np.zeros((n, rows, width)), np.full(n, -1))

@@ -1,0 +1,151 @@
+"""Specs `NAME[:key=value,...]`, the one notation for graphs, data, partitions, seedings and algorithms."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from p2pkm.core.errors import ExperimentError
+
+_LONG = 100  # letters of a word that are compared with those that are known
+_VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
+
+
+class Spec(NamedTuple):
+    """A name and the options that were given with it, already converted to their types."""
+
+    name: str
+    options: dict[str, Any]
+
+    def __str__(self) -> str:
+        """Write the spec back in canonical form: `-` in the name, keys in the order given."""
+        if not self.options:
+            return self.name
+        if self.name in _VERBATIM:
+            return f"{self.name}:{self.options[_VERBATIM[self.name]]}"
+        return f"{self.name}:" + ",".join(f"{key}={show(value)}" for key, value in self.options.items())
+
+
+def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec:
+    """Read one spec; the keyword-only parameters of `known[name]` are its keys.
+
+    Parameters
+    ----------
+    text : str
+        For example ``"small-world:degree=4,rewire=0.1"``; after ``file:`` and
+        ``gallery:`` the rest is taken verbatim.
+    known : mapping of str to callable
+        The registry that the name is looked up in.
+    what : str
+        What the name stands for ("graph", "partition", ...), for the message.
+
+    Raises
+    ------
+    ExperimentError
+        If the name, a key or a value is not known; the message names the nearest known one.
+    """
+    name, colon, rest = text.strip().partition(":")
+    name = name.replace("_", "-").lower()
+    if name not in known:
+        raise ExperimentError(f"unknown {what} {name!r}. {suggest(name, known)}")
+    if name in _VERBATIM:
+        if not rest:
+            example = {"file": "file:mine.csv", "gallery": "gallery:karate"}[name]
+            raise ExperimentError(f"{what} '{name}:' needs a {_VERBATIM[name]} after the colon, as in {example}")
+        return Spec(name, {_VERBATIM[name]: rest})
+    if colon and not rest:
+        raise ExperimentError(f"{what} {text!r} ends with ':'; write {name} alone or {name}:key=value")
+    pairs = [item.partition("=") for item in rest.split(",")] if rest else []
+    keys = parameters(known[name])
+    options: dict[str, Any] = {}
+    for raw, equals, value in pairs:
+        key = raw.strip().replace("-", "_")
+        if key not in keys:
+            raise ExperimentError(f"unknown key {key!r} of {what} {name!r}. {suggest(key, keys)}")
+        if not equals or key in options:
+            raise ExperimentError(f"{what} {name!r}: give {key} once, as {key}=value; got {text!r}")
+        options[key] = convert(value.strip(), keys[key], f"{what} {name}:{key}")
+    return Spec(name, options)
+
+
+def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> Spec:
+    """Return the spec with every key that has a value: what was given, else the default, and the run's seed."""
+    signature = inspect.signature(known[spec.name]).parameters
+    values = {key: spec.options.get(key, signature[key].default) for key in parameters(known[spec.name])}
+    if "seed" in values and "seed" not in spec.options:
+        values["seed"] = seed
+    return Spec(spec.name, {key: value for key, value in values.items() if value is not None})
+
+
+@cache
+def parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the keyword-only parameters of a function or class and their annotated types; fixed ones are left out."""
+    inner, fixed = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+    hints = get_type_hints(getattr(inner, "__init__") if isinstance(inner, type) else inner)  # noqa: B009 - for mypy
+    named = inspect.signature(inner).parameters.values()
+    return {p.name: hints.get(p.name, str) for p in named if p.kind is p.KEYWORD_ONLY and p.name not in fixed}
+
+
+def convert(value: object, kind: Any, where: str) -> Any:
+    """Convert text (or a TOML value) to an annotated type: bool, int, float, str, Literal or an Optional of them."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        inner = next(part for part in get_args(kind) if part is not NoneType)
+        number = inner in (int, float)  # where text is expected, "none" is a text like any other
+        if value is None or (number and isinstance(value, str) and value.lower() == "none"):
+            return None
+        return convert(value, inner, where)
+    if origin is Literal:
+        if value not in get_args(kind):
+            raise ExperimentError(f"{where} is {value!r}. {suggest(str(value), map(str, get_args(kind)))}")
+        return value
+    if kind is bool:
+        return _convert_bool(value, where)
+    return _convert_plain(value, kind, where)
+
+
+def _convert_bool(value: object, where: str) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise ExperimentError(f"{where} is {value!r}; expected true or false")
+
+
+def _convert_plain(value: object, kind: Any, where: str) -> Any:
+    wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
+    allowed = {int: (int, str), float: (int, float, str), str: (str,)}[kind]
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise ExperimentError(f"{where} is {value!r}; expected {wanted}")
+    try:
+        result = kind(value)
+    except (ValueError, OverflowError):
+        raise ExperimentError(f"{where} is {value!r}; expected {wanted}") from None
+    if kind is int and abs(result) >= 2**63:
+        raise ExperimentError(f"{where} is {value!r}; expected a whole number below 2^63")
+    if kind is float and not math.isfinite(result):
+        raise ExperimentError(f"{where} is {value!r}; expected a finite number")
+    return result
+
+
+def suggest(given: str, known: Iterable[str]) -> str:
+    """Name the nearest known word and all of them."""
+    words = sorted(known)
+    if not words:
+        return "It takes no keys."
+    near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{hint}Known: {', '.join(words)}."
+
+
+def show(value: object) -> str:
+    """Write a value as it would be typed: 1.0 as 1, True as true."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.17g}" if float(f"{value:g}") != value else f"{value:g}"
+    return str(value)

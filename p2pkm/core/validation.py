@@ -1,0 +1,150 @@
+"""Checks at the door of the data: ranges of options, and points that are real numbers."""
+
+import sys
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.sorting import blocks
+from p2pkm.core.spec import suggest
+
+_ALL = slice(0, None)
+LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
+
+
+def whole(value: object, least: int, name: str) -> int:
+    """Return an option that must be a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ExperimentError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return int(value)
+
+
+def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
+    """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) <= most
+    if not number or not isinstance(value, Real) or value < 0 or (value == 0 and not zero):
+        wanted = "a finite number of at least 0" if zero else "a finite number above 0"
+        wanted += "" if most == sys.float_info.max else f" and at most {most:g}"
+        raise ExperimentError(f"{name} is {value!r}; expected {wanted}")
+    return float(value)
+
+
+def one_of(value: str, known: Iterable[str], name: str) -> str:
+    """Return an option that must be one of a few words."""
+    words = list(known)
+    if value not in words:
+        raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), words)}")
+    return value
+
+
+def precision(dtype: DTypeLike) -> str:
+    """Return the name of the type in which points are stored: float32 or float64."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    return one_of(name, ("float32", "float64"), "dtype")
+
+
+def matrix(
+    points: ArrayLike, what: str = "X", *, empty: bool = False, dtype: DTypeLike = "float64"
+) -> NDArray[np.floating[Any]]:
+    """Return points as float[m, d] in C order, copied only where that is needed; finite numbers of any kind will do.
+
+    Parameters
+    ----------
+    points : array_like of shape (m, d)
+        One point per row.
+    what : str
+        How the message calls them.
+    empty : bool
+        Whether an array without points may pass, of any shape; it comes back as float[0, 0].
+    dtype : {"float64", "float32"}
+        How to store them.
+
+    Raises
+    ------
+    DataError
+        If there are no rows or columns, or an entry is not a finite number; the first one is named.
+    """
+    if hasattr(points, "toarray"):
+        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    try:
+        array = np.asarray(points)
+    except ValueError:
+        raise DataError(f"{what} has rows of different lengths, expected one number per feature in each") from None
+    if empty and array.size == 0:
+        return np.empty((0, 0), dtype)
+    if array.ndim != 2:
+        remedy = "; for a single feature use reshape(-1, 1)" if array.ndim == 1 else ""
+        raise DataError(f"{what} has shape {array.shape}, expected (points, features){remedy}")
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
+    return store(finite(_numbers(array, what), what), what, dtype)
+
+
+def finite(array: NDArray[Any], what: str, rows: slice | NDArray[np.int64] = _ALL) -> NDArray[Any]:
+    """Return the array if all of it is finite, else name the first row (of `rows` in a file) that is not."""
+    for block in blocks(*array.shape):
+        bad = np.argwhere(~np.isfinite(array[block]))
+        if len(bad):
+            row, column = int(bad[0, 0]) + block.start, int(bad[0, 1])
+            raise DataError(
+                f"{what} is {array[row, column]} at row {_number(rows, row)}, column {column} (counted from 0); "
+                "expected finite numbers: drop or fill in such rows"
+            )
+    return array
+
+
+def _number(rows: slice | NDArray[np.int64], row: int) -> int:
+    return int(rows.start) + row if isinstance(rows, slice) else int(rows[row])
+
+
+def bounded(points: NDArray[np.floating[Any]], what: str) -> NDArray[np.floating[Any]]:
+    """Return points whose squares do not overflow."""
+    largest = float(max(points.max(), -points.min())) if points.size else 0.0
+    if largest > LARGEST:
+        raise DataError(f"{what} reach {largest:g}, whose squares overflow; expected at most {LARGEST:g}: rescale")
+    return points
+
+
+def store(
+    array: NDArray[Any], what: str, dtype: DTypeLike, rows: slice | NDArray[np.int64] = _ALL
+) -> NDArray[np.floating[Any]]:
+    """Return finite numbers in the type in which points are stored, C order; a number it cannot hold is named."""
+    with np.errstate(over="ignore"):
+        points: NDArray[np.floating[Any]] = np.ascontiguousarray(array, dtype)
+    if np.result_type(array.dtype, points.dtype) != points.dtype and not np.isfinite(points).all():
+        row, column = (int(part) for part in np.argwhere(~np.isfinite(points))[0])
+        raise DataError(
+            f"{what} is {array[row, column]:g} at row {_number(rows, row)}, column {column} (counted from 0), which "
+            f"{points.dtype} cannot hold; expected at most {np.finfo(points.dtype).max:.2g}: rescale, or store float64"
+        )
+    return points
+
+
+def _numbers(array: NDArray[np.generic], what: str) -> NDArray[Any]:
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
+    place = _first_text(array)
+    raise DataError(f"{what} has dtype {array.dtype}{place}; expected real numbers: encode or drop the other columns")
+
+
+def _first_text(array: NDArray[np.generic]) -> str:
+    if array.dtype.kind not in "OUS":
+        return ""
+    for (row, column), value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f" and {array.item(row, column)!r} at row {row}, column {column} (counted from 0)"
+    return ""

@@ -1,0 +1,46 @@
+"""How the points of a source come to devices: the usual partition, how many devices a column names, and the deal."""
+
+from typing import Any
+
+from p2pkm.core.spec import Spec
+
+
+def usual(table: Any, devices: int | None) -> str:
+    """Return the partition to take if none is given; so many devices are asked for."""
+    if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted and no column says more
+        return "column" if devices in (None, table.device) or table.files[0].devices is not None else "blocks"
+    return "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
+
+
+def count_in_column(partition: Spec, table: Any) -> int | None:
+    """Return how many devices the file's own column names, None if the devices do not come from a column."""
+    if partition.name != "column" or table.device is None:
+        return None
+    if isinstance(table.device, int):
+        return table.device
+    from p2pkm.data.partition import column
+
+    return int(column(table.device).max()) + 1
+
+
+def name_devices(partition: Spec, table: Any) -> tuple[str, ...] | None:
+    """Return what the data call the devices, in their order; None if these are numbered, or not the data's own."""
+    if partition.name != "column" or table.device is None:
+        return None
+    if not isinstance(table.device, int):
+        from p2pkm.data.partition import by_column as owners
+
+        return table.names or owners.name_devices(table.device)
+    from p2pkm.data.readers.folder import name_files
+
+    paths = [one.path for one in table.files]
+    return name_files(paths) if table.files[0].devices is None and len(paths) == table.device else None
+
+
+def deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
+    """Return the shards of a table that is in memory."""
+    from p2pkm.data.partition import known as known_partitions
+    from p2pkm.data.shards import Shards
+
+    device = known_partitions(partition.name)[partition.name](table, devices, **partition.options)
+    return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)

@@ -1,0 +1,224 @@
+"""Files of points that stay on disk: what their headers say, and some of their rows at a time.
+
+A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or ascending numbers.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.columns import Column, Roles, assign, listed
+from p2pkm.data.readers.folder import COMPANION
+from p2pkm.data.readers.npy import refuse_bomb, refuse_endless
+
+Rows = slice | NDArray[np.int64]
+
+
+class Header(NamedTuple):
+    """What is known of a file before its points are read.
+
+    Attributes
+    ----------
+    path : str
+    rows, features : int
+    labelled : bool
+    devices : int or None
+        Largest number in its column of devices + 1; None: it has no such column.
+    roles : Roles or None
+        Columns of a Parquet file.
+    """
+
+    path: str
+    rows: int
+    features: int
+    labelled: bool
+    devices: int | None = None
+    roles: Roles | None = None
+
+
+class Format(NamedTuple):
+    """How files of one suffix are read."""
+
+    measure: Callable[[str, Column, Column], Header]
+    points: Callable[[Header, Rows], NDArray[Any]]
+    labels: Callable[[Header, Rows], NDArray[Any]]
+    owned: Callable[[Header, int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def _measure_npy(path: str, label: Column, device: Column) -> Header:
+    """Read the header of a .npy file; its labels stand beside it, in ``NAME.labels.npy``."""
+    if label is not None or device is not None:
+        raise DataError(f"{path}: points that stay on disk have no columns to name; write labels to NAME{COMPANION}")
+    array = _map(path)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise DataError(f"{path} has shape {array.shape}, expected (points, features)")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{path} has dtype {array.dtype}; expected real numbers")
+    beside = _companion(path)
+    if labelled := beside.exists():
+        labels = _map(str(beside))
+        if labels.shape != array.shape[:1] or labels.dtype.kind not in "biu":
+            raise DataError(
+                f"{beside} has shape {labels.shape} and dtype {labels.dtype}; expected a whole number for each of the "
+                f"{array.shape[0]} rows of {path}"
+            )
+    return Header(path, array.shape[0], array.shape[1], labelled)
+
+
+def _points_npy(header: Header, rows: Rows) -> NDArray[Any]:
+    """Copy rows of a .npy file; nothing of it stays mapped."""
+    return np.array(_map(header.path)[rows])
+
+
+def _labels_npy(header: Header, rows: Rows) -> NDArray[Any]:
+    return np.array(_map(str(_companion(header.path)))[rows])
+
+
+def _owned_npy(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    raise DataError(f"{header.path} has no column of devices")
+
+
+def _companion(path: str) -> Path:
+    return Path(path.removesuffix(".npy") + COMPANION)
+
+
+def _map(path: str) -> NDArray[Any]:
+    refuse_endless(Path(path), "a .npy file")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # a broken header raises nearly anything
+        raise DataError(f"{path} cannot be read as a NumPy array without pickles: {error}") from None
+
+
+def _measure_parquet(path: str, label: Column, device: Column) -> Header:
+    """Read the schema of a Parquet file and its column of devices."""
+    file = _parquet(path)
+    refuse_bomb(Path(path), 8 * file.metadata.num_rows * file.metadata.num_columns, most=math.inf)
+    names = [str(name) for name in file.schema_arrow.names]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path} has several columns {twice!r}; of points that stay on disk every column needs a name")
+    roles = assign(path, names, label, device)
+    kinds = file.schema_arrow.types
+    for j in roles.points:
+        if not _numeric(kinds[j]):
+            raise DataError(f"{path}, column {names[j]!r} has the type {kinds[j]}; expected numbers")
+    for at in (roles.label, roles.device):
+        if at is not None and not _whole(kinds[at]):
+            raise DataError(
+                f"{path}, column {names[at]!r} has the type {kinds[at]}; of points that stay on disk expected whole "
+                f"numbers: number them, or give one file; its columns are {listed(names)}"
+            )
+    devices = None
+    if roles.device is not None:
+        ranges = [_ends(file, _columns(file, group, [roles.device])[0], roles.device)
+                  for group in range(file.num_row_groups)]  # fmt: skip
+        if any(low < 0 for low, _ in ranges):
+            raise DataError(f"{path}, column {names[roles.device]!r} has a device below 0; expected 0 to n - 1")
+        devices = max((high for _, high in ranges), default=-1) + 1
+    return Header(path, file.metadata.num_rows, len(roles.points), roles.label is not None, devices, roles)
+
+
+def _points_parquet(header: Header, rows: Rows) -> NDArray[Any]:
+    return _rows_parquet(header, rows, _roles(header).points)
+
+
+def _labels_parquet(header: Header, rows: Rows) -> NDArray[Any]:
+    return _rows_parquet(header, rows, [_roles(header).label or 0])[:, 0]
+
+
+def _roles(header: Header) -> Roles:
+    return header.roles or Roles([], None, None)
+
+
+def _rows_parquet(header: Header, rows: Rows, columns: list[int]) -> NDArray[Any]:
+    """Read rows of some columns, one row group after the other, and only those groups that have any."""
+    file, first = _parquet(header.path), 0
+    wanted = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+    parts: list[NDArray[Any]] = []
+    for group in range(file.num_row_groups):
+        last = first + int(file.metadata.row_group(group).num_rows)
+        own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)] - first
+        if len(own):
+            parts.append(np.column_stack([column[own] for column in _columns(file, group, columns)]))
+        first = last
+    return np.concatenate(parts) if parts else np.empty((0, len(columns)))
+
+
+def _owned_parquet(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of devices `first` to `last` - 1 and whose they are; of other columns nothing is read."""
+    file = _parquet(header.path)
+    column, start = int(_roles(header).device or 0), 0
+    rows, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for group in range(file.num_row_groups):
+        owner = _columns(file, group, [column])[0].astype(np.int64)
+        own = np.flatnonzero((owner >= first) & (owner < last))
+        rows.append(own + start)
+        owners.append(owner[own])
+        start += file.metadata.row_group(group).num_rows
+    return np.concatenate(rows), np.concatenate(owners)
+
+
+def _ends(file: Any, values: NDArray[Any], column: int) -> tuple[int, int]:
+    """Return the lowest and the largest number in a column of a row group.
+
+    Not from the statistics: asking a damaged file for them ends the process in pyarrow's native code.
+    """
+    if values.dtype.kind == "f":
+        raise DataError(
+            f"the column {file.schema_arrow.names[column]!r} has no device in some row; expected one in each"
+        )
+    return (int(values.min()), int(values.max())) if len(values) else (0, -1)
+
+
+def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
+    from pyarrow import ArrowException
+
+    names = [file.schema_arrow.names[column] for column in columns]
+    try:
+        frame = file.read_row_group(group, columns=names)
+        found = [np.asarray(frame.column(name).to_numpy()) for name in names]
+        if any(len(one) != file.metadata.row_group(group).num_rows for one in found):
+            raise ValueError("it has not as many rows as it says")
+    except (ArrowException, OSError, ValueError) as error:
+        raise DataError(f"row group {group} of a Parquet file, columns {listed(names)}: {error}") from None
+    return found
+
+
+def _parquet(path: str) -> Any:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+    refuse_endless(Path(path), "a Parquet file")
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _whole(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind))
+
+
+def _numeric(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+FORMATS = {
+    ".npy": Format(_measure_npy, _points_npy, _labels_npy, _owned_npy),
+    ".parquet": Format(_measure_parquet, _points_parquet, _labels_parquet, _owned_parquet),
+}

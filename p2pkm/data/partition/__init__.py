@@ -1,0 +1,106 @@
+"""Partitions: which device gets which point, drawn once for all devices from the seed alone.
+
+The functions are for scripts; `PARTITIONS` holds the same for the command line, where all take a `Table`.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.core.plugins import PARTITIONS as GROUP
+from p2pkm.core.plugins import extend
+from p2pkm.data.partition import distance_skew as observed
+from p2pkm.data.partition.by_column import column, fill
+from p2pkm.data.partition.distance_skew import beta
+from p2pkm.data.partition.label_skew import blocks, by_label, dirichlet, iid, mufc, quantity
+from p2pkm.data.table import Labels, Table
+
+__all__ = ["PARTITIONS", "beta", "blocks", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
+
+Ints = NDArray[np.int64]
+
+
+def _iid(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    return iid(len(table.points), n, minimum=minimum, seed=seed)
+
+
+def _blocks(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    return blocks(len(table.points), n, minimum=minimum, seed=seed)
+
+
+def _dirichlet(
+    table: Table,
+    n: int,
+    *,
+    alpha: float = 0.3,
+    by: Literal["class", "device"] = "class",
+    minimum: int = 0,
+    seed: int = 0,
+) -> Ints:
+    return dirichlet(_need_labels(table, "dirichlet"), n, alpha=alpha, by=by, minimum=minimum, seed=seed)
+
+
+def _beta(
+    table: Table,
+    n: int,
+    *,
+    beta: float = 1.0,
+    miss: Literal["closest", "redraw"] = "closest",
+    minimum: int = 0,
+    seed: int = 0,
+) -> Ints:
+    return observed.beta(table.points, n, table.box, beta=beta, miss=miss, minimum=minimum, seed=seed)
+
+
+def _by_label(table: Table, n: int, *, labels: int = 2, minimum: int = 0, seed: int = 0) -> Ints:
+    return by_label(_need_labels(table, "by-label"), n, labels=labels, minimum=minimum, seed=seed)
+
+
+def _quantity(table: Table, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int = 0) -> Ints:
+    return quantity(len(table.points), n, alpha=alpha, minimum=minimum, seed=seed)
+
+
+def _mufc(table: Table, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
+    if table.clusters is None:
+        raise DataError(
+            "partition mufc has no pooled clusters; expected Table.clusters, the labels of a pooled k-means"
+        )
+    return mufc(table.clusters, n, local=local, minimum=minimum, seed=seed)
+
+
+def _column(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
+    if table.device is None:
+        raise DataError(
+            "partition column needs a column with the device of each point, but the data have none; name it with "
+            "--device-column, or take --partition iid"
+        )
+    return column(table.device, n, minimum=minimum, seed=seed)
+
+
+def _need_labels(table: Table, name: str) -> Labels:
+    if table.labels is None:
+        raise DataError(
+            f"partition {name} needs the label of each point, but the data have none; take --partition iid, or "
+            "name the column with --label-column"
+        )
+    return table.labels
+
+
+PARTITIONS: dict[str, Callable[..., Ints]] = {
+    "iid": _iid,
+    "blocks": _blocks,
+    "dirichlet": _dirichlet,
+    "beta": _beta,
+    "by-label": _by_label,
+    "quantity": _quantity,
+    "mufc": _mufc,
+    "column": _column,
+}
+
+
+def known(spec: str | None) -> dict[str, Callable[..., Ints]]:
+    """Return the partitions by name; if a spec names none of them, those of other packages too."""
+    return PARTITIONS if spec is None else extend(PARTITIONS, GROUP, spec)

@@ -1,0 +1,94 @@
+"""Tables of Apache Arrow: .parquet, .arrow, .feather and .ipc."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.core.validation import finite
+from p2pkm.data.readers.columns import Column, Parts, assign, plain
+from p2pkm.data.readers.npy import refuse_bomb
+
+_MAGIC, _OLD = b"ARROW1", b"FEA1"  # how a file of record batches begins, and one of the first Feather
+
+
+def read_parquet(path: Path, label: Column, device: Column) -> Parts:
+    """Read a .parquet file; every column that is neither label nor device is a feature."""
+    pyarrow = _pyarrow(path)
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
+            frame = file.read()
+        return _part(path, frame, label, device)
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, too
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def read_arrow(path: Path, label: Column, device: Column) -> Parts:
+    """Read a file of record batches: Arrow IPC, as a file or as a stream, which Feather (version 2) is as well."""
+    pyarrow = _pyarrow(path)
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    if start.startswith(_OLD):
+        raise DataError(f"{path} is Feather of version 1; write it anew, as pandas.DataFrame.to_feather does")
+    size, batches = 0, []
+    try:
+        with pyarrow.OSFile(str(path)) as file:
+            for batch in _batches(pyarrow, file, start == _MAGIC):
+                size += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
+                refuse_bomb(path, size)
+                batch.validate(full=True)  # else a damaged file could point anywhere
+                batches.append(batch)
+        frame = pyarrow.Table.from_batches(batches) if batches else pyarrow.table({})
+        return _part(path, frame, label, device)
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as Arrow: {error}") from None
+
+
+def _batches(pyarrow: Any, file: Any, indexed: bool) -> Iterator[Any]:
+    if indexed:
+        reader = pyarrow.ipc.open_file(file)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+    else:
+        yield from pyarrow.ipc.open_stream(file)
+
+
+def _part(path: Path, frame: Any, label: Column, device: Column) -> Parts:
+    """Part the columns of a frame into points, labels and devices."""
+    names = [str(name) for name in frame.column_names]
+    if not len(frame):
+        raise DataError(f"{path} has no rows; expected one point per row")
+    roles = assign(str(path), names, label, device)
+    points = np.empty((len(frame), len(roles.points)))
+    for at, j in enumerate(roles.points):
+        values = _values(frame, j)
+        if values.dtype.kind not in "biuf":
+            raise DataError(
+                f"{path}, column {names[j]!r} has the type {frame.column(j).type}; expected numbers: encode "
+                "or drop it, or name it as --label-column or --device-column"
+            )
+        points[:, at] = values
+    label_at, device_at = (None if at is None else plain(_values(frame, at)) for at in (roles.label, roles.device))
+    return Parts(finite(points, str(path)), label_at, device_at, tuple(names[j] for j in roles.points))
+
+
+def _values(frame: Any, column: int) -> NDArray[Any]:
+    return np.asarray(frame.column(column).to_numpy())
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow.ipc
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+    return pyarrow

@@ -1,0 +1,128 @@
+"""Columns of a file: which one holds the label, which one the device, and which the points."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.table import Table, encode
+
+Column = str | int | None
+
+_INDEX = re.compile(r"__index_level_\d+__")  # the row numbers that pandas writes beside its columns
+LABEL_NAMES = ("label",)
+DEVICE_NAMES = ("client", "device")
+
+
+class Roles(NamedTuple):
+    """Say which columns of a file play which role.
+
+    Attributes
+    ----------
+    points : list of int
+        Columns of the points, ascending.
+    label, device : int or None
+        Columns of the label and of the device.
+    """
+
+    points: list[int]
+    label: int | None
+    device: int | None
+
+
+class Parts(NamedTuple):
+    """What a file holds, before labels and devices become numbers.
+
+    Attributes
+    ----------
+    points : float64[m, d] or float32[m, d]
+    label, device : array[m] or None
+        As they stand in the file.
+    names : tuple of str
+        Names of the features, if the file has any.
+    lengths : tuple of int
+        Points of each of several files.
+    """
+
+    points: NDArray[Any]
+    label: Any = None
+    device: Any = None
+    names: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+
+
+def assign(where: str, names: Sequence[str], label: Column, device: Column) -> Roles:
+    """Find the columns by name or index, or by their usual names if none is given.
+
+    Raises
+    ------
+    DataError
+        If a column does not exist, plays two roles, or no column is left for the points.
+    """
+    label_at = find(where, names, label, "label", LABEL_NAMES)
+    device_at = find(where, names, device, "device", DEVICE_NAMES)
+    if label_at is not None and label_at == device_at:
+        raise DataError(f"{where}: column {names[label_at]!r} is both label and device; name two different columns")
+    points = [j for j, name in enumerate(names) if j not in (label_at, device_at) and not _INDEX.fullmatch(name)]
+    if not points:
+        raise DataError(f"{where}: no column is left for the points; its columns are {listed(names)}")
+    return Roles(points, label_at, device_at)
+
+
+def find(where: str, names: Sequence[str], given: Column, role: str, usual: Sequence[str]) -> int | None:
+    """Return the index of one column, or None if none is given and none has a usual name."""
+    if given is None:
+        found = [j for j, name in enumerate(names) if name.lower() in usual]
+        if len(found) > 1:
+            raise DataError(
+                f"{where}: columns {listed([names[j] for j in found])} could all be the {role}; "
+                f"choose one with --{role}-column"
+            )
+        return found[0] if found else None
+    if isinstance(given, str) and given in names:
+        if list(names).count(given) > 1:
+            raise DataError(f"{where} has several columns {given!r}; give the number of the one for --{role}-column")
+        return list(names).index(given)
+    index = as_index(given)
+    if index is None or not 0 <= index < len(names):
+        raise DataError(
+            f"{where} has no column {given!r} for --{role}-column; its columns are {listed(names)} (or 0 to "
+            f"{len(names) - 1})"
+        )
+    return index
+
+
+def as_index(given: str | int) -> int | None:
+    """Return a column given by number, or None."""
+    try:
+        return int(given)
+    except ValueError:
+        return None
+
+
+def listed(names: Sequence[str]) -> str:
+    """List names for a message, the first 20 of them."""
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
+
+
+def table_of(where: str, parts: Parts) -> Table:
+    """Build the table of a file from its points and its raw columns of labels and devices."""
+    points, label, device, *_ = parts
+    labels = None if label is None else encode(label, len(points), f"{where}: the labels")
+    if device is None:
+        owner = None
+    else:
+        owner = plain(np.asarray(device))
+        encode(owner, len(points), f"{where}: the devices")
+    return Table(np.ascontiguousarray(points), labels, None if labels is None else int(labels.max()) + 1, owner)
+
+
+def plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers as int64 and everything else as it is."""
+    if values.dtype.kind == "f" and (abs(values) < 2.0**63).all() and (values == np.floor(values)).all():
+        return values.astype(np.int64)
+    return values

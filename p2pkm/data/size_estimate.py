@@ -1,0 +1,173 @@
+"""How large data are, without the data: from the options of a generator, or from the header of a file."""
+
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.errors import DataError, P2PKMError
+from p2pkm.core.spec import Spec, complete
+from p2pkm.core.validation import whole
+from p2pkm.data.out_of_core.formats import FORMATS
+from p2pkm.data.out_of_core.index import open_stored
+from p2pkm.data.readers import SUFFIXES
+from p2pkm.data.readers.columns import Column, as_index, assign
+from p2pkm.data.readers.folder import several
+from p2pkm.data.sources import SOURCES, load
+from p2pkm.data.table import Table
+
+
+class Size(NamedTuple):
+    """How much there is of some data.
+
+    Attributes
+    ----------
+    points, features : int
+    distinct : int
+        Points that differ, at least so many.
+    classes, devices : int or None
+        Known classes, and devices that a column names; None: none, or nobody has looked.
+    labelled : bool
+        Whether every point comes with its class.
+    stored : bool
+        Whether the points stay on disk, where every rank reads its own.
+    """
+
+    points: int
+    features: int
+    distinct: int = 1
+    classes: int | None = None
+    devices: int | None = None
+    labelled: bool = True
+    stored: bool = False
+
+
+def measure(
+    spec: Spec, *, label_column: Column = None, device_column: Column = None, whole_file: bool = False,
+    partition: Spec | None = None,
+) -> Size:  # fmt: skip
+    """Return the size of what `p2pkm.data.sources.load` would return.
+
+    Generators draw nothing. Of .npy, .npz and .parquet files the header is read alone; files of text, and the small
+    data sets of scikit-learn, are read.
+
+    Parameters
+    ----------
+    spec : Spec
+        From `parse_source`.
+    whole_file : bool
+        Whether to read a file to the end, because classes or devices are to be counted.
+    partition : Spec, optional
+        What is asked for; it decides whether one file stays on disk.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be used.
+    ExperimentError
+        If an option is out of range.
+    """
+    if spec.name in _GENERATED:
+        return _GENERATED[spec.name](complete(spec, SOURCES, 0).options)
+    if spec.name == "file":
+        name = spec.options["path"]
+        stored = open_stored(name, partition, label_column, device_column, classes=whole_file)
+        if stored is not None:
+            first, m = stored.files[0], sum(one.rows for one in stored.files)
+            return Size(m, first.features, 1, stored.classes, stored.device, first.labelled, stored=True)
+    path = Path(spec.options.get("path", "")).expanduser()
+    read = _HEADERS.get(path.suffix.lower())
+    if read is None or whole_file or not path.is_file():  # a file that is not there has an error of its own
+        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
+    try:
+        return read(path, label_column, device_column)
+    except P2PKMError:
+        raise
+    except Exception:  # a broken header raises nearly anything; who reads all of it says what is wrong
+        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
+
+
+def has_header(spec: Spec) -> bool:
+    """Return whether `measure` can tell the size without reading the data."""
+    if spec.name in _GENERATED:
+        return True
+    path = spec.options.get("path", "")
+    files = several(path, SUFFIXES)
+    return Path(files[0] if files else path).suffix.lower() in (FORMATS if files else _HEADERS)
+
+
+def _gaussians(count: int, options: Mapping[str, Any], features: int = 2) -> Size:
+    """Return the size of `count` clusters of ``points`` points each; with no deviation they all lie on the means."""
+    m = count * whole(options["points"], 1, "points")
+    return Size(m, features, count if options.get("sd") == 0.0 else m, count)
+
+
+def _blobs(options: Mapping[str, Any]) -> Size:
+    return _gaussians(whole(options["clusters"], 1, "clusters"), options, whole(options["features"], 1, "features"))
+
+
+def _communities(options: Mapping[str, Any]) -> Size:
+    n, points = whole(options["devices"], 2, "devices"), whole(options["points"], 1, "points")
+    return Size(n * points, 2, n * points, whole(options["clusters"], 1, "clusters"), n)
+
+
+def _look(table: Table) -> Size:
+    """Return the size of data that have been read."""
+    distinct = len(np.unique(table.points, axis=0))
+    devices = None if table.device is None else len(np.unique(table.device))
+    m, d = table.points.shape
+    return Size(m, d, distinct, table.classes, devices, table.labels is not None)
+
+
+def _read_npy(path: Path, label: Column, device: Column) -> Size:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    m, columns = array.shape
+    roles = assign(str(path), [str(j) for j in range(columns)], label, device)
+    return Size(m, len(roles.points), labelled=roles.label is not None)
+
+
+def _read_npz(path: Path, label: Column, device: Column) -> Size:
+    """Read the headers of the arrays in an archive; columns of the points themselves may be given by number."""
+    shapes = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shapes[name.removesuffix(".npy")] = read(file)[0]
+    flat = [name for name, shape in shapes.items() if len(shape) == 2]
+    points = next((name for name in ("X", "points") if name in shapes), None) or (flat[0] if len(flat) == 1 else "")
+    m, columns = shapes[points]
+    inside = [given for given in (label, device) if given is not None and given not in shapes and _number(given)]
+    labelled = label is not None or any(name in shapes for name in ("y", "labels", "label"))
+    return Size(m, columns - len(inside), labelled=labelled)
+
+
+def _number(given: str | int) -> bool:
+    return as_index(given) is not None
+
+
+def _read_parquet(path: Path, label: Column, device: Column) -> Size:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+    header = parquet.read_metadata(path)
+    roles = assign(str(path), [str(name) for name in header.schema.to_arrow_schema().names], label, device)
+    return Size(header.num_rows, len(roles.points), labelled=roles.label is not None)
+
+
+_GENERATED: dict[str, Callable[[Mapping[str, Any]], Size]] = {
+    "grid16": lambda options: _gaussians(16, options),
+    "blobs": _blobs,
+    "slike": lambda options: _gaussians(15, options),
+    "balls": _blobs,
+    "communities": _communities,
+}
+_HEADERS: dict[str, Callable[[Path, Column, Column], Size]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+}

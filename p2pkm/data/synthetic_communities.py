@@ -1,0 +1,111 @@
+"""The benchmark of devices in two communities, whose points come from different mixtures."""
+
+from functools import wraps
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.sorting import narrow
+from p2pkm.core.validation import one_of, whole
+from p2pkm.data.random import apart, generator
+from p2pkm.data.table import Table
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_SIDE, _SEPARATION, _SHIFT, _EVENNESS, _TESTS = 16.0, 5.0, 4.0, 2.0, 400
+
+
+class Communities(NamedTuple):
+    """What `communities` draws.
+
+    Attributes
+    ----------
+    points : float64[m, 2]
+        Device by device.
+    labels, device : int64[m]
+        Component that each point was drawn from (numbered on through the second mixture, unless it is the same), and
+        its device.
+    truth : int64[n]
+        Community of each device, 0 or 1.
+    centers : float64[n, k, 2]
+        True centers of each device's mixture.
+    tests : float64[n, 400, 2]
+        Test points of each device, from its mixture with equal weights.
+    """
+
+    points: Floats
+    labels: Integers
+    device: Integers
+    truth: Integers
+    centers: Floats
+    tests: Floats
+
+    def score(self, centroids: ArrayLike) -> Floats:
+        """Return the cost of each device's centroids on its test points over that of the true centers, float64[n].
+
+        Parameters
+        ----------
+        centroids : array_like of float64[n, k, 2]
+            Absent rows are +inf.
+        """
+        return _cost(self.tests, np.asarray(centroids, np.float64)) / _cost(self.tests, self.centers)
+
+
+def communities(
+    *, second: Literal["same", "shifted", "fresh"] = "fresh", devices: int = 16, points: int = 24, clusters: int = 4,
+    seed: int = 0,
+) -> Communities:  # fmt: skip
+    """Draw the points of devices in two communities, each with its own mixture of unit Gaussians in the plane.
+
+    The graph `communities` of `topologies` has the same communities: the first (n + 1) // 2 devices, and the others.
+    The centers of a mixture are uniform in [-8, 8] x [-8, 8] and at least 5 apart; a device draws its points with its
+    own weights of the clusters, Dirichlet(2).
+
+    Parameters
+    ----------
+    second : {"fresh", "shifted", "same"}
+        The second mixture: drawn anew, the first one shifted by 4 in a random direction, or the first one.
+    devices, points, clusters : int
+        Number of devices, of points of each, and of clusters of a mixture.
+    seed : int
+        Whole number from 0.
+    """
+    one_of(second, ("same", "shifted", "fresh"), "second")
+    n, k, m = whole(devices, 2, "devices"), whole(clusters, 1, "clusters"), whole(points, 1, "points")
+    if k > _TESTS:
+        raise ExperimentError(f"clusters is {k}; expected at most {_TESTS}, the number of test points of a device")
+    rng = generator(seed, "communities")
+    first = apart(rng, k, 2, side=_SIDE, separation=_SEPARATION)
+    angle = rng.uniform(0.0, 2.0 * np.pi)
+    other = first + _SHIFT * np.array([np.cos(angle), np.sin(angle)]) if second == "shifted" else first
+    if second == "fresh":
+        other = apart(rng, k, 2, side=_SIDE, separation=_SEPARATION)
+    truth = (np.arange(n) >= (n + 1) // 2).astype(np.int64)
+    centers = np.stack((first, other))[truth]
+    device = np.repeat(np.arange(n), m)
+    ends = np.cumsum(rng.dirichlet([_EVENNESS] * k, n), axis=1)
+    ends /= ends[:, -1:]
+    drawn = rng.random((n, m))
+    component = np.zeros(n * m, np.int64)
+    for end in ends.T:
+        component += (drawn >= end[:, None]).ravel()
+    X = centers[device, component] + rng.standard_normal((n * m, 2))  # noqa: N806 - the name of all points
+    tests = centers[:, np.arange(_TESTS) % k] + rng.standard_normal((n, _TESTS, 2))
+    labels = component + (0 if second == "same" else k) * truth[device]
+    return Communities(X, labels, device, truth, centers, tests)
+
+
+@wraps(communities)
+def tabulate(**options: Any) -> Table:
+    """Return the same for the command line; a device looks for the clusters of its own mixture."""
+    made = communities(**options)
+    labels = made.labels.astype(narrow(int(made.labels.max()) + 1))
+    return Table(made.points, labels, made.centers.shape[1], device=made.device, groups=made.truth)
+
+
+def _cost(points: Floats, centroids: Floats) -> Floats:
+    """Return the cost of each device's centroids on its points, float64[n]."""
+    return ((points[:, :, None] - centroids[:, None]) ** 2).sum(axis=3).min(axis=2).sum(axis=1)

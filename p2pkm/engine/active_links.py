@@ -1,0 +1,75 @@
+"""Graphs that change from round to round: which links are in use now, and when a run over them is at rest.
+
+A round of the graph is the time in which every device speaks: an exchange where all act in every turn, otherwise a
+round of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the
+next one come into use and everybody speaks over them; what came over the others is forgotten. So a device acts on what
+it heard over the links that are in use, and the two ends of a link hear each other equally often.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.core.batch import Devices
+from p2pkm.network.transport import Network
+
+if TYPE_CHECKING:
+    from topologies import TimeVaryingGraph
+
+_LONG = 32  # rounds that stand for a period where nothing ever repeats
+
+
+class Links:
+    """The links in use, in one stage.
+
+    Parameters
+    ----------
+    devices : Devices
+        With all links there ever are.
+    network : Network
+    graph : TimeVaryingGraph or None
+        None: all links are in use all the time.
+
+    Attributes
+    ----------
+    devices : Devices
+        The batch, with the links in use now.
+    """
+
+    def __init__(self, devices: Devices, network: Network, graph: "TimeVaryingGraph | None") -> None:
+        self.devices, self._network, self._graph = devices, network, graph
+        self._round, self._unrest = -1, 0
+        self.change(due=True)
+
+    def change(self, *, due: bool) -> bool:
+        """Take the links of the next round into use, if the graph changes and this is the time; return whether so."""
+        if self._graph is None or not due:
+            return False
+        self._round += 1
+        graph, placement = self._graph, self._network.placement
+        mask = graph.active(self._round)
+        degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])
+        shares = None if graph.own_mixing is None else graph.own_mixing(self._round)[placement.edges]
+        self.devices = self.devices.using(mask[placement.edges], degrees[placement.indices], shares)
+        self._network.use(self.devices.active)
+        return True
+
+    def snapshot(self) -> dict[str, int]:
+        """Return the round of the graph, and the last one that was not at rest."""
+        return {"round": self._round, "unrest": self._unrest}
+
+    def restore(self, kept: dict[str, int]) -> None:
+        """Take the links of that round into use."""
+        self._round, self._unrest = kept["round"] - 1, kept["unrest"]
+        self.change(due=True)
+
+    def judge(self, stop: str) -> str:
+        """Return why to stop: where links change, rest counts once it has lasted for a whole period.
+
+        Who has no link in use is at rest for the moment only, and where nobody has one, silence is no end.
+        """
+        if self._graph is None:
+            return stop
+        if stop not in ("converged", "stalled"):
+            self._unrest = self._round
+        return stop if self._round - self._unrest >= (self._graph.period or _LONG) else ""

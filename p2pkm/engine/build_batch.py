@@ -1,0 +1,113 @@
+"""From a graph and points to the batch of devices that a rank hosts, with what everybody knows at the start."""
+
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import CENTRAL, KEYS, Devices, Floats, Integers, Kernels, Search, cluster
+from p2pkm.core.errors import DataError
+from p2pkm.data.shards import Shards
+from p2pkm.kernels import compile_ahead, pick
+from p2pkm.kernels.reference import philox
+from p2pkm.network.graph import Topology
+from p2pkm.network.rank_partition import imbalance
+from p2pkm.network.transport import Network, World
+
+_SHARED = 2**64 - 1  # stands for all devices where a device's id would
+
+
+def host(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
+    """Return this rank's batch; `shards` has the points of its own devices alone.
+
+    Number of points, their weight and their variance are added up device by device, so they do not depend on the
+    placement.
+    """
+    placement = network.placement
+    weight, scale = _measure(shards, network, kernels)
+    return Devices(
+        ids=placement.ids,
+        stored=np.require(shards.points, requirements=["C", "W"]),
+        offsets=shards.offsets,
+        point_weights=shards.weights,
+        indptr=placement.indptr,
+        indices=placement.indices,
+        mirror=placement.mirror,
+        link_weights=topology.weights[placement.edges],
+        active=np.ones(len(placement.indices), np.bool_),
+        degrees=np.diff(placement.indptr),
+        neighbor_degrees=topology.degrees[placement.indices],
+        varying=topology.varying is not None,
+        shares=None,
+        keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),
+        shared_key=shared_key(seed),
+        total=topology.n,
+        hub=topology.hub,
+        hops=topology.hops,
+        total_points=int(sizes_of(shards, network).sum()),
+        total_weight=weight,
+        scale=scale,
+        kernels=kernels,
+        step=0,
+        turn=0,
+        awake=np.ones(len(placement.ids), np.bool_),
+    )
+
+
+def shared_key(seed: int) -> int:
+    """Return the key of the random streams that all devices share."""
+    return int(philox(_SHARED, 0, seed, KEYS)[0, 0])
+
+
+def count_classes(shards: Shards, network: Network) -> int:
+    """Return the number of classes over all ranks, 0 without labels."""
+    if shards.labels is None:
+        return 0
+    return int(network.share(np.full(shards.n, shards.labels.max(initial=-1))).max()) + 1
+
+
+def _measure(shards: Shards, network: Network, kernels: Kernels) -> tuple[float, float]:
+    """Return the weight of all points and the square root of their total variance."""
+    weights = shards.weights if any(shards.weights.strides) else np.zeros(0)  # one number that stands for all: 1
+    own, d = (shards.points, weights, shards.offsets), shards.d
+    total = np.cumsum(network.share(kernels.moments(*own, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
+    squares = network.share(kernels.moments(*own, total[1:] / total[0])[:, 1 + d :])
+    return float(total[0]), float(np.sqrt(np.cumsum(squares, axis=0)[-1].sum() / total[0]))
+
+
+def sizes_of(shards: Shards, network: Network) -> Integers:
+    """Return the number of points of every device of the system, int64[n]."""
+    sizes: Integers = network.share(shards.sizes)
+    return sizes
+
+
+def label_pooled(points: Floats, k: int, seed: int) -> Integers:
+    """Return the labels of k-means on all points, which the partition mufc deals by."""
+    if k > len(points):
+        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
+    kernels = pick(1, 1, points.size * k)
+    offsets, weights = np.array([0, len(points)]), np.ones(len(points))
+    points = np.require(points, np.float64, ["C", "W"])
+    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
+    labels: Integers = kernels.losses(points, weights, offsets, centroids[None])[1]
+    return labels
+
+
+def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
+    """Return what the summary says of the division of the devices over more than one rank."""
+    if ranks == 1:
+        return {}
+    division, peers = network.placement.division, network.placement.peers
+    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
+    crossing, ghosts = network.total(here)
+    return {"placement": division.name, "cut": int(crossing) // 2, "ghosts": int(ghosts),
+            "balance": imbalance(division.rows(sizes)), "balance_devices": imbalance(division.rows(None))}  # fmt: skip
+
+
+def choose_kernels(world: World, n: int, work: int) -> Kernels:
+    """Choose the kernels for so many devices and operations; rank 0 compiles them while the others sleep."""
+    kernels = pick(world.size, -(-n // world.size), work)
+    if world.size > 1 and kernels is not pick(world.size, 0, 0):
+        if world.rank == 0:
+            compile_ahead()
+        world.wait()
+    return kernels

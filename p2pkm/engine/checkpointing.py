@@ -1,0 +1,120 @@
+"""Keeping a run between two rounds, and taking it up again on any number of ranks."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Kernels
+from p2pkm.core.states import unnamed
+from p2pkm.data.shards import Shards
+from p2pkm.engine.active_links import Links
+from p2pkm.engine.loop import Scene
+from p2pkm.engine.state_tree import fingerprint, gather
+from p2pkm.metrics.monitor import Referee
+from p2pkm.storage.checkpoint import Vault
+
+
+class Lasting(Protocol):
+    """What lives as long as a run and is kept with it: it offers its state as `p2pkm.engine.state_tree` takes it."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state between two rounds."""
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot, once the stage in which it was taken has been opened."""
+
+
+class Keeper:
+    """See `p2pkm.engine.loop.Keeper` for the meaning of each method.
+
+    Parameters
+    ----------
+    referee : Referee
+    vault : Vault or None
+        Where checkpoints go; rank 0 alone may have one, and then all ranks take part.
+    own : Shards
+        The points of this rank as they came, before any scaling.
+    kernels : Kernels
+    saved : dict or None
+        The tree that an earlier run was kept as.
+
+    Attributes
+    ----------
+    scaling : tuple of (float64[n, d], float64[n, d]) or None
+        Shift and span of the own devices, once they are known.
+    """
+
+    def __init__(
+        self, referee: Referee, vault: Vault | None, own: Shards, kernels: Kernels, saved: dict[str, Any] | None
+    ) -> None:
+        self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
+        self._done, self._marks = False, None
+        self._lasting: dict[str, Lasting] = {}
+        kept = saved and saved["scaling"]
+        self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
+        if saved:
+            referee.restore(saved["referee"])
+
+    def watch(self, **lasting: Lasting | None) -> None:
+        """Keep these from now on, too, those of them that there are."""
+        self._lasting = {name: one for name, one in lasting.items() if one is not None}
+
+    @property
+    def open(self) -> bool:
+        """Return whether anything will be kept from now on."""
+        return self._vault is not None and self._vault.open and not self._done
+
+    def due(self, t: int) -> bool:
+        """Return whether it is time after round t of a stage."""
+        return self._vault is not None and not self._done and self._vault.due(t)
+
+    def keep(self, scene: Scene, devices: Devices, links: Links, *, last: bool) -> None:
+        """Keep a scene; a run that is asked to stop keeps one and no more."""
+        if self._done:
+            return
+        self._done, network = last, self._referee.network
+        strange = unnamed(scene.state)  # of a plug-in; the same on all ranks
+        if strange:
+            self._done = True
+            if self._vault is not None:
+                self._vault.excuse(f"{', '.join(strange)} is not registered, see p2pkm.core.states.register")
+            return
+        if self._vault is not None:
+            self._vault.begin()
+        if self._marks is None:
+            self._marks = fingerprint(self._own, self._kernels)
+        narrowed = network.total(np.array([not devices.active.all()], np.int64))[0] > 0
+        tree = {
+            "marks": self._marks,
+            "scaling": None if self.scaling is None else dict(zip(("shift", "span"), self.scaling, strict=True)),
+            "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
+            "edge_active": devices.active if narrowed else None,
+            "edge_degrees": devices.neighbor_degrees if narrowed else None,
+            "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
+            "lasting": {name: one.snapshot() for name, one in self._lasting.items()},
+        }  # fmt: skip
+        arrays: dict[str, Any] = {}
+        outline = gather(tree, network, arrays)
+        if self._vault is not None:
+            self._vault.put(outline, arrays)
+
+    def resume(self, devices: Devices) -> tuple[int, Devices] | None:
+        """Return in which stage a run is taken up, and with which links; the scaling is no stage of a recipe."""
+        saved = self._saved
+        if saved is None:
+            return None
+        if saved["edge_active"] is not None:
+            devices = devices.using(saved["edge_active"], saved["edge_degrees"])
+        return saved["network"]["stage"] - (self.scaling is not None), devices
+
+    def restore(self, links: Links) -> Scene | None:
+        """Return the scene that a run is taken up from, once."""
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return None
+        for name, kept in saved["lasting"].items():
+            self._lasting[name].restore(kept)
+        links.restore(saved["links"])
+        inbox = self._referee.network.restore(saved["network"])
+        at = saved["scene"]
+        return Scene(at["state"], inbox, at["stop"], at["round"], at["turn"])

@@ -1,0 +1,246 @@
+"""Stages and the loop, all of it; knows no algorithm."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from signal import SIGTERM
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Letters, Mail
+from p2pkm.core.termination import STOPPED
+from p2pkm.engine.active_links import Links
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.schedules import Schedule, make
+from p2pkm.metrics.monitor import Referee
+from p2pkm.network.transport import Network
+
+if TYPE_CHECKING:
+    from p2pkm.channel.byzantine import Lies
+    from p2pkm.channel.faults import Trouble
+    from p2pkm.channel.suppression import Disclosure
+    from p2pkm.engine.event_driven import Events
+    from topologies import TimeVaryingGraph
+
+
+class Start(NamedTuple):
+    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; settled: bool[n]."""
+
+    centroids: Floats
+    settled: Mask
+
+
+class Scene(NamedTuple):
+    """Where a stage stands between two rounds; inbox: of the last exchange; stop: why the stage ends here, if it does.
+
+    turn: number of the last turn, 1 for the first one.
+    """
+
+    state: Any
+    inbox: Any
+    stop: str
+    round: int = 0
+    turn: int = 0
+
+
+class Keeper(Protocol):
+    """What keeps a run that it may be taken up again; on rank 0 it says when, and all ranks keep at once."""
+
+    @property
+    def open(self) -> bool:
+        """Return whether anything will be kept from now on."""
+
+    def due(self, t: int) -> bool:
+        """Return whether it is time after round t of a stage."""
+
+    def keep(self, scene: Scene, devices: Devices, links: Links, *, last: bool) -> None:
+        """Keep a scene; devices: with the links in use in the stage; last: nothing follows it."""
+
+    def resume(self, devices: Devices) -> tuple[int, Devices] | None:
+        """Return in which stage a run is taken up, and with which links; None if at its start."""
+
+    def restore(self, links: Links) -> Scene | None:
+        """Return the scene that a run is taken up from, once: then None, and at its start."""
+
+
+class Ending(NamedTuple):
+    """The last state, why the last stage stopped, and after how many rounds."""
+
+    state: Any
+    stop: str
+    rounds: int
+
+
+class Field(NamedTuple):
+    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
+
+    graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
+    trouble: what strikes it, and other stages that are exposed to it, None: nothing; lies: what Byzantine devices say,
+    None: everybody is honest; disclosure: who looks at what leaves, None: nobody. interrupted: the signal that asks to
+    stop, if any.
+    """
+
+    devices: Devices
+    colors: Integers
+    referee: Referee
+    interrupted: Callable[[], int]
+    graph: "TimeVaryingGraph | None" = None
+    keeper: Keeper | None = None
+    events: "Events | None" = None
+    trouble: "Trouble | None" = None
+    lies: "Lies | None" = None
+    disclosure: "Disclosure | None" = None
+
+    @property
+    def late(self) -> bool:
+        """Return whether mail may be late, or never come, in the last stage."""
+        return self.events is not None or self.trouble is not None
+
+
+def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
+    """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
+    state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
+    ending = Ending(state, "none", 0)
+    whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
+    del state, start
+    first, field = _take_up(field)
+    for stage in stages[first:]:
+        field = _use(whole, whole.devices) if stage.whole else field
+        ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])
+        handed.append(ending.state)
+        if ending.stop in STOPPED:
+            break
+        if hasattr(ending.state, "edge_active"):
+            field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
+    return ending
+
+
+def _take_up(field: Field) -> tuple[int, Field]:
+    """Return with which stage a run begins, or goes on, and over which links."""
+    found = field.keeper and field.keeper.resume(field.devices)
+    return (found[0], _use(field, found[1])) if found else (0, field)
+
+
+def _use(field: Field, devices: Devices) -> Field:
+    """Let the devices speak over those links from now on that they have in use."""
+    field.referee.network.use(devices.active)
+    field.referee.meet(devices, field.referee.prices)
+    return field._replace(devices=devices)
+
+
+def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
+    """Update, THEN speak: after a round everybody has heard everybody's newest table."""
+    network = field.referee.network
+    field, algorithm, schedule = _begin(stage, field, closing)
+    keeper = field.keeper
+    links = Links(field.devices, network, field.graph if closing else None)
+    taken_up = keeper and keeper.restore(links)
+    lies = None if field.lies is None else field.lies.during(stage.algorithm)
+    voice = _Voice(algorithm, stage.algorithm, field.disclosure, lies)
+    state, inbox, stop, t, turn = taken_up or _open(voice, start, field, (links, schedule))
+    del start
+    while True:
+        stop = stop or ("round-limit" if t == stage.rounds else "")
+        record = {"stage": stage.name, "round": t, "turn_count": turn}
+        field.referee.look(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
+        if stop:
+            return Ending(state, stop, t)
+        t, spoke, turn = t + 1, False, 0
+        for turn, awake in enumerate(schedule.turns(t), 1):
+            now = links.devices.at(t, turn - 1, awake)
+            state = algorithm.update(state, inbox, now)
+            if links.change(due=schedule.in_step or turn == schedule.length):
+                now = links.devices.at(t, turn - 1, schedule.opening)
+            mail = voice.say(state, now)
+            inbox = _deliver(network, mail)
+            spoke = _speaks(mail) or (spoke and not schedule.answers)
+        stop, asked = _judge(field, state, spoke, t)
+        stop = schedule.judge(links.judge(stop))
+        if asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox)):  # letters are not kept
+            keeper.keep(Scene(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
+        stop = asked.stop or stop
+
+
+class _Voice(NamedTuple):
+    """What a stage says: what its algorithm says as it is played, as far as that may leave, truly or not."""
+
+    played: Any
+    algorithm: Any
+    disclosure: "Disclosure | None"
+    lies: "Lies | None"
+
+    def say(self, state: Any, devices: Devices) -> Mail | Letters:
+        """Return what the devices say."""
+        mail = self.played.message(state, devices)
+        mail = mail if self.disclosure is None else self.disclosure.screen(mail, self.algorithm, devices)
+        mail = mail if self.lies is None else self.lies.say(mail, devices)
+        if self.disclosure is not None:
+            self.disclosure.note(mail, state, devices)
+        return mail
+
+
+def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
+    """Let everybody say at the opening what is known from the stage before."""
+    network, (links, schedule) = field.referee.network, at
+    state = voice.played.init(links.devices, start)
+    state = state if voice.lies is None else voice.lies.begin(state, links.devices)
+    mail = voice.say(state, links.devices.of(schedule.opening))
+    inbox = _deliver(network, mail)
+    stop, asked = _judge(field, state, _speaks(mail), 0)
+    return Scene(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
+
+
+def _begin(stage: Stage, field: Field, closing: bool) -> tuple[Field, Any, Schedule]:
+    """Begin a stage on the network; return where it is played, as what, and who is awake when."""
+    played: Any = stage.algorithm
+    network = field.referee.network
+    events = field.events if closing else None
+    trouble = field.trouble if closing or stage.exposed else None
+    if events is not None or trouble is not None:
+        field = _use(field, replace(field.devices, late=True))
+    schedule = make(played.schedule, field.devices, field.colors)
+    if trouble is not None:
+        played, schedule = trouble.open(played, schedule, network)
+    network.open(events or trouble)
+    if events is not None:
+        schedule = events.open(played, field.devices, network)
+    return field, played, schedule
+
+
+def _deliver(network: Network, mail: Mail | Letters) -> Any:
+    return network.deliver(mail) if isinstance(mail, Letters) else network.exchange(mail)
+
+
+def _speaks(mail: Mail | Letters) -> bool:
+    return len(mail.who) > 0 if isinstance(mail, Letters) else bool((mail.rows >= 0).any())
+
+
+class _Asked(NamedTuple):
+    """What signals and the keeper ask for: an end of the run, and to keep it."""
+
+    stop: str
+    keep: bool
+
+
+def _judge(field: Field, state: Any, spoke: bool, t: int) -> tuple[str, _Asked]:
+    """Return why to stop, or nothing, and what is asked for.
+
+    A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
+    somebody keeps, a run that is asked to stop goes on to the end of the round.
+    """
+    settled, keeper = state.settled, field.keeper
+    stalled = settled | getattr(state, "stalled", False)
+    signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
+    counts = np.array([
+        signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
+        spoke, np.sum(~settled), np.sum(~stalled),
+    ], np.int64)  # fmt: skip
+    asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
+    word = "terminated" if ended else "interrupted" if asked else ""
+    found = _Asked(word if t or not kept else "", bool(wanted or (word and kept)))
+    if not speakers:
+        return "silent", found
+    if not t or (unsettled and moving):
+        return "", found
+    return "stalled" if unsettled else "converged", found

@@ -1,0 +1,303 @@
+"""One run from checked input to result: `simulate` for scripts, `perform` for everybody."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.channel.byzantine import Byzantine, Lies, check_byzantine, parse_byzantine, place_liars, prepare_lies
+from p2pkm.channel.fault_model import Faults, Stale, check_faults, harden, lay_faults, parse_stale
+from p2pkm.channel.faults import Trouble, warn
+from p2pkm.channel.suppression import Disclosure, check_min_count, reach
+from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.errors import ExperimentError
+from p2pkm.data.shards import Shards
+from p2pkm.engine.build_batch import choose_kernels, count_classes, host, sizes_of, weigh_division
+from p2pkm.engine.checkpointing import Keeper
+from p2pkm.engine.event_driven import schedule_events
+from p2pkm.engine.feature_scaling import apply, scale
+from p2pkm.engine.loop import Field, run
+from p2pkm.engine.validate import check
+from p2pkm.engine.virtual_time import Timing
+from p2pkm.kernels import count_compilation
+from p2pkm.kernels.streams import shared_key
+from p2pkm.methods.init.given import check_start
+from p2pkm.methods.init.pipelines import Setting, place_graph, scaling_stage, stages
+from p2pkm.metrics.cost_ratio import Prices, cluster_centrally, pool
+from p2pkm.metrics.monitor import Record, Referee, usual_every
+from p2pkm.metrics.result import Result
+from p2pkm.metrics.summary import Played, Wishes, close, describe
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.link_model import Net, lay_out
+from p2pkm.network.rank_partition import Division, check_placement, choose
+from p2pkm.network.transport import Network, World
+from p2pkm.network.world import connect
+from p2pkm.storage.checkpoint import Vault
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from topologies import LightGraph, TimeVaryingGraph
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, ready to start: checked, and with this rank's own points only.
+
+    Attributes
+    ----------
+    algorithm : Algorithm
+    topology : Topology
+    own : Shards
+        The points of this rank's devices.
+    central : bool
+        Whether there is to be a central baseline.
+    scale : {"none", "standard", "minmax"}
+        How to scale the points first.
+    scaling : tuple of (float64[n, d], float64[n, d]) or None
+        Shift and span that every device then used.
+    start : float64[n, k, d] or None
+        Centroids of this rank's devices that replace the seeding stages.
+    wishes : Wishes
+        What to score besides; the centers matter on rank 0 alone.
+    names : dict
+        What the summary says of graph, data and partition.
+    sink : callable
+        Gets every record on rank 0 as it is made.
+    tell : callable
+        Gets what the user should know of the stages, on every rank, before they run.
+    begin : callable
+        Called on every rank before the first exchange.
+    interrupted : callable
+        The signal that asked this rank to stop, or 0; the run ends with the round.
+    division : Division or None
+        Which rank hosts which devices; None: contiguous blocks.
+    net : Net or None
+        The network in life, for virtual time.
+    vault, saved : Vault or None, dict or None
+        Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
+    faults : Faults or None
+        What goes wrong.
+    stale : Stale
+        What becomes of old tables then.
+    byzantine : Byzantine or None
+        Which devices lie; None: all are honest.
+    min_count : int
+        Rows of fewer own points are not said.
+    """
+
+    algorithm: Any
+    topology: Topology
+    own: Shards
+    central: bool = True
+    scale: str = "none"
+    scaling: tuple[Floats, Floats] | None = None
+    rounds: int = 150
+    seed: int = 0
+    every: int = 1
+    start: Floats | None = None
+    wishes: Wishes = field(default_factory=Wishes)
+    names: dict[str, Any] = field(default_factory=dict)
+    sink: Callable[[Record], None] = lambda record: None
+    tell: Callable[[str], None] = lambda note: None
+    begin: Callable[[], None] = lambda: None
+    interrupted: Callable[[], int] = lambda: 0
+    division: Division | None = None
+    net: Net | None = None
+    vault: Vault | None = None
+    saved: dict[str, Any] | None = None
+    faults: Faults | None = None
+    stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
+    byzantine: Byzantine | None = None
+    min_count: int = 0
+
+
+def simulate(  # noqa: PLR0913 - the public signature
+    algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
+    rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
+    allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
+    faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
+) -> Result:  # fmt: skip
+    """Run a method on a communication graph and return the same result on every rank.
+
+    Under ``mpirun`` the devices are dealt to the ranks; without it one process hosts all of them, with the same bits.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
+    graph : networkx.Graph, topologies.LightGraph, topologies.TimeVaryingGraph, Topology or None
+        Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
+        device, without points.
+    shards : Shards
+        The points of every device.
+    rounds : int, optional
+        Most rounds of the last stage; None: the method's default (150 for GTVMin).
+    seed : int
+    start : array_like of float64[n, k, d], optional
+        Starting centroids, +inf for absent rows; skips the seeding stages.
+    every : int, optional
+        Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
+    central : bool
+        Whether to compare with central k-means and with every device alone.
+    allow_disconnected : bool
+        Whether the graph may fall into several components.
+    placement : {"auto", "blocks", "metis"}
+        How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
+        as cuts fewer links; the result is the same.
+    net : str, optional
+        Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
+        `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
+    faults : str, optional
+        What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
+    stale : str
+        What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
+    byzantine : str, optional
+        How many devices say wrong tables, and how, as ``"2:kind=flip,place=central"``; see `p2pkm.channel.byzantine.Byzantine`.
+    min_count : int
+        Nothing of rows of fewer own points leaves their device.
+
+    Raises
+    ------
+    TopologyError
+        If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
+        method.
+    DataError
+        If there are fewer points than clusters.
+    ExperimentError
+        If an option is out of range.
+    """
+    rounds = algorithm.default_rounds if rounds is None else rounds
+    topology = place_graph(algorithm, graph, shards.n, shards.names)
+    shards = shards if topology.hub < 0 else shards.with_hub()
+    every = usual_every(topology.n) if every is None else every
+    check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
+    if start is not None and getattr(algorithm, "recipe", None) is None:
+        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    life = None if net is None else lay_out(net, topology, graph)
+    schedule_events(algorithm, life, topology)
+    check_faults(algorithm, faults, stale if faults else None, net)
+    wrong = lay_faults(faults, topology, seed)
+    liars = parse_byzantine(byzantine)
+    check_byzantine(liars, algorithm, topology)
+    check_min_count(min_count, algorithm)
+    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
+    world = connect()
+    check_placement(placement, world.size)
+    found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
+    division = Division.from_arrays(world.broadcast(found))
+    ids = division.of(world.rank)
+    job = Job(
+        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
+        start=None if given is None else given[ids], division=division, net=life,
+        names={"net": net, "faults": faults, "stale": stale if faults else None},
+        faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
+    )  # fmt: skip
+    return perform(job, world)
+
+
+def perform(job: Job, world: World) -> Result:
+    """Run a job on this world; every rank calls it alike."""
+    began, compiled = time.perf_counter(), count_compilation()
+    network = world.network(place(job.topology, world.rank, world.size, job.division))
+    sizes = sizes_of(job.own, network)
+    figures = weigh_division(network, sizes, world.size)
+    kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
+    devices = replace(host(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
+    disclosure = Disclosure(devices, int(sizes.sum()))
+    referee = Referee(network, job.every, job.sink, job.topology)
+    job.begin()
+    _tell_placement(job, figures)
+    exposed = job.faults is not None and job.faults.stages == "all"
+    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
+    keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
+    if job.scale != "none":
+        keeper.watch(disclosure=disclosure)
+        field = Field(devices, job.topology.colors, referee, job.interrupted, keeper=keeper, disclosure=disclosure)
+        devices, job = _scale(job, setting, field, keeper)
+        disclosure.meet(devices)
+    prices = _price(job, world, devices, network)
+    referee.meet(devices, prices)
+    played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
+    _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
+    field = _lay_field(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
+    keeper.watch(disclosure=disclosure, trouble=field.trouble, events=field.events, lies=field.lies)
+    ending = run(played, job.start, field)
+    network.close()
+    facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
+             **disclosure.report(network), "byzantine": None if job.byzantine is None else str(job.byzantine),
+             "devices": job.topology.clients, "device_names": job.topology.list_names(), "ranks": world.size,
+             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop}  # fmt: skip
+    compiled = count_compilation() - compiled
+    facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
+    facts |= {} if field.trouble is None else field.trouble.figures(network)
+    wishes = job.wishes
+    if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
+        shift, span = (part[0] for part in job.scaling)
+        wishes = wishes._replace(centers=(wishes.centers - shift) / span)
+    scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
+    timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
+    left = Played(
+        devices, job.own, referee, ending.state, job.topology, timing, reach(stage.algorithm for stage in played)
+    )
+    result = close(world, left, facts, wishes)
+    return replace(result, scaling=job.scaling)
+
+
+def _tell(job: Job, prices: Prices, notes: list[str]) -> None:
+    """Say notes now, and once more with the result."""
+    prices.notes.extend(notes)
+    for note in notes:
+        job.tell(note)
+
+
+def _lay_field(job: Job, devices: Devices, referee: Referee, keeper: Keeper, method: Any) -> Field:
+    """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
+    topology, placement = job.topology, referee.network.placement
+    trouble = None if job.faults is None else Trouble(job.faults, job.stale, topology, placement)
+    return Field(
+        devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
+        schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),
+    )  # fmt: skip
+
+
+def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
+    if figures:
+        job.tell(
+            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
+            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
+        )
+
+
+def _watch(job: Job, devices: Devices, referee: Referee, method: Any) -> Lies | None:
+    """Let some devices lie, and keep them out of the scores."""
+    liars = place_liars(job.byzantine, job.topology, job.seed)
+    referee.set_aside(liars)
+    return prepare_lies(job.byzantine, liars, devices, referee.network, method)
+
+
+def _scale(job: Job, setting: Setting, field: Field, keeper: Keeper) -> tuple[Devices, Job]:
+    """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
+    field.referee.meet(field.devices, None)
+    units = scale(scaling_stage(job.scale, setting), field, keeper)
+    own, network = apply(job.own, units), field.referee.network
+    hosted = host(job.topology, own, network, job.seed, field.devices.kernels)
+    return replace(hosted, min_count=job.min_count), replace(
+        job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
+    )
+
+
+def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:
+    """Compute the central baseline on rank 0 and let every rank know it."""
+    central = note = None
+    if job.central:
+        pooled, note = pool(job.own, devices.shared_key, network)
+        found = None if pooled is None else {"central": cluster_centrally(devices, job.algorithm.k, pooled)}
+        central = world.broadcast(found)["central"]
+    classes = np.zeros(0, np.int64) if job.own.labels is None else job.own.labels.astype(np.int64)
+    prices = Prices(devices, classes, count_classes(job.own, network), network, central)
+    prices.notes.extend([note] if note else [])
+    return prices

@@ -1,0 +1,149 @@
+"""What the ranks hold as arrays in device order, which any number of ranks can take up, and back.
+
+A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
+last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
+all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. `Ragged` has some
+rows per device. Plain values are those of rank 0.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import Integers
+from p2pkm.core.chunks import cut
+from p2pkm.core.errors import DataError
+from p2pkm.core.messages import Ragged
+from p2pkm.core.states import find, name_of
+from p2pkm.network.graph import Topology
+from p2pkm.network.rank_partition import Division, spans
+from p2pkm.network.transport import Network
+
+Outline = dict[str, Any]
+_COUNTS = "#counts"
+
+
+def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") -> Outline:
+    """Return the outline of a tree, and put its arrays in device order on rank 0; every rank calls it alike."""
+    if isinstance(tree, Ragged):
+        counts = network.share(tree.counts)
+        arrays[name], arrays[name + _COUNTS] = network.collect(tree.values, counts), counts
+        return {"array": name, "axis": "ragged"}
+    if isinstance(tree, dict) or hasattr(tree, "_fields"):
+        kind = "" if isinstance(tree, dict) else name_of(type(tree))
+        items = tree.items() if isinstance(tree, dict) else zip(tree._fields, tree, strict=True)
+        return {"kind": kind, "parts": {key: gather(part, network, arrays, f"{name}.{key}") for key, part in items}}
+    if isinstance(tree, np.ndarray):
+        return _gather_array(tree, network, arrays, name)
+    return {"value": tree.item() if isinstance(tree, np.generic) else tree}
+
+
+def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: str) -> Outline:
+    prefix = name.rpartition(".")[2].partition("_")[0]
+    axis = prefix if prefix in {"edge", "store", "arcs", "root"} else "device"
+    leaf = {"array": name, "axis": axis}
+    if axis == "root":
+        arrays[name] = array
+        return leaf
+    if axis == "store":
+        array = array[network.placement.ids]
+    elif axis == "arcs":
+        array = array[network.placement.edges]
+    if array.dtype == np.bool_ and array.ndim > 1:  # a bit per pair of devices, for example
+        array, leaf["columns"] = np.packbits(array, axis=-1), array.shape[-1]
+    counts = network.placement.edge_counts if axis in {"edge", "arcs"} else None
+    arrays[name] = network.collect(_pad(array, network), counts)
+    return leaf
+
+
+def _pad(array: Any, network: Network) -> Any:
+    """Return the array with room in every row for the largest row of any rank; what is beyond the own one is 0."""
+    if array.ndim == 1:
+        return array
+    division, rank = network.placement.division, network.placement.rank
+    shapes = np.zeros((division.size, array.ndim - 1), np.int64)
+    shapes[rank] = array.shape[1:]
+    room = network.total(shapes).max(axis=0) - array.shape[1:]
+    return np.pad(array, [(0, 0), *((0, int(more)) for more in room)]) if room.any() else array
+
+
+def split(
+    outline: Outline, arrays: dict[str, Any], topology: Topology, division: Division, rank: int
+) -> dict[str, Any]:
+    """Return a rank's part of the arrays, copies all of them."""
+    ids = division.of(rank)
+    edges = spans(topology.indptr[ids], topology.degrees[ids])
+    part = {}
+    for leaf in _leaves(outline):
+        name = leaf["array"]
+        array, axis = arrays[name], leaf["axis"]
+        if axis == "ragged":
+            counts = arrays[name + _COUNTS]
+            ends = np.concatenate(([0], np.cumsum(counts)))
+            part[name], part[name + _COUNTS] = array[spans(ends[ids], counts[ids])], counts[ids]
+        elif axis == "root":
+            part[name] = array.copy() if rank == 0 else array[:0]
+        else:
+            part[name] = array.copy() if axis in {"store", "arcs"} else array[edges if axis == "edge" else ids]
+    return part
+
+
+def rebuild(outline: Outline, part: dict[str, Any]) -> Any:
+    """Return the tree from its outline and a rank's part of the arrays, which are taken out of it."""
+    if "value" in outline:
+        return outline["value"]
+    if "parts" in outline:
+        parts = {key: rebuild(one, part) for key, one in outline["parts"].items()}
+        return _build(outline["kind"], parts) if outline["kind"] else parts
+    array = part.pop(outline["array"])
+    if outline["axis"] == "ragged":
+        return Ragged(array, part.pop(outline["array"] + _COUNTS))
+    if "columns" in outline:
+        array = np.unpackbits(array, axis=-1, count=outline["columns"]).astype(np.bool_)
+    return array
+
+
+def _leaves(outline: Outline) -> Iterator[Outline]:
+    if "array" in outline:
+        yield outline
+    for part in outline.get("parts", {}).values():
+        yield from _leaves(part)
+
+
+def _build(kind: str, parts: dict[str, Any]) -> Any:
+    """Return the state of that name; nothing else can be asked for."""
+    found = find(kind)
+    if found is None or set(found._fields) != set(parts):
+        raise DataError(
+            f"the checkpoint names {kind!r}, which is no state that this program or the plug-in of its method has "
+            "registered, with these fields: install what the run was begun with, or begin a new one with --config"
+        )
+    return found(**parts)
+
+
+def check_points(own: Any, marks: Any, kernels: Any) -> None:
+    """Refuse points that are not those of the run that was kept with these marks; see `fingerprint`.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    found = fingerprint(own, kernels)
+    if found.shape != marks.shape or not np.array_equal(found, marks, equal_nan=True):
+        raise DataError(
+            "the points are not those that the run was begun with, so its checkpoint is of no use: bring the old data "
+            "back, or begin a new run"
+        )
+
+
+def fingerprint(own: Any, kernels: Any) -> Any:
+    """Return what tells the points of one device from others, float64[n, 1 + 2 d]: moments that feel their order."""
+    marks = np.zeros((own.n, 1 + 2 * own.d))
+    for devices, rows in cut(own.offsets):
+        offsets = own.offsets[devices.start : devices.stop + 1] - rows.start
+        first: Integers = np.repeat(offsets[:-1], np.diff(offsets))
+        weights = own.weights[rows] * (1.0 + (np.arange(rows.stop - rows.start) - first) % 8191)
+        marks[devices] = kernels.moments(own.points[rows], weights, offsets, np.zeros(own.d))
+    return marks

@@ -1,0 +1,215 @@
+"""Virtual time: how long a run would take in life, worked out at its end from what the ledger kept.
+
+Every device has a clock of its own. In a turn
+
+* whoever is awake computes: counted operations / speed;
+* it then says its table over its edges in use. The transfer from i to j lasts
+  ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is all that
+  it sends and receives in this exchange: its line is shared by all of its transfers, both ways;
+* j has the table a latency after the last byte left; i is busy until its last byte has left;
+* nothing new to say is said, too: no bytes, but a latency, because a neighbour cannot know otherwise.
+
+``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and heard. So, with c seconds of
+computing, a table of b bytes, latency l, bandwidth w and access a, the same everywhere, a turn takes
+
+* on a ring ``c + l + max(b / w, 4 b / a)``: two tables out, two in;
+* from n clients up to their hub ``c + l + max(b / w, n b / a_hub)``;
+* for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
+  says it to both of its neighbours.
+
+``coloured`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
+turns before. Colours need no more than that, because neighbours never act in the same turn; so a slow device slows
+down its neighbours first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
+waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
+
+A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
+all have settled, and what the referee looks at.
+
+Operations are estimates, see `p2pkm.engine.flop_count`: 3 m k d + 2 m d for a turn with m points, or what the method says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.core.protocols import Work
+from p2pkm.engine import flop_count as operations
+from p2pkm.engine.event_driven import Events
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.schedules import Schedule, make
+from p2pkm.network.graph import Topology
+from p2pkm.network.ledger import Exchange
+from p2pkm.network.link_model import Net
+from p2pkm.network.transport import Network
+
+FREE = ("coloured", "async")  # schedules without a barrier
+
+
+class Timing(NamedTuple):
+    """What a clock needs beside the ledger: the network in life, the stages as they were played, and by which events.
+
+    events: those of the last stage, None: it was played by rounds.
+    """
+
+    net: Net
+    stages: tuple[Stage, ...]
+    events: Events | None = None
+
+
+class Turn(NamedTuple):
+    """What all devices did in a turn.
+
+    Attributes
+    ----------
+    awake : bool[n]
+    rows : int64[n]
+        That each said, -1: none.
+    row_bytes : int
+    edges : bool[e]
+        The directed edges that were in use.
+    flops : int64[n]
+        Of those awake.
+    """
+
+    awake: Mask
+    rows: Integers
+    row_bytes: int
+    edges: Mask
+    flops: Integers
+
+
+class Clock:
+    """The clocks of all devices.
+
+    Parameters
+    ----------
+    net : Net
+    topology : Topology
+    """
+
+    def __init__(self, net: Net, topology: Topology) -> None:
+        self._net, self._topology = net, topology
+        self.ready = np.zeros(topology.n)  # when each has computed, and sent all that it had to
+        self.heard = np.zeros(topology.n)  # when each has all that was sent to it
+
+    @property
+    def now(self) -> float:
+        """Return when the last device is done."""
+        return float(max(self.ready.max(), self.heard.max()))
+
+    def meet(self) -> None:
+        """Let everybody wait for all."""
+        self.ready[:] = self.heard[:] = self.now
+
+    def pass_turn(self, turn: Turn) -> None:
+        """Let those awake wait for what they were sent, compute and speak."""
+        net, awake, n = self._net, turn.awake, self._topology.n
+        begin = np.maximum(self.ready, self.heard)[awake]
+        self.ready[awake] = begin + turn.flops[awake] / net.speed[awake]
+        speaks = awake | (turn.rows >= 0)
+        over = np.flatnonzero(turn.edges & speaks[self._topology.sources])
+        source, target = self._topology.sources[over], self._topology.indices[over]
+        volume = np.maximum(turn.rows, 0)[source] * turn.row_bytes
+        busy = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
+        lasts = np.maximum(volume / net.bandwidth[over], np.maximum(busy[source], busy[target]))
+        sent = self.ready[source] + lasts
+        np.maximum.at(self.ready, source, sent)
+        np.maximum.at(self.heard, target, sent + net.latency[over])
+
+
+def keep_time(
+    timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
+) -> dict[str, float | None]:
+    """Add `virtual_seconds` to every record and return what the summary says, on rank 0; every rank calls it."""
+    if timing is None:
+        return {}
+    clock = Clock(timing.net, topology)
+    ends = _follow(clock, timing, devices, topology, network)
+    end, ages = clock.now, {}
+    if timing.events is not None:
+        ends |= {(len(timing.stages) - 1, t): end + computed for t, computed in enumerate(timing.events.ends)}
+        end, ages = end + timing.events.ends[-1], timing.events.summary
+    stage_number = -1
+    for record in trace:
+        stage_number += record["round"] == 0  # every stage records its opening
+        record["virtual_seconds"] = ends[stage_number, record["round"]]
+    return {"virtual_seconds": end, **ages}
+
+
+def _follow(
+    clock: Clock, timing: Timing, devices: Devices, topology: Topology, network: Network
+) -> dict[tuple[int, int], float]:
+    """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
+    ends: dict[tuple[int, int], float] = {}
+    flops = Flops(topology, network.collect(devices.sizes), devices.d)
+    for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
+        if timing.events is not None and number == len(timing.stages) - 1:
+            break
+        stage, held = timing.stages[number], list(exchanges)
+        linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
+        schedule = make(stage.algorithm.schedule, linked, topology.colors)
+        free = stage.algorithm.schedule in FREE
+        clock.meet()
+        for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
+            said = network.collect(np.column_stack((_dense(exchange, len(devices)), awake)))
+            edges = network.collect(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+            if said is None:
+                continue
+            if not free:
+                clock.meet()
+            rows, acts = said[:, 0], said[:, 1] > 0
+            work = flops.of(stage.algorithm, acts, rows, edges)
+            clock.pass_turn(Turn(acts, rows, exchange.row_bytes, edges, work))
+            ends[number, t] = clock.now
+    return ends
+
+
+def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
+    """Yield the round and who is awake of the opening and of every turn after it, without end."""
+    yield 0, schedule.opening
+    for t in count(1):
+        for awake in schedule.turns(t):
+            yield t, awake
+
+
+def _in_use(devices: Devices, opening: Exchange) -> Devices:
+    """Return the batch with the links that are in use in a stage, which its opening goes over."""
+    return devices if opening.edges is None else replace(devices, active=_mask(opening, len(devices.indices)))
+
+
+def _dense(exchange: Exchange, n: int) -> Integers:
+    """Return the rows that each own device said, int64[n], -1: none."""
+    rows = np.full(n, -1)
+    who, said = exchange.said
+    rows[who] = said
+    return rows
+
+
+def _mask(exchange: Exchange, e: int) -> Mask:
+    """Return the own edges that an exchange went over, bool[e]."""
+    edges = np.ones(e, np.bool_) if exchange.edges is None else np.zeros(e, np.bool_)
+    if exchange.edges is not None:
+        edges[exchange.edges] = True
+    return edges
+
+
+class Flops:
+    """Count the operations of turns, and the rows that were heard."""
+
+    def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
+        self._topology, self._sizes, self._d = topology, sizes, d
+        self._unread = np.zeros(topology.n, np.int64)  # rows that each has heard since it was last awake
+
+    def of(self, algorithm: Any, awake: Mask, rows: Integers, edges: Mask) -> Integers:
+        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they speak."""
+        n, source, target = self._topology.n, self._topology.sources, self._topology.indices
+        work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
+        found = operations.count(algorithm, work, np.arange(n) == self._topology.hub)
+        self._unread[awake] = 0
+        over = edges & (rows >= 0)[source]
+        np.add.at(self._unread, target[over], rows[source[over]])
+        return found

@@ -1,0 +1,293 @@
+"""An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, get_type_hints
+
+from p2pkm.core.cache import once
+from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
+from p2pkm.data.assign import count_in_column, deal, name_devices, usual
+from p2pkm.methods.registry import known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Everything that defines a run; the field names are the keys of the TOML file and, with dashes, the options.
+
+    Attributes
+    ----------
+    data, partition, algorithm, seeding : str
+        Specs ``NAME[:key=value,...]``.
+    graph : str or None
+        None: the star of a method with a server, else a ring.
+    devices, clusters, rounds, every : int or None
+        None: what the graph or the launcher, the data, the method, and the number of devices say.
+    alpha, coupling, theta, passes, tol, schedule, recipe, robust
+        Parameters of the method; None: its default.
+    dtype : {"float64", "float32"}
+        How the points are stored; what is computed from them is float64.
+    silhouette : bool
+        Whether to score the shape of the clusters.
+    centers : str or None
+        File of known centers to measure the distance to.
+    placement : str
+        How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
+    net : str or None
+        Network in life, for virtual time; None: no virtual time.
+    checkpoint_every : int or None
+        Rounds between two checkpoints; None: about every 30 s, 0: never.
+    faults, stale : str or None
+        What goes wrong, and what becomes of old tables then; None: nothing, and keep.
+    byzantine : str or None
+        How many devices say wrong tables, how and where; None: all are honest.
+    min_count : int
+        Nothing of rows of fewer own points leaves their device; 0: no matter how few.
+    out : str or None
+        Run folder; None: a new one below ``runs``; "none": nothing is written.
+    """
+
+    graph: str | None = None
+    devices: int | None = None
+    data: str = "grid16"
+    label_column: str | None = None
+    device_column: str | None = None
+    scale: Literal["none", "standard", "minmax"] = "none"
+    dtype: Literal["float64", "float32"] = "float64"
+    partition: str | None = None
+    clusters: int | None = None
+    algorithm: str = "gtvmin"
+    recipe: Literal["global", "groups", "none"] | None = None
+    seeding: str | None = None
+    alpha: float | None = None
+    coupling: float | None = None
+    schedule: Literal["coloured", "jacobi", "async"] | None = None
+    theta: float | None = None
+    passes: int | None = None
+    rounds: int | None = None
+    tol: float | None = None
+    robust: str | None = None
+    seed: int = 0
+    every: int | None = None
+    silhouette: bool = False
+    centers: str | None = None
+    net: str | None = None
+    byzantine: str | None = None
+    min_count: int = 0
+    out: str | None = None
+    plot: bool = True
+    central: bool = True
+    allow_disconnected: bool = False
+    placement: Literal["auto", "blocks", "metis"] = "auto"
+    require_converged: bool = False
+    checkpoint_every: int | None = None
+    faults: str | None = None
+    stale: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that can never work, before anything is read."""
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1),
+                            ("checkpoint_every", 0)):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+            if value is not None and value >= 2**63:
+                raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
+        for name in ("partition", "seeding", "centers", "out"):
+            if getattr(self, name) == "":
+                raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
+        if self.recipe is not None and self.seeding is not None:
+            raise ExperimentError(
+                f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
+                "own seeding"
+            )
+        if self.byzantine is not None:
+            from p2pkm.channel.byzantine import parse_byzantine
+
+            object.__setattr__(self, "byzantine", str(parse_byzantine(self.byzantine)))
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
+        """Build an experiment from TOML keys or options, each converted to its type.
+
+        Raises
+        ------
+        ExperimentError
+            If a key is unknown (the nearest is named), or a value has the wrong type or range.
+        """
+        kinds = get_type_hints(cls)
+        values = {}
+        for raw, value in given.items():
+            name = raw.replace("-", "_")
+            if name not in kinds:
+                raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
+            if name.endswith("_column") and isinstance(value, int):
+                value = str(value)  # a column may be named by its index
+            values[name] = convert(value, kinds[name], f"{name} in {where}")
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "out"}
+
+
+class Prepared(NamedTuple):
+    """A checked experiment on rank 0: resolved fields, method, graph, points, known centers and groups, net, faults."""
+
+    experiment: Experiment
+    algorithm: Any
+    topology: Any
+    shards: Any
+    centers: Any
+    groups: Any = None
+    net: Any = None
+    faults: Any = None
+
+
+def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
+    """Check an experiment, build its graph and read and deal its points; cheap checks come first.
+
+    Parameters
+    ----------
+    ranks : int or None
+        Number of MPI ranks, the default number of devices; None without MPI: 16.
+
+    Raises
+    ------
+    P2PKMError
+        If anything cannot be used; nothing has been written then.
+    """
+    from p2pkm.data.out_of_core.index import open_stored
+    from p2pkm.data.out_of_core.shards import Sharded
+    from p2pkm.data.partition import known as known_partitions
+    from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
+    from p2pkm.engine.build_batch import label_pooled
+    from p2pkm.methods.init.pipelines import needs_hub
+    from p2pkm.metrics.monitor import usual_every
+    from p2pkm.network.graph import Topology
+
+    draft = build(experiment, experiment.clusters or 1)
+    graph, spec = parse_graph(experiment, draft), _check_life(experiment, draft)
+    source = parse_source(experiment.data)
+    partitions = known_partitions(experiment.partition)
+    partition = parse(experiment.partition, partitions, "partition") if experiment.partition else None
+    source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
+    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
+    given = str(source), experiment.seed, *columns.values()
+    table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
+    partition = complete(partition or Spec(usual(table, experiment.devices), {}), partitions, experiment.seed)
+    n = experiment.devices or count_in_column(partition, table)
+    names = name_devices(partition, table)
+    if needs_hub(draft):
+        topology = Topology.star(n or ranks or 16).call(names)
+    else:
+        topology = build_topology(graph, n, ranks or 16, names)
+    net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
+    clusters = experiment.clusters or table.classes or 8
+    if partition.name == "mufc" and stored is None:
+        table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
+    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else once(
+        "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
+        lambda: deal(table, partition, topology.clients, experiment.dtype))  # fmt: skip
+    rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
+    resolved = replace(
+        experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
+        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
+    )  # fmt: skip
+    centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
+    shards = shards if topology.hub < 0 else shards.with_hub()
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
+
+
+def _check_life(experiment: Experiment, draft: Any) -> str | None:
+    """Refuse faults and a net that cannot be; return the spec of the net, if any."""
+    from p2pkm.channel.fault_model import check_faults
+    from p2pkm.network.link_model import parse_net
+
+    check_faults(draft, experiment.faults, experiment.stale, experiment.net)
+    return None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
+
+
+def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
+    """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
+    from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
+    from p2pkm.channel.fault_model import lay_faults
+    from p2pkm.channel.suppression import check_min_count
+    from p2pkm.engine.event_driven import schedule_events
+    from p2pkm.network.link_model import reread
+
+    net = reread(experiment.net, topology, graph)
+    schedule_events(method, net, topology)
+    check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
+    check_min_count(experiment.min_count, method)
+    return net, lay_faults(experiment.faults, topology, experiment.seed)
+
+
+def parse_graph(experiment: Experiment, method: Any) -> Spec:
+    """Return the spec of the graph in full: what was asked for, else a ring, or, with a server, its star alone."""
+    from p2pkm.core.plugins import families
+    from p2pkm.methods.init.pipelines import needs_hub
+
+    served = needs_hub(method)
+    text = ("star" if served else "ring") if experiment.graph is None else experiment.graph
+    kinds = families(text)
+    graph = parse(text, kinds, "graph")
+    if served and graph.name != "star":
+        raise TopologyError(
+            f"{method.name} talks to a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
+            "peer-to-peer method such as gtvmin"
+        )
+    return complete(graph, kinds, experiment.seed)
+
+
+def build(experiment: Experiment, k: int) -> Any:
+    """Build the method with k clusters from its spec and the options of the experiment."""
+    kinds = known(experiment.algorithm)
+    spec = parse(experiment.algorithm, kinds, "algorithm")
+    keys = parameters(kinds[spec.name])
+    given = {name: getattr(experiment, name) for name in _METHOD_FIELDS}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if name in spec.options:
+            raise ExperimentError(
+                f"{name} is given both as an option and in --algorithm {experiment.algorithm}; give one"
+            )
+        if name not in keys:
+            raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
+    algorithm = kinds[spec.name](k, **spec.options, **given)
+    from p2pkm.methods.init.pipelines import check_seeding, needs_hub
+
+    if not needs_hub(algorithm):
+        check_seeding(algorithm.seeding, algorithm.k)
+    return algorithm
+
+
+def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None = None) -> Any:
+    """Build the graph; real graphs, files and the gallery bring their own number of devices.
+
+    names: of the devices in the order of their points; a graph whose nodes have names is put into that order.
+    """
+    return once("graph", lambda: (str(graph), n, default, names), lambda: _build_topology(graph, n, default, names),
+                keep=_GRAPHS)  # fmt: skip
+
+
+def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:
+    import topologies
+    from p2pkm.network.graph import Topology
+
+    fixed = graph.name in topologies.FIXED
+    try:
+        wanted = (n if names is None else None) if fixed else n or default
+        built = topologies.build(graph.name, wanted, **graph.options)
+    except topologies.GraphError as error:
+        raise TopologyError(f"graph {graph}: {error}") from None
+    topology = Topology.from_graph(built).call(names)
+    if n is not None and topology.n != n:
+        raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
+    return topology
+
+
+_GRAPHS = 64  # that a study keeps
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol", "robust")
+FIELDS = tuple(field.name for field in fields(Experiment))

@@ -1,0 +1,154 @@
+"""From what the estimator was given to a method, a graph and a seed that `simulate` takes."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Integers
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
+from p2pkm.core.spec import parameters, parse
+from p2pkm.core.validation import positive, whole
+from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.registry import known
+from p2pkm.network.graph import Topology
+from p2pkm.network.world import connect
+
+_DEVICES = 16  # unless somebody says how many
+_OPTIONS: Mapping[str, Any] = {"coupling": None, "recipe": "global", "tol": 1e-3}  # of the method, and their defaults
+
+
+class Arrangement(NamedTuple):
+    """A method, its graph (None: the star of a server), the number of devices, and the seed of all draws."""
+
+    method: Any
+    graph: Topology | None
+    devices: int
+    seed: int
+
+
+def check(given: Mapping[str, Any], m: int) -> None:
+    """Refuse parameters of the estimator that are out of range, and fewer rows than clusters."""
+    for name in ("n_clusters", "max_iter"):
+        whole(given[name], 1, name)
+    if given["n_devices"] is not None:
+        whole(given["n_devices"], 1, "n_devices")
+    if given["coupling"] is not None:
+        positive(given["coupling"], "coupling", zero=True)
+    positive(given["tol"], "tol", zero=True)
+    if m < given["n_clusters"]:
+        raise DataError(f"n_samples={m} should be >= n_clusters={given['n_clusters']}.")
+
+
+def arrange(
+    given: Mapping[str, Any], m: int, owner: Integers | None, names: tuple[str, ...] | None = None
+) -> Arrangement:
+    """Build method and graph from checked parameters of the estimator.
+
+    Parameters
+    ----------
+    given : mapping
+        The parameters of `P2PKMeans`.
+    m : int
+        Number of rows that count.
+    owner : int64[rows] or None
+        The devices of all rows, if they are known, those of rows that do not count among them.
+    names : tuple of str or None
+        What these are called; a graph whose nodes have names must have the same ones.
+
+    Raises
+    ------
+    ExperimentError
+        If an option does not exist or is out of range.
+    TopologyError
+        If the graph cannot be used.
+    """
+    usual = min(_DEVICES, m) if owner is None else int(owner.max()) + 1
+    wanted, text = given["n_devices"], isinstance(given["graph"], str)
+    if owner is not None and wanted is None and text:
+        _refuse_gaps(owner)
+    if names is not None and wanted not in (None, len(names)):
+        raise DataError(
+            f"devices name {len(names)} devices, but n_devices is {wanted}; leave n_devices out, or give numbers from 0"
+        )
+    seed = _draw_seed(given["random_state"])
+    experiment = Experiment(graph=given["graph"] if text else None, devices=wanted, seed=seed)
+    method = _find_method(given)
+    if needs_hub(method):
+        if not text or given["graph"] not in {"ring", "star"}:
+            raise TopologyError(
+                f"{method.name} talks to a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
+                "or take a peer-to-peer method such as gtvmin"
+            )
+        return Arrangement(method, None, wanted or usual, seed)
+    if text:
+        topology = build_topology(parse_graph(experiment, method), wanted, usual, names)
+    else:
+        topology = Topology.from_graph(given["graph"]).call(names)
+    count = int(topology.components.max()) + 1
+    if count > 1:
+        raise TopologyError(f"the graph is disconnected: it has {count} components, which can never agree; add links")
+    if wanted is not None and topology.n != wanted:
+        raise TopologyError(f"the graph has {topology.n} nodes, but n_devices is {wanted}; leave n_devices out")
+    return Arrangement(method, topology, topology.n, seed)
+
+
+def _refuse_gaps(owner: Integers) -> None:
+    """Refuse numbers that leave some out, which would be devices without rows that nobody asked for."""
+    found = np.unique(owner)
+    gaps = np.flatnonzero(found != np.arange(len(found)))
+    if gaps.size:
+        raise DataError(
+            f"devices are {len(found)} different numbers from {found[0]} to {found[-1]}, without {gaps[0]}; expected 0 "
+            "to n - 1 without a gap: give names (devices.astype(str)), or n_devices if some devices have no rows"
+        )
+
+
+def _find_method(given: Mapping[str, Any]) -> Any:
+    """Return the method that was named, with its options, or the one that was given."""
+    method = given["algorithm"]
+    if not isinstance(method, str):
+        return _check_method(method, given)
+    kinds = known(method)
+    spec = parse(method, kinds, "algorithm")
+    keys = parameters(kinds[spec.name])
+    options = {
+        name: given[name]
+        for name, usual in _OPTIONS.items()
+        if given[name] != usual or (name in keys and name not in spec.options)
+    }
+    return build(Experiment(algorithm=method, **options), int(given["n_clusters"]))
+
+
+def _check_method(method: Any, given: Mapping[str, Any]) -> Any:
+    """Return a method that was given as an object, unless the estimator's parameters say something else."""
+    if not (hasattr(method, "k") and hasattr(method, "name")):
+        raise ExperimentError(f"algorithm is {method!r}; expected a name, or a method such as p2pkm.GTVMin(8)")
+    if method.k != given["n_clusters"]:
+        raise ExperimentError(
+            f"n_clusters is {given['n_clusters']}, but the algorithm has {method.k} clusters; make them equal"
+        )
+    for name, usual in _OPTIONS.items():
+        if given[name] != usual:
+            raise ExperimentError(
+                f"{name} is {given[name]!r}, but algorithm is an object, which brings its own; leave {name} out"
+            )
+    return method
+
+
+def _draw_seed(state: Any) -> int:
+    """Return a whole number, the same on every rank: what was given, or a draw from it."""
+    if isinstance(state, Integral):
+        seed = int(state)
+    elif isinstance(state, np.random.Generator):
+        seed = int(state.integers(2**63))
+    else:
+        from sklearn.utils import check_random_state
+
+        seed = int(check_random_state(state).randint(2**31 - 1))
+    if not 0 <= seed < 2**63:
+        raise ExperimentError(f"random_state is {seed}; expected a whole number of at least 0 and below 2^63")
+    world = connect()
+    return int(world.broadcast({"seed": np.array(seed)} if world.rank == 0 else None)["seed"])

@@ -1,0 +1,164 @@
+"""An experiment in outline: what a run would be made of, without its points."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
+from p2pkm.channel.suppression import check_min_count
+from p2pkm.core.batch import Integers
+from p2pkm.core.errors import DataError, P2PKMError, TopologyError
+from p2pkm.core.spec import Spec, complete, parse
+from p2pkm.data.size_estimate import Size, measure
+from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
+from p2pkm.methods.init.pipelines import Setting, Stage, check_links, check_size, needs_hub, scaling_stage, stages
+from p2pkm.network.graph import Topology
+
+_CLUSTERS, _DEVICES = 8, 16  # where neither data nor options say
+
+
+class Outline(NamedTuple):
+    """A run that is planned.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        The resolved options.
+    algorithm : Algorithm or ServerMethod
+    topology : Topology
+    size : Size
+    sizes : int64[n]
+        Points of each device, a hub included: as they will be if `dealt`, else in equal parts.
+    dealt : bool
+    stages : tuple of Stage
+        In their order, scaling among them; without the seeding if that is refused.
+    refusal : P2PKMError or None
+        Why `run` would refuse, for reasons other than memory.
+    """
+
+    experiment: Experiment
+    algorithm: Any
+    topology: Topology
+    size: Size
+    sizes: Integers
+    dealt: bool
+    stages: tuple[Stage, ...]
+    refusal: P2PKMError | None
+
+    @property
+    def least(self) -> int:
+        """Return how many points every client has for sure."""
+        clients = self.sizes[: self.topology.clients]
+        return int(clients.min()) if self.dealt else 0
+
+    @property
+    def used(self) -> float | None:
+        """Return how many links are in use in a round, on average; None: all, in all rounds."""
+        from topologies.measures import active_degrees
+
+        graph = self.topology.varying
+        return None if graph is None else (active_degrees(graph).value or 0.0) * self.topology.n / 2
+
+
+def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> tuple[Experiment, Any, Size, Spec]:
+    """Return the options with devices, clusters and rounds filled in, the method, the size of the data, and the graph.
+
+    Cheap: neither points nor the graph are made.
+
+    Parameters
+    ----------
+    ranks : int or None
+        Number of MPI ranks, the default number of devices; None without MPI: 16.
+    count : bool
+        Whether to read a file to the end if its classes or devices are to be counted.
+    """
+    import topologies
+    from p2pkm.data.partition import known
+    from p2pkm.data.sources import SOURCES, parse_source
+
+    method = build(experiment, experiment.clusters or 1)
+    graph = parse_graph(experiment, method)
+    source = parse_source(experiment.data)
+    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
+    partition = parse(experiment.partition, known(experiment.partition), "partition") if experiment.partition else None
+    size = measure(source, **columns, whole_file=unknown, partition=partition)
+    clusters = experiment.clusters or size.classes or _CLUSTERS
+    column = partition is None or partition.name == "column"
+    n = experiment.devices or (size.devices if column else None)
+    if n is None and graph.name not in topologies.FIXED:
+        n = ranks or _DEVICES
+    resolved = replace(
+        experiment, graph=str(graph), clusters=clusters, devices=n,
+        data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
+        rounds=method.default_rounds if experiment.rounds is None else experiment.rounds,
+    )  # fmt: skip
+    return resolved, build(resolved, clusters), size, graph
+
+
+def sketch(experiment: Experiment, ranks: int | None) -> Outline:
+    """Return a run in outline; the graph is built, points are not.
+
+    Raises
+    ------
+    P2PKMError
+        If options, graph or data cannot be used.
+    """
+    resolved, method, size, graph = draft(experiment, ranks)
+    served = needs_hub(method)
+    topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
+    if not served:
+        check_links(method, topology)
+    check_size(method, topology.clients, size.points, size.features)  # nor can a plan time it
+    resolved = replace(resolved, devices=topology.clients)
+    sizes, dealt = _deal(resolved, size, topology)
+    setting = Setting(topology, sizes, _key(resolved.seed), method.k, size.features)
+    return Outline(resolved, method, topology, size, sizes, dealt, *_arrange(resolved, method, setting, size))
+
+
+def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
+    """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
+    from p2pkm.data.partition import known
+
+    n, m = topology.clients, size.points
+    sizes = np.full(n, m // n)
+    sizes[: m % n] += 1
+    spec = parse(experiment.partition or _usual(size, n), known(experiment.partition), "partition")
+    even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
+    return np.append(sizes, np.zeros(topology.n - n, np.int64)), even
+
+
+def _usual(size: Size, n: int) -> str:
+    """Return the partition that a run takes if none is given."""
+    if size.stored:
+        return "column" if size.devices == n else "blocks"
+    return "column" if size.devices is not None else "dirichlet" if size.labelled else "iid"
+
+
+def _arrange(
+    experiment: Experiment, method: Any, setting: Setting, size: Size
+) -> tuple[tuple[Stage, ...], P2PKMError | None]:
+    """Return the stages, and why a run with them would be refused."""
+    refusal: P2PKMError | None = None
+    parts = int(setting.topology.components.max()) + 1
+    if parts > 1 and not experiment.allow_disconnected:
+        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; say --allow-disconnected")
+    if method.k > size.points:
+        refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
+    before: tuple[Stage, ...] = ()
+    try:
+        check_byzantine(parse_byzantine(experiment.byzantine), method, setting.topology)
+        check_min_count(experiment.min_count, method)
+        if experiment.scale != "none":
+            before = (scaling_stage(experiment.scale, setting),)
+        return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal
+    except P2PKMError as error:
+        placed = method.on(setting.topology) if hasattr(method, "on") else method
+        return (*before, Stage(method.name, placed, experiment.rounds or 0)), error
+
+
+def _key(seed: int) -> int:
+    from p2pkm.kernels.streams import shared_key
+
+    return shared_key(seed)

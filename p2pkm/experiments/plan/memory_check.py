@@ -1,0 +1,90 @@
+"""The load of an experiment on memory, and the check before a run."""
+
+from typing import Any
+
+from p2pkm.core.errors import P2PKMError
+from p2pkm.core.mpi_environment import local_size
+from p2pkm.data.size_estimate import Size, has_header
+from p2pkm.data.sources import parse_source
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.plan.draft import Outline, draft
+from p2pkm.experiments.plan.free_memory import available
+from p2pkm.experiments.plan.memory_model import Load, refuse
+from p2pkm.experiments.plan.time_model import count_turns
+from p2pkm.experiments.plan.volume import flood
+from p2pkm.methods.init.flooded_summaries import Summaries
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.server.centralized import Central
+from p2pkm.metrics.monitor import usual_every
+from p2pkm.network.graph import LARGE
+
+_DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
+_ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own weights; per directed edge if drawn anew
+_SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
+
+
+def check_memory(experiment: Experiment, ranks: int | None) -> None:
+    """Refuse a run that cannot fit into the memory of this machine, before anything is read or built.
+
+    What is wrong otherwise is left to those who say so better.
+
+    Parameters
+    ----------
+    ranks : int or None
+        Number of MPI ranks; None without MPI.
+
+    Raises
+    ------
+    DataError
+        If it cannot, with what to change.
+    """
+    limit = available()
+    if limit is None:
+        return
+    try:
+        if not has_header(parse_source(experiment.data)):  # to look would be to read it twice
+            return
+        resolved, method, size, graph = draft(experiment, ranks, count=False)
+    except (P2PKMError, OSError):
+        return
+    if resolved.devices is None:  # a graph in a file has as many as a file holds
+        return
+    n = resolved.devices
+    edges = n * int(graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
+    refuse(weigh(resolved, method, size, (n, edges), ranks or 1), limit, local_size())
+
+
+def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> Load:
+    """Return the load of an experiment; graph: devices and directed edges."""
+    records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
+    kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
+    return Load(
+        size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,
+        word=4 if experiment.dtype == "float32" else 8,
+        copies=(_SHIPPED if isinstance(method, Central) else _SERVED) if needs_hub(method) else 0,
+        reading="first" if not size.stored else "each" if kept else "drawn",
+    )  # fmt: skip
+
+
+def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
+    """Return the load of a plan on so many ranks."""
+    topology = plan.topology
+    load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
+    load = _weigh_changes(plan, load._replace(ghosts=ghosts))
+    floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, Summaries)]
+    if not floods:
+        return load
+    waves = flood(topology, floods[0].hops)
+    swell = topology.n if waves is None else max(wave.tables for wave in waves) / max(len(topology.indices), 1)
+    return load._replace(flooded=plan.algorithm.k, swell=swell)
+
+
+def _weigh_changes(plan: Outline, load: Load) -> Load:
+    """Add what a graph that changes takes: its rounds, and the masks that the ledger keeps."""
+    topology, graph, used = plan.topology, plan.topology.varying, plan.used
+    if graph is None or used is None:
+        return load
+    each = _ENTRY + (_SHARE if graph.own_mixing is not None else 0)
+    tape = int(2 * used * each) * graph.period if graph.period else _CHAIN * len(topology.indices)
+    exchanges = (plan.experiment.rounds or 0) * count_turns(plan.algorithm, topology) + 1
+    return load._replace(tape=max(tape, 1), exchanges=exchanges if topology.n <= LARGE else 0)

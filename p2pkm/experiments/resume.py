@@ -1,0 +1,98 @@
+"""A run that was killed or interrupted goes on in its own folder, on any number of ranks, with the same bits."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.run import Manner, Taken, conclude, execute, settle
+from p2pkm.network.world import connect
+from p2pkm.storage.checkpoint import Checkpoint, identify, newest
+from p2pkm.storage.load import load
+from p2pkm.storage.lock import Lock
+from p2pkm.storage.run_folder import hold
+from p2pkm.storage.run_status import explain, read_manifest, refuse_many, repeated_from, standing
+from p2pkm.storage.toml import read_toml
+
+_MENDED = "the run could not end with the same bits; begin a new one with --config"
+
+
+def resume(path: Path, manner: Manner) -> int:
+    """Let a run go on from its last checkpoint, from its start if it has none; return the exit code.
+
+    The results are those of the run without an interruption. Of a finished run the summary is printed again.
+
+    Raises
+    ------
+    DataError
+        If the folder is not that of a run, the run is still going on, or points, graph or options have changed.
+    ExperimentError
+        If the program is not the version that began the run.
+    """
+    refuse_many(path)
+    state = standing(path) if path.is_dir() else ""
+    config = path / "config.toml"
+    if not config.is_file() or not state:
+        where = f"{path} is not the folder of a single run: it has no {config.name if state else 'manifest.json'}"
+        raise DataError(where if path.is_dir() else f"{path} {explain(path)}")
+    if state == "running":
+        raise DataError(f"{path} {explain(path)}; wait for it, or end it first")
+    experiment = Experiment.from_mapping(read_toml(str(config)), str(config))
+    if state == "done":
+        return conclude(load(path), experiment, manner)
+    try:
+        lock = hold(path)
+    except ExperimentError as error:
+        raise DataError(str(error)) from None
+    with lock:
+        if read_manifest(path).get("state") == "done":  # by another that has just ended
+            return conclude(load(path), experiment, manner)
+        return _go_on(experiment, lock, manner)
+
+
+def _go_on(experiment: Experiment, lock: Lock, manner: Manner) -> int:
+    """Let a run go on in the folder that is held."""
+    path = lock.folder
+    saved = newest(path, _tell)
+    world = connect()
+    with repeated_from(path):
+        prepared = settle(experiment, world)
+    if saved is not None:
+        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults), path)
+    if not manner.quiet:
+        _tell(f"{path} goes on {_where(saved)}")
+    return conclude(execute(prepared, world, lock, manner, taken=Taken(saved)), prepared.experiment, manner)
+
+
+def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
+    """Refuse to go on with another program, other options or another graph."""
+    before = saved.facts
+    if before["version"] != now["version"]:
+        raise ExperimentError(
+            f"{path} was begun by p2pkm {before['version']}, and this is {now['version']}: {_MENDED}, or install "
+            f"p2pkm=={before['version']}"
+        )
+    names = {*before["config"], *now["config"]}
+    changed = sorted(name for name in names if before["config"].get(name) != now["config"].get(name))
+    if changed:
+        name = changed[0]
+        raise DataError(
+            f"{path}/config.toml is not what the run was begun with: {name} was {before['config'].get(name)!r} and is "
+            f"{now['config'].get(name)!r}; put it back, or begin a new run with --config"
+        )
+    for name, option in (("graph", "graph"), ("tape", "faults")):
+        if before.get(name) != now[name]:
+            given = f"{name} {now['config'].get(option)}"
+            raise DataError(f"the {given} is not what the run in {path} was begun on: {_MENDED}")
+
+
+def _where(saved: Checkpoint | None) -> str:
+    if saved is None:
+        return "from its start: it has no checkpoint"
+    t = saved.outline["parts"]["scene"]["parts"]["round"]["value"]
+    return f"after round {t} of {Taken(saved).records[-1]['stage']}"  # whose opening is always recorded
+
+
+def _tell(note: str) -> None:
+    print(f"p2pkm: {note}", file=sys.stderr, flush=True)

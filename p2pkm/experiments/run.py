@@ -1,0 +1,303 @@
+"""From an experiment to a finished run: rank 0 leads, the others follow, all end with the same code."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from p2pkm.core.errors import DataError, ExperimentError, NetworkError
+from p2pkm.core.mpi_environment import launched
+from p2pkm.core.termination import STOPPED
+from p2pkm.engine.receive_shard import complete
+from p2pkm.engine.signals import asked_to_stop
+from p2pkm.engine.signals import code_of as ended_by
+from p2pkm.experiments.config import Experiment, Prepared, prepare
+from p2pkm.metrics.result import Result
+from p2pkm.network.transport import World
+from p2pkm.network.world import connect
+from p2pkm.storage.checkpoint import Checkpoint, Vault, identify
+from p2pkm.storage.lock import Lock
+from p2pkm.storage.run_folder import RunFolder, check_target, claim, name_folder
+
+_NOT_CONVERGED = 5
+
+
+class Manner(NamedTuple):
+    """How to run, as opposed to what."""
+
+    force: bool = False
+    json: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    guide: bool = False
+
+
+class Taken(NamedTuple):
+    """A run that goes on in its own folder: from its last checkpoint, or, without any, from its start."""
+
+    checkpoint: Checkpoint | None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records up to there."""
+        if self.checkpoint is None:
+            return []
+        return list(self.checkpoint.outline["parts"]["referee"]["parts"]["trace"]["value"])
+
+
+def lead(experiment: Experiment, manner: Manner) -> int:
+    """Run an experiment on rank 0, print how it ended, and return the exit code.
+
+    Raises
+    ------
+    P2PKMError
+        If something cannot be used; before anything was written.
+    """
+    with ExitStack() as held:
+        lock = hold_out(experiment, manner, held)
+        world = connect()
+        prepared = settle(experiment, world)
+        if manner.dry_run:
+            print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
+            return 0
+        result = execute(prepared, world, lock or hold_default(prepared, held), manner)
+    return conclude(result, prepared.experiment, manner)
+
+
+def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
+    """Print how a run ended, and return the exit code."""
+    if manner.json:
+        print(json.dumps(result.summary), flush=True)
+    else:
+        from p2pkm.cli.summary_table import guide, show
+
+        show(result.summary, result.notes, sys.stdout)
+        if manner.guide:
+            print(guide(result.summary), flush=True)
+    return code_of(result.summary["stop"], experiment)
+
+
+def hold_out(experiment: Experiment, manner: Manner, held: ExitStack) -> Lock | None:
+    """Check the run folder that was asked for, if any, and hold it as long as the stack; a dry run only looks."""
+    if experiment.out in (None, "none"):
+        return None
+    path = Path(str(experiment.out))
+    if manner.dry_run:
+        check_target(path, force=manner.force)
+        return None
+    return held.enter_context(claim(path, force=manner.force))
+
+
+def settle(experiment: Experiment, world: World) -> Prepared:
+    """Prepare an experiment and refuse what cannot work."""
+    from p2pkm.engine.validate import check
+    from p2pkm.experiments.plan.memory_check import check_memory
+    from p2pkm.network.rank_partition import check_placement
+
+    ranks = world.size if launched() and world.library() is not None else None
+    check_placement(experiment.placement, world.size)
+    check_memory(experiment, ranks)
+    prepared = prepare(experiment, ranks)
+    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
+    resolved = prepared.experiment
+    check(
+        prepared.algorithm, prepared.topology, prepared.shards,
+        rounds=resolved.rounds or 0, every=resolved.every or 1, allow_disconnected=resolved.allow_disconnected,
+    )  # fmt: skip
+    return prepared
+
+
+def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
+    """Hold a new folder below ``runs``, none if nothing is to be written."""
+    resolved = prepared.experiment
+    if resolved.out == "none":
+        return None
+    fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
+    return held.enter_context(claim(name_folder(str(resolved.graph), resolved.algorithm, fingerprint), force=False))
+
+
+def execute(
+    prepared: Prepared, world: World, lock: Lock | None, manner: Manner, start: Any = None, taken: Taken | None = None
+) -> Result:
+    """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
+
+    lock: of the run folder, None: nothing is written. start: float64[n, k, d] or None, centroids that replace the
+    seeding stages. taken: the run in the folder goes on.
+    """
+    from p2pkm.cli.summary_table import Progress
+    from p2pkm.kernels import announce_compilation
+    from p2pkm.metrics.summary import Wishes
+
+    resolved = prepared.experiment
+    facts = {"ranks": world.size, "mpi": world.library()}
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, prepared.topology.list_names())
+    if not (manner.quiet or hasattr(prepared.shards, "points")):
+        said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
+        print(f"p2pkm: {said}", file=sys.stderr, flush=True)
+    job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
+    wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
+    progress = Progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    if not manner.quiet:
+        announce_compilation(progress.tell)
+    names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
+             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
+             "out": None if lock is None else str(lock.folder)}  # fmt: skip
+
+    def sink(record: dict[str, Any]) -> None:
+        if folder is not None:
+            folder.record(record)
+        progress(record)
+
+    try:
+        with asked_to_stop() as interrupted:
+            more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
+            if folder is not None:
+                tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.faults)
+                more["vault"] = Vault(folder.lock, resolved.checkpoint_every, tells, progress.tell)
+                more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
+            result = _perform(job, world, interrupted=interrupted, **more)
+        if folder is not None:
+            folder.finish(result, plot=resolved.plot)
+    except BaseException as error:
+        _give_up(world, folder, error)
+        raise
+    finally:
+        progress.close()
+    return result
+
+
+def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
+    """Do what rank 0 broadcasts until it says how to end; return the exit code.
+
+    Parameters
+    ----------
+    errands : mapping
+        What to call for an order that is not a run, by the name in it.
+    """
+    with asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
+        while True:
+            order = world.broadcast(None)
+            if "exit" in order:
+                return int(order["exit"])
+            errand = next((errands[name] for name in errands if name in order), partial(_join, interrupted=interrupted))
+            errand(world, order)
+
+
+def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
+    """Tell every rank what to run and deal the points; return rank 0's own job."""
+    import numpy as np
+
+    from p2pkm.engine.state_tree import split
+    from p2pkm.network.rank_partition import choose
+
+    shards, topology = prepared.shards, prepared.topology
+    stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
+    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
+    division = choose(topology, sizes, world.size, wish)
+    texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
+    texts |= {} if saved is None else {"saved": saved.outline}
+    told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
+    told |= {} if prepared.faults is None else prepared.faults.to_arrays()
+    told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
+    changing = {} if topology.varying is None else {"changing": np.ones(1)}
+    order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
+    parts: Iterator[dict[str, Any]] = _split(None if stored else shards, start, division)
+    if saved is not None:
+        more = partial(split, saved.outline, saved.arrays, topology, division)
+        parts = (part | more(rank) for rank, part in enumerate(parts))
+    part = complete(world, order, world.deal(parts))
+    return _assemble(order, part, topology)
+
+
+def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
+    """Yield what each rank gets, one at a time: of devices here and there it is a copy."""
+    for rank in range(division.size):
+        own = division.of(rank)
+        part = {} if shards is None else shards.take(own).to_arrays()
+        yield part if start is None else part | {"start": start[own]}
+
+
+def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
+    """Run what rank 0 runs."""
+    try:
+        job = _assemble(order, complete(world, order, world.deal(None)), _read_topology(order))
+    except DataError:
+        return  # rank 0 says so
+    _perform(job, world, interrupted=interrupted)
+
+
+def _read_topology(order: dict[str, Any]) -> Any:
+    """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
+    from p2pkm.experiments.config import build, build_topology, parse_graph
+    from p2pkm.network.graph import Topology
+
+    if "changing" not in order:
+        return Topology.from_arrays(order)
+    experiment = _read_experiment(order)
+    return build_topology(parse_graph(experiment, build(experiment, 1)), experiment.devices, 1)
+
+
+def _read_experiment(order: dict[str, Any]) -> Experiment:
+    return Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+
+
+def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
+    """Build the job from what was broadcast and dealt."""
+    from p2pkm.channel.byzantine import parse_byzantine
+    from p2pkm.channel.fault_model import parse_stale, reread
+    from p2pkm.data.shards import Shards
+    from p2pkm.engine.simulate import Job
+    from p2pkm.engine.state_tree import rebuild
+    from p2pkm.experiments.config import build
+    from p2pkm.network.link_model import Net
+    from p2pkm.network.rank_partition import Division
+
+    experiment = _read_experiment(order)
+    algorithm = build(experiment, experiment.clusters or 1)  # registers its states
+    start = part.pop("start", None)
+    saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
+    shards = Shards.from_arrays(part)
+    net = Net(*(order[f"net_{name}"] for name in Net._fields)) if experiment.net else None
+    return Job(
+        algorithm=algorithm, topology=topology, own=shards,
+        central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
+        every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
+        saved=saved,
+        faults=reread(experiment.faults, order, topology, experiment.seed),
+        stale=parse_stale(experiment.stale or "keep"),
+        byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
+    )  # fmt: skip
+
+
+def _perform(job: Any, world: World, **more: Any) -> Result:
+    from dataclasses import replace
+
+    from p2pkm.engine.simulate import perform
+
+    return perform(replace(job, **more), world)
+
+
+def code_of(stop: str, experiment: Experiment) -> int:
+    """Return the exit code of a run that stopped for this reason."""
+    if stop in STOPPED:
+        return STOPPED[stop]
+    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
+
+
+def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:
+    """Say in the folder that the run failed, and end the other ranks, which wait for this one."""
+    stopped = isinstance(error, KeyboardInterrupt)
+    if folder is not None:
+        with suppress(OSError):  # the disk may be what failed, or the folder no longer this run's
+            if folder.begun:
+                folder.end("interrupted" if stopped else "failed")
+        folder.lock.release()  # to abort leaves no time for it
+    if world.size > 1:
+        print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        world.abort(ended_by(error) if isinstance(error, KeyboardInterrupt) else NetworkError.code)

@@ -1,0 +1,262 @@
+"""Many runs as one study: dealt to ranks or processes, each kept under the hash of its configuration."""
+
+import hashlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.cache import digest, once, sharing
+from p2pkm.core.errors import ExperimentError, P2PKMError
+from p2pkm.core.termination import STOPPED
+from p2pkm.engine.signals import asked_to_stop
+from p2pkm.experiments.config import Experiment, Prepared
+from p2pkm.experiments.run import Manner, execute, settle
+from p2pkm.experiments.study.process_pool import serve, work_through
+from p2pkm.kernels import announce_compilation
+from p2pkm.metrics.milestones import BEST, MILESTONES, trace
+from p2pkm.metrics.result import Result
+from p2pkm.network.graph import Topology
+from p2pkm.network.local import LocalWorld
+from p2pkm.network.transport import World
+from p2pkm.storage.checkpoint import identify
+from p2pkm.storage.run_folder import check_target
+from p2pkm.storage.save import write_json
+from p2pkm.storage.study_table import SERVED, Row, name_run
+
+Tell = Callable[[Row, int, int], None]
+_KEPT = "runs"  # folder of the rows, one file each
+_FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
+            "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
+            "wall_seconds", "lost", "away", "quarantined")  # fmt: skip
+MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", "algebraic_connectivity",
+            "spectral_gap", "effective_neighbors")  # fmt: skip
+_MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps
+_ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")  # runs that share something follow one another
+_SERVE = "from p2pkm.experiments.study.run import serve_study; serve_study()"
+
+
+def run_study(
+    cells: Sequence[Experiment], folder: Path | None, world: World, tell: Tell = lambda row, number, count: None,
+    *, jobs: int = 1,
+) -> list[Row]:  # fmt: skip
+    """Run all cells and return their rows in order, on rank 0; what is kept in the folder is not computed again.
+
+    Parameters
+    ----------
+    cells : sequence of Experiment
+        Each with its own seed; `out` and `plot` do not matter.
+    folder : Path or None
+        Where rows are kept, one file each, written when its run has ended; None: nowhere.
+    world : World
+        The cells are dealt to the ranks; each is run in one process.
+    tell : callable
+        Gets the row of every cell that has ended, how many have, and how many there are on this rank.
+    jobs : int
+        Number of processes, without MPI.
+
+    Notes
+    -----
+    A run that fails is a row with its error. An interrupted run ends the study; its row is left out.
+    """
+    order = {"cells": [cell.to_mapping() for cell in cells], "folder": None if folder is None else str(folder),
+             "jobs": jobs}  # fmt: skip
+    text = np.frombuffer(json.dumps(order).encode(), np.uint8)
+    return _work(world, world.broadcast({"study": text}), tell) or []
+
+
+def follow_study(world: World, order: dict[str, Any]) -> None:
+    """Do this rank's part of a study that rank 0 has broadcast."""
+    _work(world, order, lambda row, number, count: None)
+
+
+def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
+    """Run this rank's cells; return all rows on rank 0."""
+    asked = json.loads(order["study"].tobytes())
+    folder = None if asked["folder"] is None else Path(asked["folder"])
+    if world.size > 1:
+        _compile_once(world)
+    cells: list[Row] = asked["cells"]
+    mine = deal(cells, world.rank, world.size)
+    run = _run_here if asked["jobs"] == 1 else partial(_run_beside, jobs=asked["jobs"])
+    own: list[tuple[int, Row]] = []
+    with asked_to_stop() as interrupted:
+        for place, row in run([cells[number] for number in mine], folder, interrupted):
+            if row["stop"] in STOPPED:
+                break
+            own.append((mine[place], row))
+            tell(row, len(own), len(mine))
+    parts = world.gather(np.frombuffer(json.dumps(own).encode(), np.uint8))
+    if parts is None:
+        return None
+    rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
+    return [rows[number] | {"options": cells[number]} for number in sorted(rows)]
+
+
+def deal(cells: Sequence[Row], turn: int, count: int) -> list[int]:
+    """Return the numbers of the cells that are one's share of `count` shares, 0 <= turn < count."""
+    return sorted(range(len(cells)), key=partial(_place, cells))[turn::count]
+
+
+def _place(cells: Sequence[Row], number: int) -> tuple[str, ...]:
+    """Return when it is the turn of a cell: next to those that it shares points or a graph with."""
+    return (*(str(cells[number].get(name)) for name in _ORDER), f"{number:09}")
+
+
+def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]) -> Iterator[tuple[int, Row]]:
+    """Run cells one after the other."""
+    with sharing():
+        for place, cell in enumerate(cells):
+            if interrupted():
+                return
+            yield place, run_cell(Experiment.from_mapping(cell, "the study"), folder)
+
+
+def _run_beside(
+    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], *, jobs: int
+) -> Iterator[tuple[int, Row]]:
+    """Run cells in processes of their own."""
+    place = None if folder is None else str(folder)
+    tasks = [json.dumps([cell, place]) for cell in cells]
+    for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
+        cell = Experiment.from_mapping(cells[number], "the study")
+        error = "NetworkError: its process died, perhaps for want of memory"
+        yield number, _name(cell) | {"error": error, "stop": "failed"} if answer is None else json.loads(answer)
+
+
+def serve_study() -> None:
+    """Run cells that another process sends until it sends no more."""
+
+    def work(task: str) -> str:
+        cell, place = json.loads(task)
+        row = run_cell(Experiment.from_mapping(cell, "the study"), None if place is None else Path(place))
+        return json.dumps(row)
+
+    with sharing():
+        serve(work)
+
+
+def tell_compilation(*, quiet: bool) -> None:
+    """Say on standard error if the runs have to wait for kernels to be compiled."""
+    if not quiet:
+        announce_compilation(lambda note: print(f"p2pkm: {note}", file=sys.stderr, flush=True))
+
+
+def _compile_once(world: World) -> None:
+    """Let rank 0 compile the kernels while the others sleep."""
+    from p2pkm.kernels import compile_ahead
+
+    if world.rank == 0:
+        compile_ahead()
+    world.wait()
+
+
+def run_cell(cell: Experiment, folder: Path | None) -> Row:
+    """Run one cell in this process, or read its row if it is kept."""
+    world = LocalWorld()
+    facts = _name(cell)
+    try:
+        prepared = settle(replace(cell, out="none", plot=False), world)
+        key = fingerprint(prepared)
+        resolved, served = prepared.experiment, prepared.topology.hub >= 0
+        graph = SERVED if served else cell.graph or resolved.graph
+        facts |= {"graph": graph, "devices": resolved.devices, "key": key}
+        kept = None if folder is None else folder / _KEPT / f"{key}.json"
+        if kept is not None and kept.is_file():
+            return json.loads(kept.read_text())
+        result = execute(prepared, world, None, Manner(quiet=True))
+        row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
+        if kept is not None and row["stop"] not in STOPPED:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_json(kept.parent, kept.name, row)
+        return row
+    except P2PKMError as error:
+        return facts | {"error": f"{type(error).__name__}: {error}", "stop": "failed"}
+    except Exception as error:  # one run that breaks must not take the others with it
+        traceback.print_exc(file=sys.stderr)
+        return facts | {"error": f"{type(error).__name__}: {error}", "stop": "failed"}
+
+
+def _name(cell: Experiment) -> Row:
+    """Return what a row says of its cell before it has run."""
+    return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "stop": None}
+
+
+def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
+    """Return a study's folder, made if it is new, ``runs/<time>-<kind>`` by default; one with the mark goes on.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be written, or is in use by something else.
+    """
+    if out == "none":
+        return None
+    folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}"
+    try:
+        found = os.listdir(folder) if folder.is_dir() else []  # one look: several jobs may begin a study at once
+        if found and mark not in found:
+            raise ExperimentError(f"--out {folder} is in use, but not by a {kind}; choose another folder")
+        if not found:
+            check_target(folder, force=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None
+    return folder
+
+
+def fingerprint(prepared: Prepared) -> str:
+    """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
+    shards = prepared.shards.part(0, prepared.shards.n)
+    told = identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults)
+    read = (shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()))
+    parts = [json.dumps(told, sort_keys=True).encode(), digest_program()]
+    parts.append(digest(*(array for array in read if array is not None)))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+@cache
+def digest_program() -> bytes:
+    """Return the SHA-256 of the program's own source, so that what other code computed is not taken for its own."""
+    root, found = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(path for package in ("p2pkm", "topologies") for path in (root / package).rglob("*.py")):
+        text = path.read_bytes()
+        found.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
+    return found.digest()
+
+
+def measure_graph(topology: Topology, name: str) -> Row:
+    """Return the measures of a graph; None of the star around a server, of very many devices, or if infinite."""
+    if topology.hub >= 0 or topology.n > _MEASURED:
+        return dict.fromkeys(MEASURES)
+    from topologies import LightGraph, measures
+
+    graph = topology.varying or LightGraph(topology.indptr, topology.indices, topology.weights)
+    found = once("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
+    values = {name: found[name].value for name in MEASURES}
+    return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
+
+
+def measure(result: Result) -> Row:
+    """Return what a study says of a run."""
+    ledger, n = result.ledger, result.ledger.devices
+    loads = sum(np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
+    return {
+        **{name: result.summary[name] for name in (*_FIGURES, *MILESTONES, *BEST)},
+        "bytes_busiest": int(np.max(loads, initial=0)),
+        "trace": trace(result.rounds),
+    }
+
+
+def describe(row: Row, number: int, count: int) -> str:
+    """Return a line of progress."""
+    shown = row["error"] or ("" if row.get("ratio_mean") is None else f"ratio {row['ratio_mean']:.4f}")
+    return f"{number} of {count}: {name_run(row['algorithm'], row['graph'])}, seed {row['seed']}: {shown}"

@@ -1,0 +1,270 @@
+"""A sweep: the runs of a study file, as one tidy table with its pictures."""
+
+import json
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from p2pkm.cli.summary_table import Live
+from p2pkm.core.errors import ExperimentError, NetworkError
+from p2pkm.core.mpi_environment import launched
+from p2pkm.core.termination import INTERRUPTED
+from p2pkm.core.units import tell_folder
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.run import Manner
+from p2pkm.experiments.study.file import StudyFile, check_runs, lay_out, read_study
+from p2pkm.experiments.study.run import deal, describe, open_folder, run_study, tell_compilation
+from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
+from p2pkm.network.world import connect
+from p2pkm.storage.save import write_bytes
+from p2pkm.storage.study_table import (
+    QUALITY_COLUMNS,
+    SECONDS_COLUMNS,
+    TABLES,
+    Row,
+    average,
+    name_run,
+    tell_worse,
+    write_cell,
+)
+
+_FAILED = 4
+_MARK = "study.toml"
+_RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and the fewest times between them
+_PAUSE = 3.0  # seconds between two plain lines of progress
+_FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"))
+
+
+def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None, part: str | None) -> int:
+    """Run a study file, write its folder, print its table, and return the exit code.
+
+    Parameters
+    ----------
+    path : str
+    out : str or None
+        Folder; None: what the file says, else a new one below ``runs``.
+    jobs : int
+        Number of processes, without MPI.
+    plot : bool or None
+        Whether to draw; None: what the file says, else yes.
+    part : str or None
+        ``i/n``: only the i-th of n shares of the runs, which are kept for a later sweep without it.
+
+    Raises
+    ------
+    P2PKMError
+        If anything in the file cannot be used; nothing has been computed then.
+    """
+    if jobs > 1 and launched():
+        raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
+    study = read_study(path)
+    cells = lay_out(study, path)
+    check_runs(cells, study)
+    out = out or study.base.get("out")
+    cells = cells if part is None else take_share(cells, part, out)
+    if manner.dry_run:
+        print(_show_plan(cells, study, as_json=manner.json))
+        return 0
+    folder = open_folder(out, "sweep", _MARK)
+    if folder is not None:
+        _leave_mark(folder, study, shared=part is not None)
+    world = connect()
+    told = Told(quiet=manner.quiet)
+    tell_compilation(quiet=manner.quiet)
+    try:
+        found = run_study(cells, folder, world, told, jobs=jobs)
+    finally:
+        told.close()
+    rows = tidy(found, study)
+    if folder is not None and part is None:
+        write_tables(folder, rows, found)
+        if plot or (plot is None and study.base.get("plot", not manner.json)):
+            from p2pkm.viz import draw_study
+
+            draw_study(rows, folder / "figures")
+    failed = sum(row["error"] is not None for row in rows)
+    closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
+    closing |= {} if part is None else {"part": part}
+    print(json.dumps({"rows": rows, **closing}) if manner.json else tabulate(rows, study, closing), flush=True)
+    if len(rows) < len(cells):
+        return INTERRUPTED
+    return _FAILED if failed else 0
+
+
+def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[Experiment]:
+    """Return the runs of one of several jobs, in their order.
+
+    Raises
+    ------
+    ExperimentError
+        If the part is not ``i/n`` with 1 <= i <= n, or if there is no folder where the shares would meet.
+    """
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
+    turn, count = (int(number) for number in found.groups()) if found else (0, 0)
+    if not 1 <= turn <= count:
+        raise ExperimentError(f"--part {part}: expected i/n, the i-th of n shares, from 1/n to n/n, like 2/8")
+    if out in (None, "none"):
+        raise ExperimentError(f"--part {part} needs a folder where the shares meet; give --out FOLDER, the same to all")
+    return [cells[number] for number in sorted(deal([cell.to_mapping() for cell in cells], turn - 1, count))]
+
+
+def _leave_mark(folder: Path, study: StudyFile, *, shared: bool) -> None:
+    """Write the study file into its folder; of jobs that share it, the first does."""
+    if not shared:
+        return _write_text(folder, _MARK, _to_toml(study))
+    with suppress(FileExistsError), open(folder / _MARK, "x", encoding="utf-8") as file:
+        file.write(_to_toml(study))
+
+
+class Told:
+    """Tell on standard error which runs have ended, and about when all will: live on a terminal, else now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet, self._live = quiet, Live()
+        self._shown = time.monotonic()
+        self._ends: deque[float] = deque(maxlen=_RECENT)
+        self._terminal = sys.stderr.isatty() and not launched()
+
+    def __call__(self, row: Row, number: int, count: int) -> None:
+        """Show that a run has ended, if it is time to; always if it failed."""
+        now = time.monotonic()
+        self._ends.append(now)
+        due = row["error"] is not None or number == count or now - self._shown > _PAUSE
+        if self._quiet or not (due or self._terminal):
+            return
+        line = describe(row, number, count) + self._estimate(count - number)
+        if not self._terminal or row["error"] is not None:
+            self._shown = now
+            print(line, file=sys.stderr, flush=True)
+            return
+        self._live.update(line)
+
+    def _estimate(self, runs: int) -> str:
+        """Return about how long so many runs take, by the last ones; the first waits for kernels, and says nothing."""
+        gaps = len(self._ends) - 1
+        if not runs or gaps < _LEAST:
+            return ""
+        return f", about {_say((self._ends[-1] - self._ends[0]) / gaps * runs)} left"
+
+    def close(self) -> None:
+        """Remove the live line."""
+        self._live.close()
+
+
+def tidy(found: Sequence[Row], study: StudyFile) -> list[Row]:
+    """Return flat rows with the same columns: what was swept, what was found; what a run does not have is None."""
+    figures = {name for row in found for name in row}
+    rows = []
+    for row in found:
+        asked = row["options"]
+        swept = {f"{name}_asked" if name == "rounds" else name: asked.get(name) for name in study.swept}
+        rows.append({"algorithm": None, "graph": None, **swept, **row})
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", "options"))
+    return [{name: row.get(name) for name in names} for row in rows] if figures else []
+
+
+def write_tables(folder: Path, rows: Sequence[Row], found: Sequence[Row]) -> None:
+    """Write study.jsonl, study.parquet if pyarrow is there, and traces.jsonl.
+
+    Raises
+    ------
+    NetworkError
+        If the disk fails.
+    """
+    names = ("key", "algorithm", "graph", "seed", "trace")
+    traces = [{name: row.get(name) for name in names} for row in found if row["error"] is None]
+    try:
+        _write_text(folder, TABLES[0], "".join(json.dumps(row) + "\n" for row in rows))
+        _write_text(folder, "traces.jsonl", "".join(json.dumps(one) + "\n" for one in traces))
+        _write_parquet(folder, rows)
+    except OSError as error:
+        raise NetworkError(f"{folder} cannot be written: {error.strerror or error}. The runs are kept") from None
+
+
+def _write_parquet(folder: Path, rows: Sequence[Row]) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        return
+    columns = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers and words in one column
+            columns[name] = pa.array([None if value is None else str(value) for value in values])
+    write_bytes(folder, "study.parquet", lambda file: parquet.write_table(pa.table(columns), file))
+
+
+def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> str:
+    """Return means over seeds, a line per configuration."""
+    names = list(dict.fromkeys(["algorithm", "graph", *study.swept]))
+    names = ["rounds_asked" if name == "rounds" else name for name in names]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    shown = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    if any(row.get("ratio_mean") is not None for row in rows):
+        timed = any(row.get("virtual_seconds") is not None for row in rows)
+        shown += [*QUALITY_COLUMNS[:2], *(SECONDS_COLUMNS if timed else ())]
+    figures = ("ratio_mean", *(name for name, _, _ in _FIGURES[1:]), *MILESTONES)
+    worse = []
+    lines = [[*names, "seeds", *(title for _, title, _ in shown)]]
+    for sides, group in groups.items():
+        ended = [row for row in group if row["error"] is None]
+        means = average(ended, figures) | {"seeds": len(ended)}
+        cells = [write_cell(means, *column) for column in shown]
+        worse += [f"quality got worse: {_name(dict(zip(names, sides, strict=True)))}, {how}"
+                  for how in (tell_worse(ended),) if how]  # fmt: skip
+        lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = len(names)
+    text = ["  ".join(cell.ljust(width) if place < left else cell.rjust(width)
+                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+            for line in lines]  # fmt: skip
+    text += [EXPLAINED] * (QUALITY_COLUMNS[0] in shown) + worse
+    text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
+    missing = closing["runs"] - closing["ended"]
+    text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
+        missing > 0 and closing["out"] is not None
+    )
+    if "part" in closing:
+        text += [f"part {closing['part']} is kept; when all have ended, one sweep without --part makes the table"]
+    return "\n".join([*text, tell_folder(closing["out"])])
+
+
+def _name(sides: Row) -> str:
+    """Return a configuration in words: gtvmin on ring, coupling 2."""
+    rest = [f"{name} {sides[name]}" for name in sides if name not in ("algorithm", "graph")]
+    return ", ".join([name_run(sides["algorithm"], sides["graph"]), *rest])
+
+
+def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) -> str:
+    """Return which runs a study has."""
+    if as_json:
+        return json.dumps({"runs": len(cells), "cells": [cell.to_mapping() for cell in cells]})
+    from p2pkm.experiments.study.file import name_run
+
+    each = dict.fromkeys(name_run(cell, study) for cell in cells)
+    seeds = ", ".join(map(str, study.seeds))
+    return "\n".join([f"{len(cells)} runs: {len(each)} with seeds {seeds} each", *(f"  {name}" for name in each)])
+
+
+def _to_toml(study: StudyFile) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(study.to_mapping())
+
+
+def _write_text(folder: Path, name: str, text: str) -> None:
+    write_bytes(folder, name, lambda file: file.write(text.encode()))
+
+
+def _say(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,49 @@
+"""Compiled prices: the k-means cost of centroid sets on the points of every device."""
+
+import numpy as np
+from numba import njit
+
+from p2pkm.kernels.numba.nearest import _nearest, _room
+from p2pkm.kernels.numba.threads import divide
+
+
+@njit(cache=True, nogil=True)
+def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
+    """Price and label the points of the devices `begin` to `end` - 1."""
+    rows = centroids.shape[1]
+    block, centers, distances, lowest, nearest = _room(rows, points.shape[1])
+    lanes = nearest.shape[0]
+    for i in range(begin, end):
+        costs[i] = 0.0
+        for first in range(offsets[i], offsets[i + 1], lanes):
+            count = min(lanes, offsets[i + 1] - first)
+            _nearest(points, first, count, centroids[i], rows, block, centers, distances, lowest, nearest)
+            for r in range(count):
+                labels[first + r] = nearest[r]
+                costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
+
+
+def losses(points, weights, offsets, centroids):
+    """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.reference.losses`."""
+    found = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
+    divide(lambda begin, end: _losses(points, weights, offsets, centroids, begin, end, *found), offsets)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def price(points, weights, offsets, classes, n_classes, sets):
+    """Price every centroid set on every device's points; see `p2pkm.kernels.reference.cost`."""
+    n, q = offsets.shape[0] - 1, sets.shape[0]
+    costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
+    block, centers, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
+    lanes = nearest.shape[0]
+    for i in range(n):
+        for s in range(q):
+            for first in range(offsets[i], offsets[i + 1], lanes):
+                count = min(lanes, offsets[i + 1] - first)
+                _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
+                for r in range(count):
+                    costs[i, s] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
+                    if n_classes > 0 and nearest[r] >= 0:
+                        tables[s, classes[first + r], nearest[r]] += 1
+    return costs, tables

@@ -1,0 +1,72 @@
+"""Compiled fuzzy c-means from given centroids."""
+
+import numpy as np
+from numba import njit
+
+from p2pkm.kernels.numba.kmeans import _squared
+
+
+@njit(cache=True, nogil=True)
+def _belong(point, centroids, member):
+    """Write the memberships of one point, exponent 2: 1 at the first centroid that it lies on."""
+    rows = centroids.shape[0]
+    nearest, lowest = 0, np.inf
+    for c in range(rows):
+        member[c] = _squared(point, centroids[c])
+        if member[c] < lowest:
+            nearest, lowest = c, member[c]
+    if lowest == 0.0:
+        member[:] = 0.0
+        member[nearest] = 1.0
+        return
+    total = 0.0
+    for c in range(rows):
+        member[c] = lowest / member[c]
+        total += member[c]
+    for c in range(rows):
+        member[c] = member[c] / total
+
+
+@njit(cache=True, nogil=True)
+def _sweep(points, weights, centroids, members, sums, supports):
+    """Compute memberships, the sums that the next centroids are made of, and the supports; return the change."""
+    d, rows = points.shape[1], centroids.shape[0]
+    member = np.empty(rows)
+    sums[:] = 0.0
+    supports[:] = 0.0
+    change = 0.0
+    for r in range(points.shape[0]):
+        _belong(points[r], centroids, member)
+        for c in range(rows):
+            move = member[c] - members[r, c]
+            change += weights[r] * (move * move)
+            members[r, c] = member[c]
+            supports[c] += weights[r] * member[c]
+            mass = weights[r] * (member[c] * member[c])
+            sums[c, d] += mass
+            for f in range(d):
+                sums[c, f] += mass * points[r, f]
+    return change
+
+
+@njit(cache=True, nogil=True)
+def fuzzy(points, weights, offsets, start, rows, limit, tol):
+    """Run fuzzy c-means on every device from given centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
+    d, least = points.shape[1], tol * tol
+    centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
+    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if len(rows) else np.ones(0)
+    for i in range(len(rows)):
+        own = slice(offsets[i], offsets[i + 1])
+        mass = weights[own] if weights.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
+        now, support = centroids[i, : rows[i]], supports[i, : rows[i]]
+        now[:] = start[i, : rows[i]]
+        members = np.zeros((offsets[i + 1] - offsets[i], rows[i]))
+        sums = np.empty((rows[i], d + 1))
+        _sweep(points[own], mass, now, members, sums, support)
+        for _ in range(limit):
+            for c in range(rows[i]):
+                if sums[c, d] > 0.0:
+                    now[c] = sums[c, :d] / sums[c, d]
+            if _sweep(points[own], mass, now, members, sums, support) < least:
+                break
+    return centroids, supports

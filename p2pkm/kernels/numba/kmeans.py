@@ -1,0 +1,215 @@
+"""Compiled weighted k-means: greedy or plain k-means++ seeds, Lloyd steps, best of several starts."""
+
+import numpy as np
+from numba import njit
+
+from p2pkm.kernels.numba.nearest import _add, _nearest, _room, _turn
+from p2pkm.kernels.numba.philox import _uniform
+from p2pkm.kernels.numba.threads import divide
+
+
+@njit(cache=True, nogil=True)
+def _squared(a, b):
+    """Return the squared distance of two rows, summed in feature order."""
+    total = 0.0
+    for f in range(a.shape[0]):
+        total += (a[f] - b[f]) * (a[f] - b[f])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _pick(cumulative, target):
+    """Return the first index whose cumulative weight exceeds the target (the last one that adds weight otherwise)."""
+    last = cumulative.shape[0] - 1
+    for r in range(last + 1):
+        if cumulative[r] > target:
+            return r
+    return np.searchsorted(cumulative, cumulative[last])
+
+
+@njit(cache=True, nogil=True)
+def _measure(columns, row, distances):
+    """Write the squared distance of every point to a row; columns: float64[d, m], the points, feature by feature."""
+    distances[:] = 0.0
+    for f in range(columns.shape[0]):
+        for r in range(columns.shape[1]):
+            distances[r] += (columns[f, r] - row[f]) * (columns[f, r] - row[f])
+
+
+@njit(cache=True, nogil=True)
+def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
+    """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
+    m = points.shape[0]
+    closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
+    cumulative = np.cumsum(weights)
+    first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
+    centroids[0] = points[first]
+    _measure(columns, points[first], closest)
+    for c in range(1, k):
+        total = 0.0
+        for r in range(m):
+            total += weights[r] * closest[r]
+            cumulative[r] = total
+        if not total > 0.0:
+            return c
+        lowest = np.inf
+        for t in range(trials):
+            chosen = _pick(cumulative, _uniform(key, purpose, start, 1 + (c - 1) * trials + t) * total)
+            _measure(columns, points[chosen], trial)
+            potential = 0.0
+            for r in range(m):
+                trial[r] = min(closest[r], trial[r])
+                potential += weights[r] * trial[r]
+            if potential < lowest:
+                lowest = potential
+                best[:] = trial
+                centroids[c] = points[chosen]
+        closest[:] = best
+    return k
+
+
+@njit(cache=True, nogil=True)
+def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
+    """E1 and the sums that the next centroids are made of; return if any label changed.
+
+    The nearest of the first `rows` centroids of every point, lowest index on ties.
+    """
+    block, centers, squared, lowest, nearest = _room(rows, points.shape[1])
+    lanes, changed = nearest.shape[0], False
+    sums[:] = 0.0
+    counts[:] = 0.0
+    for first in range(0, points.shape[0], lanes):
+        count = min(lanes, points.shape[0] - first)
+        _nearest(points, first, count, centroids, rows, block, centers, squared, lowest, nearest)
+        for r in range(count):
+            nearest[r] = max(nearest[r], 0)
+            changed |= labels[first + r] != nearest[r]
+            labels[first + r] = nearest[r]
+            distances[first + r] = lowest[r]
+        _add(points, weights, first, count, rows, sums, counts, block, nearest)
+    return changed
+
+
+@njit(cache=True, nogil=True)
+def _collect(points, weights, rows, labels, sums, counts):
+    """Add the points up again, by labels that were changed after `_assign`."""
+    block, _, _, _, nearest = _room(1, points.shape[1])
+    sums[:] = 0.0
+    counts[:] = 0.0
+    for first in range(0, points.shape[0], nearest.shape[0]):
+        count = min(nearest.shape[0], points.shape[0] - first)
+        _turn(points, first, count, block)
+        nearest[:count] = labels[first : first + count]
+        _add(points, weights, first, count, rows, sums, counts, block, nearest)
+
+
+@njit(cache=True, nogil=True)
+def _fill(weights, rows, labels, distances):
+    """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
+    members, weighted = np.zeros(rows, np.int64), weights.shape[0] > 0
+    for label in labels:
+        members[label] += 1
+    for c in range(rows):
+        if members[c] == 0:
+            farthest, largest = -1, 0.0
+            for r in range(labels.shape[0]):
+                price = weights[r] * distances[r] if weighted else distances[r]
+                if members[labels[r]] > 1 and price > largest:
+                    farthest, largest = r, price
+            if farthest >= 0:
+                members[labels[farthest]] -= 1
+                members[c] = 1
+                labels[farthest] = c
+                distances[farthest] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
+    """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
+    m, d = points.shape
+    labels, distances, sums = np.full(m, -1), np.empty(m), np.empty((rows, d))
+    still = False
+    for step in range(limit + 1):
+        changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts)
+        if step == limit or still or not changed:
+            break
+        if fill and np.min(counts[:rows]) == 0.0:
+            _fill(weights, rows, labels, distances)
+            _collect(points, weights, rows, labels, sums, counts)
+        move = 0.0
+        for c in range(rows):
+            if counts[c] > 0.0:
+                for f in range(d):
+                    new = sums[c, f] / counts[c]
+                    move += (new - centroids[c, f]) * (new - centroids[c, f])
+                    centroids[c, f] = new
+        still = move < tol
+    cost = 0.0
+    counts[:] = 0.0
+    for r in range(m):
+        weight = weights[r] if weights.shape[0] > 0 else 1.0
+        counts[labels[r]] += weight
+        cost += weight * distances[r]
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts):
+    """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost."""
+    centroids[:] = np.inf
+    counts[:] = 0.0
+    lowest = np.inf
+    if points.shape[0] == 0:
+        return 0.0
+    trial, number = np.empty_like(centroids), np.empty_like(counts)
+    columns = np.empty((points.shape[1], points.shape[0]))
+    for r in range(points.shape[0]):
+        for f in range(points.shape[1]):
+            columns[f, r] = points[r, f]
+    for start in range(first, first + starts):
+        trial[:] = np.inf
+        number[:] = 0.0
+        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial)
+        cost = _lloyd(points, weights, limit, tol, True, trial, rows, number)
+        if cost < lowest:
+            lowest = cost
+            centroids[:] = trial
+            counts[:] = number
+    return lowest
+
+
+@njit(cache=True, nogil=True)
+def _devices(
+    points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, number, first, last, centroids,
+    counts, costs,
+):  # fmt: skip
+    """Run k-means on the devices `first` to `last` - 1."""
+    ones = np.ones(np.max(offsets[first + 1 : last + 1] - offsets[first:last]))
+    for i in range(first, last):
+        own = slice(offsets[i], offsets[i + 1])
+        chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
+        costs[i] = _kmeans(
+            points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, number,
+            centroids[i], counts[i],
+        )  # fmt: skip
+
+
+def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
+    """Run k-means on every device; see `p2pkm.kernels.reference.kmeans`."""
+    n, d = len(offsets) - 1, points.shape[1]
+    found = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
+    given = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
+    divide(lambda begin, end: _devices(*given, begin, end, *found), offsets)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def refine(points, weights, offsets, start, rows, limit, tols, fill):
+    """Run Lloyd steps on every device from given centroids; see `p2pkm.kernels.reference.refine`."""
+    centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
+    for i in range(len(rows)):
+        own = slice(offsets[i], offsets[i + 1])
+        centroids[i, : rows[i]] = start[i, : rows[i]]
+        if rows[i] > 0 and offsets[i] < offsets[i + 1]:
+            costs[i] = _lloyd(points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i])
+    return centroids, counts, costs

@@ -1,0 +1,33 @@
+"""Compiled sums over the points or links of every device, one after the other."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def moments(points, weights, offsets, center):
+    """Add up weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
+    n, d = offsets.shape[0] - 1, points.shape[1]
+    sums = np.zeros((n, 1 + 2 * d))
+    weighted = weights.shape[0] > 0
+    for i in range(n):
+        for r in range(offsets[i], offsets[i + 1]):
+            weight = weights[r] if weighted else 1.0
+            sums[i, 0] += weight
+            for f in range(d):
+                apart = points[r, f] - center[f]
+                sums[i, 1 + f] += weight * apart
+                sums[i, 1 + d + f] += weight * (apart * apart)
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def tabulate(offsets, classes, labels, n_classes, k):
+    """Count the points of each class and label on every device; see `p2pkm.kernels.reference.tabulate`."""
+    n = offsets.shape[0] - 1
+    tables = np.zeros((n, n_classes, k), np.int64)
+    for i in range(n):
+        for r in range(offsets[i], offsets[i + 1]):
+            if labels[r] >= 0:
+                tables[i, classes[r], labels[r]] += 1
+    return tables

@@ -1,0 +1,157 @@
+"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbours' and divide.
+
+A table of mass holds a row (S_c, n_c) for each of the k clusters, also for those without points: clusters are paired by
+their number. What every device divides by its own count needs no common scale.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.small_clusters import count_nearest
+from p2pkm.methods.building_blocks.total_variation import heard
+
+_THIN = 0.25  # of the points that a device should hold
+
+
+def measure(devices: Devices, centroids: Floats) -> Floats:
+    """Return the sum and the weight of the own points nearest to each centroid, float64[n, k, d + 1].
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf and take no point.
+    """
+    n, k, d = centroids.shape
+    _, labels = devices.kernels.losses(*devices.own, centroids)
+    taken = labels >= 0
+    cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
+    mass = np.empty((n * k, d + 1))
+    for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
+        mass[:, f] = np.bincount(cells, (devices.point_weights * column)[taken], n * k)
+    mass = mass.reshape(n, k, d + 1)
+    if devices.min_count > 1:  # so few points do not take part
+        mass[count_nearest(devices, labels, k) < devices.min_count] = 0.0
+    return mass
+
+
+def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[tuple[Integers, Integers, Floats]]:
+    """Yield the first neighbour that every device heard, then the second, and so on: sums of them run in ascending id.
+
+    Those who never spoke, and those over links that are not in use, are left out.
+
+    Parameters
+    ----------
+    shape : (r, w)
+        Of the tables that all devices say.
+
+    Yields
+    ------
+    devices, edges : int64[b]
+        Those that heard so many neighbours, and the own edges to them.
+    tables : float64[b, r, w]
+        What was last heard over these edges.
+    """
+    r, w = shape
+    used = heard(inbox, devices.active)
+    first = np.searchsorted(used, devices.indptr)
+    counts = np.diff(first)
+    order = np.argsort(-counts, kind="stable")
+    for number in range(counts.max(initial=0)):
+        who = order[: np.searchsorted(-counts[order], -number)]
+        edges = used[first[who] + number]
+        yield who, edges, inbox.tables[inbox.slots[edges], :r, :w]
+
+
+def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
+    """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest.
+
+    Degrees count the links in use; of a graph that changes and brings weights of its own, P has those.
+    """
+    mixed, weights = mass.copy(), mixing(devices)
+    for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
+        mixed[who] += weights[edges, None, None] * (theirs - mass[who])
+    return mixed
+
+
+def mixing(devices: Devices) -> Floats:
+    """Return P_ij of every own link, float64[e], alike at both ends; see `mix`."""
+    if devices.shares is not None:
+        return devices.shares
+    return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
+
+
+@register("account")
+class Account(NamedTuple):
+    """What makes up for messages that are lost or late: running totals, so that the next one says it all.
+
+    A device says the total of all that it has ever offered; a neighbour adds what that has grown by since it last
+    heard it. What was offered and not heard is in between, and nothing is ever gone (C. N. Hadjicostis, N. H. Vaidya,
+    A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE Transactions on
+    Automatic Control 61, 2016).
+
+    Attributes
+    ----------
+    own : float64[n, k, w]
+        The sums and counts of the own points that have gone into the masses.
+    total : float64[n, k, w]
+    edge_heard : float64[e, k, w]
+        The neighbour's total as it was last heard.
+    """
+
+    own: Floats
+    total: Floats
+    edge_heard: Floats
+
+
+def begin_account(devices: Devices, own: Floats, offered: Floats) -> Account:
+    """Return the account of devices that have offered something for the first time, and heard nothing."""
+    return Account(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
+
+
+def draw(devices: Devices, inbox: Inbox, account: Account, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return what the neighbours' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
+    gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
+    for who, edges, theirs in listen(devices, inbox, gain.shape[1:]):
+        growth = theirs - edge_heard[edges]
+        gain[who] += growth if weights is None else weights[edges, None, None] * growth
+        edge_heard[edges] = theirs
+    return gain, edge_heard
+
+
+def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
+    """Return which devices hold too few points in their mass to go by it, bool[n].
+
+    While a device is away its neighbours go on offering it their shares, and what is left with them gets less and less,
+    until a correction by own points would outweigh it. How many points all rows stand for, corrections leave alone.
+
+    Parameters
+    ----------
+    fair : float64[n]
+        What a device would hold in the long run, in mean numbers of points of a device.
+    """
+    held = np.cumsum(mass[:, :, -1], axis=1)[:, -1]
+    return held < _THIN * fair * (devices.total_weight / devices.total)
+
+
+def divide(mass: Floats, centroids: Floats, least: float) -> Floats:
+    """Return S / n of every cluster; a centroid whose count is below `least` stays."""
+    counts = mass[:, :, -1:]
+    enough = counts >= least
+    return np.where(enough, mass[:, :, :-1] / np.where(enough, counts, 1.0), centroids)
+
+
+def rest(new: Floats, old: Floats, most: float) -> Mask:
+    """Return which devices moved no coordinate by more than `most`, bool[n]; absent rows do not move."""
+    return find_moves(new, old) <= most
+
+
+def find_moves(new: Floats, old: Floats) -> Floats:
+    """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
+    with np.errstate(invalid="ignore"):
+        moves: Floats = np.fmax.reduce(np.abs(new - old), axis=(1, 2), initial=0.0)
+    return moves

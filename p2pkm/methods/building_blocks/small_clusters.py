@@ -1,0 +1,51 @@
+"""Rows of few points: such points take no part, so that no row that leaves a device holds anything of them.
+
+To withhold the row instead would say that there are few points, and would leave the neighbours' rows without their
+counterpart, which pulls them to the nearest of the others. Rows that are not paired with others are withheld, see
+`publish`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.kernels.reference import tabulate
+
+
+def spare(devices: Devices, centroids: Floats) -> tuple[NDArray[Any], Floats, Integers]:
+    """Return the own points, weights and offsets as the kernels take them; those of rows of few points weigh nothing.
+
+    Few is below `min_count`, but at least one: of the points nearest to a row, float64[n, k, d].
+    """
+    if devices.min_count < 2:
+        return devices.own
+    _, labels = devices.kernels.losses(*devices.own, centroids)
+    few = count_nearest(devices, labels, centroids.shape[1]) < devices.min_count
+    owner = np.repeat(np.arange(len(devices)), devices.sizes)
+    return devices.stored, np.where(few[owner, labels], 0.0, devices.point_weights), devices.offsets
+
+
+def publish(devices: Devices, rows: Floats) -> Floats:
+    """Return rows as they may leave: each the mean of the own points nearest to it, absent if these are few.
+
+    So what is sent is what was counted. Without a `min_count` they leave as they are, and where k-means has converged
+    no mean moves.
+
+    Parameters
+    ----------
+    rows : float64[n, k, d]
+        The real ones stand before the absent ones (+inf).
+    """
+    if devices.min_count < 2:
+        return rows
+    _, labels = devices.kernels.losses(*devices.own, rows)
+    enough = count_nearest(devices, labels, rows.shape[1]) >= devices.min_count
+    return np.where(enough[:, :, None], devices.refine(rows, 1)[0], np.inf)
+
+
+def count_nearest(devices: Devices, labels: Integers, rows: int) -> Integers:
+    """Return how many own points have each row as their label, int64[n, rows]; label -1: none."""
+    counts: Integers = tabulate(devices.offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
+    return counts

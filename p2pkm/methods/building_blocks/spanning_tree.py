@@ -1,0 +1,146 @@
+"""Spanning trees that everybody can compute from the topology, like the colours."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.core.messages import Delivery, Letters, Tables
+from p2pkm.core.states import register
+from p2pkm.network.graph import Topology, find_first
+
+
+@register("tree")
+class Tree(NamedTuple):
+    """Spanning trees, one per component: parent int64[n], -1 at the roots; layer int64[n], links to the root."""
+
+    parent: Integers
+    layer: Integers
+
+
+def grow(topology: Topology) -> Tree:
+    """Return breadth-first trees whose roots lie in the middle of their components."""
+    roots = _middles(topology)
+    return Tree(parents(topology, roots), topology.layers(roots))
+
+
+def _middles(topology: Topology) -> Integers:
+    """Return of each component the device that is least far from both ends of a long path, the lowest on ties."""
+    component = topology.components
+    lowest = find_first(component, np.zeros(topology.n, np.int64))
+    one = topology.layers(find_first(component, topology.layers(lowest)))
+    other = topology.layers(find_first(component, one))
+    return find_first(component, -np.maximum(one, other))
+
+
+def parents(topology: Topology, roots: Integers) -> Integers:
+    """Return the parent of every device in breadth-first trees: the lowest neighbour of the previous layer.
+
+    Parameters
+    ----------
+    roots : int64[components]
+        One device of each component.
+
+    Returns
+    -------
+    int64[n]
+        -1 at the roots.
+    """
+    layer = topology.layers(roots)
+    upward = np.flatnonzero(layer[topology.indices] == layer[topology.sources] - 1)
+    child = topology.sources[upward]
+    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbour
+    parent = np.full(topology.n, -1)
+    parent[child[lowest]] = topology.indices[upward[lowest]]
+    return parent
+
+
+def ways(tree: Tree, devices: Devices, speaks: Mask) -> tuple[Mask, Mask]:
+    """Return the own edges, bool[e] each, that lead from those who speak, bool[n], to parents and to children."""
+    source = devices.sources
+    up, down = tree.parent[devices.ids][source] == devices.indices, tree.parent[devices.indices] == devices.ids[source]
+    return up & speaks[source], down & speaks[source]
+
+
+@register("tree:routes")
+class Routes(NamedTuple):
+    """What a batch has to do with a tree, layer after layer.
+
+    Attributes
+    ----------
+    order : int64[n]
+        Positions in the batch by layer, ascending within one.
+    firsts : int64[layers + 1]
+        Layer l is ``order[firsts[l]:firsts[l + 1]]``.
+    up : int64[n]
+        The own edge to the parent, -1 at the roots.
+    down : int64[c]
+        The own edges to children, by the layer that they lead from, ascending within one.
+    lasts : int64[layers + 1]
+        Layer l speaks to its children over ``down[lasts[l]:lasts[l + 1]]``.
+    """
+
+    order: Integers
+    firsts: Integers
+    up: Integers
+    down: Integers
+    lasts: Integers
+
+    @property
+    def depth(self) -> int:
+        """Return how many turns it takes from the deepest layer to the root; at least one."""
+        return len(self.firsts) - 2
+
+    def layer(self, number: int) -> Integers:
+        """Return the positions of those in a layer, ascending."""
+        return self.order[self.firsts[number] : self.firsts[number + 1]]
+
+
+@register("tree:front")
+class Front(NamedTuple):
+    """Who is about to speak, int64[s] ascending, and the table of each."""
+
+    who: Integers
+    tables: Tables
+
+
+def route(tree: Tree, devices: Devices) -> Routes:
+    """Return what the batch has to do with the tree."""
+    layers = np.arange(max(1, int(tree.layer.max())) + 2)
+    layer, source = tree.layer[devices.ids], devices.sources
+    order = np.argsort(layer, kind="stable")
+    up = np.full(len(devices), -1)
+    edges = np.flatnonzero(tree.parent[devices.ids][source] == devices.indices)
+    up[source[edges]] = edges
+    down = np.flatnonzero(tree.parent[devices.indices] == devices.ids[source])
+    down = down[np.argsort(layer[source[down]], kind="stable")]
+    lasts = np.searchsorted(layer[source[down]], layers)
+    return Routes(order, np.searchsorted(layer[order], layers), up, down, lasts)
+
+
+def climb(routes: Routes, front: Front, header: int = 0) -> Letters:
+    """Let everybody in the front speak to the parent; who has none says it to nobody."""
+    edges = routes.up[front.who]
+    return Letters(front.who, front.tables, edges[edges >= 0], header)
+
+
+def descend(routes: Routes, front: Front, number: int, devices: Devices) -> Letters:
+    """Let everybody in the front, who are all of a layer, speak to the children."""
+    edges = routes.down[routes.lasts[number] : routes.lasts[number + 1]]
+    sources = source_of(devices, edges)
+    parents = sources[np.diff(sources, prepend=-1) > 0]
+    return Letters(parents, front.tables.take(np.searchsorted(front.who, parents)), edges)
+
+
+def source_of(devices: Devices, edges: Integers) -> Integers:
+    """Return the position of the device that each of the own edges leads from."""
+    return np.searchsorted(devices.indptr, edges, side="right") - 1
+
+
+def join(own: Front, heard: Delivery, devices: Devices) -> Front:
+    """Return the rows of each device in `own` followed by those that it heard, by neighbour."""
+    place = np.searchsorted(own.who, source_of(devices, heard.edges))
+    owner = np.concatenate((np.repeat(np.arange(len(own.who)), own.tables.rows), np.repeat(place, heard.tables.rows)))
+    values = np.concatenate((own.tables.flat(), heard.tables.flat()))
+    rows = np.bincount(owner, minlength=len(own.who))
+    return Front(own.who, Tables(values[np.argsort(owner, kind="stable")], np.cumsum(rows) - rows, rows))

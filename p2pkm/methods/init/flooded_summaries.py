@@ -1,0 +1,104 @@
+"""Seeds from the flooded summaries of all devices (or of those within some hops)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.small_clusters import publish
+
+_LIMIT = 100  # Lloyd steps on the pairs
+_STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
+
+
+@register("summaries")
+class SummariesState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
+
+    centroids: Floats
+    settled: Mask
+    candidates: Floats
+    flood: Flood
+
+
+def summarize(devices: Devices, k: int) -> Floats:
+    """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
+    centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
+    centroids = publish(devices, centroids)
+    pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
+    pairs[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
+    return pairs
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
+
+    Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
+    ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
+    into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
+    steps). The seed is shared, so devices that hold the same pairs end with the same rows.
+
+    Message: every pair once over every link and direction, d + 1 columns; the id of the origin travels uncounted.
+
+    Attributes
+    ----------
+    k : int
+    hops : int or None
+        How far the pairs travel; None: to everybody.
+    candidates : int
+        How many clusterings to compute, for `Choose`.
+    """
+
+    k: int
+    hops: int | None = None
+    candidates: int = 1
+    schedule: str = "jacobi"
+    says: ClassVar[str] = "pairs"
+
+    def init(self, devices: Devices, start: Any) -> SummariesState:
+        """Summarise the own points."""
+        pairs, rows = pack(summarize(devices, self.k))
+        candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
+        asleep = np.zeros(len(devices), np.bool_)
+        return SummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
+
+    def message(self, state: SummariesState, devices: Devices) -> Mail:
+        """Forward the pairs that are news."""
+        return speak(state.flood, devices)
+
+    def update(self, state: SummariesState, inbox: Inbox, devices: Devices) -> SummariesState:
+        """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
+        flood = hear(state.flood, inbox, devices)
+        far = devices.step == self.hops
+        quiet = np.logical_not(flood.news.any(axis=1))
+        ready = far | quiet
+        members = np.flatnonzero(ready & ~(state.settled & quiet))
+        if far:
+            flood = flood._replace(news=np.zeros_like(flood.news))
+        candidates = state.candidates
+        if len(members):
+            candidates = candidates.copy()
+            candidates[members] = cluster_pairs(devices, flood, members, candidates.shape[1:3])
+        return SummariesState(candidates[:, 0].copy(), ready, candidates, flood)
+
+
+def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:
+    """Return what the given devices find among the pairs that they hold, float64[members, q, k, d]; shape: (q, k)."""
+    collections, which = group(flood, members)
+    return cluster_collections(devices, collections, shape)[which]
+
+
+def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: tuple[int, int]) -> Floats:
+    """Return q clusterings of each collection of pairs into k, float64[collections, q, k, d]; shape: (q, k)."""
+    candidates, k = shape
+    found = np.empty((len(collections), candidates, k, devices.d))
+    starts = _STARTS if candidates == 1 else _STARTS_EACH
+    for q in range(candidates if len(collections) else 0):
+        found[:, q] = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
+    return found

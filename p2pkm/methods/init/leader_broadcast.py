@@ -1,0 +1,89 @@
+"""The own seeds of one device, spread along a tree."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.states import register
+from p2pkm.kernels.reference import uniforms
+from p2pkm.network.graph import Topology
+
+
+@register("leader")
+class LeaderState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n], has centroids; news: bool[n], got them just now."""
+
+    centroids: Floats
+    settled: Mask
+    news: Mask
+
+
+@dataclass(frozen=True)
+class Leader:
+    """``W_i <- W_parent(i)``, once, along a breadth-first tree; the root draws plain k-means++ seeds from its points.
+
+    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colours.
+
+    Attributes
+    ----------
+    k : int
+    parent : int64[N]
+        Parent of each device of the system, -1 at the leader of each component.
+    """
+
+    k: int
+    parent: Integers
+    schedule: str = "jacobi"
+    says: ClassVar[str] = "forwarded"
+
+    def init(self, devices: Devices, start: Any) -> LeaderState:
+        """Let the leaders draw their seeds."""
+        centroids = np.full((len(devices), self.k, devices.d), np.inf)
+        leads = self.parent[devices.ids] < 0
+        for i in np.flatnonzero(leads):
+            search = Search(self.k, OWN, limit=0, greedy=False)
+            centroids[i] = cluster(devices.kernels, int(devices.keys[i]), *devices.table(i), search)[0]
+        return LeaderState(centroids, leads, leads)
+
+    def message(self, state: LeaderState, devices: Devices) -> Mail:
+        """Say the centroids to the children, once."""
+        values, rows = pack(state.centroids)
+        source = devices.sources
+        children = self.parent[devices.indices] == devices.ids[source]
+        return Mail(values, np.where(state.news & devices.awake, rows, -1), edges=children & state.news[source])
+
+    def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
+        """Take over what the parent said."""
+        centroids, news = state.centroids.copy(), np.zeros(len(devices), np.bool_)
+        source = devices.sources
+        for e in np.flatnonzero(inbox.fresh):
+            rows = inbox.rows[inbox.slots[e]]
+            centroids[source[e], :rows] = inbox.tables[inbox.slots[e], :rows]
+            news[source[e]] = True
+        return LeaderState(centroids, state.settled | news, news)
+
+
+def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:
+    """Draw one leader per component among the devices with at least k points, else take the largest device.
+
+    Parameters
+    ----------
+    sizes : int64[n]
+        Number of points of each device.
+    key : int
+        Shared key of the random streams.
+
+    Returns
+    -------
+    int64[components]
+    """
+    leaders = []
+    for number in range(topology.components.max() + 1):
+        members = np.flatnonzero(topology.components == number)
+        able = members[sizes[members] >= k]
+        draw = uniforms(key, LEADER, [number], 1)[0, 0]
+        leaders.append(able[int(draw * len(able))] if len(able) else members[np.argmax(sizes[members])])
+    return np.array(leaders)

@@ -1,0 +1,87 @@
+"""A second look at the links: whether the centroids at one end serve the points at the other."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.states import register
+from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
+
+_LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
+
+
+@register("review")
+class ReviewState(NamedTuple):
+    """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
+
+    centroids: Floats
+    settled: Mask
+    edge_active: Mask
+    edge_degrees: Integers
+
+
+@dataclass(frozen=True)
+class Review:
+    """Keep the links with ``L_i(W_j) <= 2 L_i(W_i)`` or the same with i and j exchanged; L_i is the local loss (6).
+
+    Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
+    own, which few points of a cluster or a poor start may have led astray; the centroids of another mixture do not. So
+    this finds links that `Gate` cut because the summaries of few points differ, and links that it kept by mistake. The
+    neighbour whose centroids serve best is always kept. The centroids stay as they are.
+
+    Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
+    one row with the number of links that stay, over these.
+
+    Privacy: neighbours see the centroids.
+    """
+
+    k: int
+    schedule: str = "jacobi"
+    says: ClassVar[str] = "opening"
+    spares: ClassVar[bool] = True
+
+    def init(self, devices: Devices, start: Any) -> ReviewState:
+        """Take the centroids of the stage before."""
+        asleep = np.zeros(len(devices), np.bool_)
+        return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)
+
+    def message(self, state: ReviewState, devices: Devices) -> Mail:
+        """Say the centroids, then over which links to stay, then the number of links that do."""
+        if devices.step == 0:
+            return Mail(*pack(state.centroids))
+        if devices.step == 1:
+            n = len(devices)
+            return Mail(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
+        return tell_degrees(devices, state.edge_active)
+
+    def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
+        """Choose the links to keep, then add those that the neighbours want, then learn how many each of them keeps."""
+        if devices.step == 1:
+            return state._replace(edge_active=_serving(state.centroids, inbox, devices))
+        if devices.step == 2:
+            return state._replace(edge_active=state.edge_active | inbox.fresh)
+        return state._replace(edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_))
+
+
+def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:
+    """Return over which own edges came centroids that serve the own points, bool[e]."""
+    n, k, d = centroids.shape
+    own, _ = devices.kernels.losses(*devices.own, centroids)
+    result = np.zeros(len(devices.indices), np.bool_)
+    nobody, (stored, weights, _) = np.zeros(0, np.int64), devices.own
+    for i in range(n):
+        first, last = devices.indptr[i], devices.indptr[i + 1]
+        edges = first + np.flatnonzero(inbox.fresh[first:last])
+        if not len(edges):
+            continue
+        sets = inbox.tables[inbox.slots[edges], :k, :d].copy()
+        sets[np.arange(k) >= inbox.rows[inbox.slots[edges], None]] = np.inf
+        points = slice(devices.offsets[i], devices.offsets[i + 1])
+        costs, _ = devices.kernels.price(
+            stored[points], weights[points], np.array([0, points.stop - points.start]), nobody, 0, sets,
+        )  # fmt: skip
+        result[edges] = (costs[0] <= _LENIENT * own[i]) | (costs[0] == costs[0].min())
+    return result

@@ -1,0 +1,48 @@
+"""Own seeds: no message at all."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import OWN, Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail, silence
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.small_clusters import publish
+
+_LIMIT = 300  # Lloyd steps, where seeds may not leave
+
+
+@register("own")
+class OwnState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n]."""
+
+    centroids: Floats
+    settled: Mask
+
+
+@dataclass(frozen=True)
+class Own:
+    """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
+
+    Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
+    at every alpha: this seeding exists to show it. With a `min_count` Lloyd steps follow, and rows of fewer points are
+    absent.
+    """
+
+    k: int
+    schedule: str = "jacobi"
+
+    def init(self, devices: Devices, start: Any) -> OwnState:
+        """Draw the seeds."""
+        limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
+        centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
+        return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
+
+    def message(self, state: OwnState, devices: Devices) -> Mail:
+        """Say nothing."""
+        return silence(len(devices), 1, devices.d)
+
+    def update(self, state: OwnState, inbox: Inbox, devices: Devices) -> OwnState:
+        """Change nothing."""
+        return state

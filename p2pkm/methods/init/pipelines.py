@@ -1,0 +1,286 @@
+"""A recipe is a tuple of stages: what runs, in which order, and for how many rounds at most."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Integers, trials
+from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.protocols import Algorithm
+from p2pkm.core.spec import Spec, parse
+from p2pkm.methods.building_blocks.spanning_tree import grow, parents
+from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.distributed_d2_sampling import Race
+from p2pkm.methods.init.flooded_summaries import Summaries
+from p2pkm.methods.init.leader_broadcast import Leader, elect
+from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_selection import Gate
+from p2pkm.methods.init.local_kmeanspp import Own
+from p2pkm.methods.init.min_id_agreement import Adopt
+from p2pkm.methods.init.saturation_thresholds import Limits
+from p2pkm.methods.init.select_candidate import Choose
+from p2pkm.methods.init.standardization import Moments
+from p2pkm.methods.init.tree_summaries import LEAST, ROWS, Rooted
+from p2pkm.methods.server.mufc import MUFC
+from p2pkm.methods.server.star import Star
+from p2pkm.network.graph import Topology
+
+_CANDIDATES = 5
+_WARM, _WARMING = 1.0, 8  # coupling and sweeps of recipe groups before the limits of the links are fixed
+_REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
+_MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
+_PATIENCE = 4  # times as many rounds as without faults, at most
+_BEARING = (Own, Summaries, Choose, Adopt)  # stages that get over faults
+_DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
+
+
+class Stage(NamedTuple):
+    """A named algorithm and the largest number of rounds it may take.
+
+    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that strike
+    all stages strike it, too.
+    """
+
+    name: str
+    algorithm: Algorithm
+    rounds: int
+    whole: bool = False
+    note: str = ""
+    exposed: bool = False
+
+
+class Setting(NamedTuple):
+    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
+
+    exposed: whether faults strike what comes before the method.
+    """
+
+    topology: Topology
+    sizes: Integers
+    key: int
+    k: int
+    d: int
+    exposed: bool = False
+
+
+def own(at: Setting) -> tuple[Algorithm, ...]:
+    """Seed every device from its own points."""
+    return (Own(at.k),)
+
+
+def box(at: Setting) -> tuple[Algorithm, ...]:
+    """Draw shared uniform seeds in the common bounding box."""
+    return (Box(at.k),)
+
+
+def leader(at: Setting) -> tuple[Algorithm, ...]:
+    """Spread the own seeds of one device along a tree."""
+    leaders = elect(at.topology, at.sizes, at.k, at.key)
+    return (Leader(at.k, parents(at.topology, leaders)),)
+
+
+def raced(
+    at: Setting, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
+) -> tuple[Algorithm, ...]:
+    """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
+    races = [Race(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, Choose(at.k)) if greedy else (race,)))
+
+
+def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
+    """Cluster the flooded summaries of all devices, or of those within `hops` links."""
+    first = Summaries(at.k, hops, candidates)
+    if at.exposed and hops is None:  # devices may hold different pairs
+        return (first, Adopt(at.k), *((Choose(at.k), Adopt(at.k, chosen=True)) if candidates > 1 else ()))
+    return (first, Choose(at.k)) if candidates > 1 else (first,)
+
+
+def rooted(at: Setting, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+    """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    tree = grow(at.topology)
+    depth = int(tree.layer.max())
+    if depth > _DEEPEST:
+        raise ExperimentError(
+            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
+            "are possible. Take a graph with shortcuts, or --seeding own"
+        )
+    return (Rooted(at.k, tree, candidates, rows),)
+
+
+SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
+    "own": own,
+    "box": box,
+    "leader": leader,
+    "raced": raced,
+    "summaries": summaries,
+    "rooted": rooted,
+}
+_FLOODING = ("raced", "summaries")
+
+
+def scaling_stage(scale: str, at: Setting) -> Stage:
+    """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
+    if scale == "standard":
+        _check_flooding(at, "--scale standard", "minmax")
+    return Stage("scale", Moments(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
+
+
+def _check_flooding(at: Setting, what: str, instead: str) -> None:
+    if at.topology.n > _MOST_FLOODING:
+        raise ExperimentError(
+            f"{what} floods the graph, which needs memory that grows with the square of its {at.topology.n} devices; "
+            f"up to {_MOST_FLOODING} devices are possible, above that use {instead}"
+        )
+
+
+def needs_hub(algorithm: Any) -> bool:
+    """Return whether a method runs on a star around a server instead of on a graph of equals."""
+    return getattr(algorithm, "schedule", "star") == "star"
+
+
+def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...] | None = None) -> Topology:
+    """Return the star of a server method, or the graph that was given to any other one, its devices by their names."""
+    if needs_hub(algorithm):
+        if graph is not None:
+            raise TopologyError(
+                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
+                "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
+            )
+        return Topology.star(clients).call(names)
+    if graph is None:
+        raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
+    return Topology.from_graph(graph).call(names)
+
+
+def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return all stages of a run; `seeded`: the method starts from given centroids."""
+    before: tuple[Stage, ...] = ()
+    if needs_hub(algorithm):
+        if getattr(algorithm, "frame", "none") in ("coordinate", "entries"):
+            before = (Stage("box", Box(at.k), at.topology.hops + 2),)
+        one: Algorithm = Star(algorithm) if hasattr(algorithm, "aggregate") else algorithm
+        return (*before, Stage(algorithm.name, one, rounds))
+    if algorithm.recipe == "groups":
+        before = _group(algorithm, at, seeded=seeded)
+    elif not seeded and algorithm.recipe is not None:  # else it starts by itself
+        before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
+    if getattr(algorithm, "robust", "none") == "saturate" and algorithm.recipe != "groups":
+        before = (*before, *_limit(algorithm, at))
+    if getattr(algorithm, "floods", False):
+        _check_flooding(at, algorithm.name, "another method")
+    placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
+    return (*before, Stage(algorithm.name, placed, rounds, note=_why_not(algorithm, at.topology)))
+
+
+def _group(algorithm: Any, at: Setting, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return the stages of recipe `groups` before the last one, whose links give way beyond the limits found here."""
+    warm = algorithm.at(_WARM)
+    start = () if seeded else (Stage("summaries", Summaries(at.k, hops=1), 3),)
+    look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
+    first = Stage("gate", Gate(at.k), 3), *start
+    return (*first, *look * _REVIEWS, *_limit(algorithm, at))
+
+
+def _limit(algorithm: Any, at: Setting) -> tuple[Stage, ...]:
+    """Return the stages that find how far apart neighbours may be before their link gives way."""
+    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", Limits(at.k), 3)
+
+
+def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:
+    """Return the stages before the last one.
+
+    Parameters
+    ----------
+    recipe : str
+        ``"global"`` or ``"none"``.
+    seeding : str or None
+        A spec such as ``"summaries:hops=1"``; None with recipe none: own.
+
+    Raises
+    ------
+    ExperimentError
+        If the seeding is not known.
+    """
+    if recipe == "global":
+        note = _why_tree(at)
+        spec = Spec("rooted" if note else "summaries", {"candidates": _CANDIDATES})
+    else:
+        note, spec = "", parse(seeding or "own", SEEDINGS, "seeding")
+        if spec.name in _FLOODING:
+            _check_flooding(at, f"seeding {spec.name}", "--seeding rooted, own, box or leader")
+    algorithms = SEEDINGS[spec.name](at, **spec.options)
+    names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
+    most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
+    return tuple(
+        Stage(name, algorithm, most, note=note, exposed=at.exposed and isinstance(algorithm, _BEARING))
+        for name, algorithm in zip(names, algorithms, strict=True)
+    )
+
+
+def _why_not(algorithm: Any, topology: Topology) -> str:
+    """Return what cannot be expected of the last stage where links change, nothing if they do not."""
+    graph = topology.varying
+    if graph is None:
+        return ""
+    claim = ""
+    if hasattr(algorithm, "penalties"):
+        claim = (
+            "; no descent is claimed, for each round works on the objective over its own links: objective and "
+            "variation in the results are over all of them"
+        )
+    return (
+        f"the links of {graph.name} change: seeding and scaling speak over all {graph.number_of_edges():,} that are "
+        f"ever in use, {algorithm.name} over those of the round{claim}"
+    )
+
+
+def check_links(algorithm: Any, topology: Topology) -> None:
+    """Refuse a method that needs links to stay on a graph where they change."""
+    why = getattr(algorithm, "fixed_links", "")
+    if getattr(algorithm, "recipe", None) == "groups":
+        why = "decides with recipe groups which links to cut for good"
+    theta = getattr(algorithm, "theta", None)
+    if theta is not None and theta > 1.0:
+        why = f"overshoots with theta {theta:g}, which adds up and diverges unless links last (up to 1 is possible)"
+    if topology.varying is not None and why:
+        raise ExperimentError(
+            f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
+            "graph, or gtvmin with recipe global, consensus, pushsum, tracking or gossip"
+        )
+
+
+def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
+    """Refuse a method whose arithmetic would take too long, before any work starts."""
+    if isinstance(algorithm, MUFC):
+        algorithm.check_size(clients, points, d)
+
+
+def _why_tree(at: Setting) -> str:
+    """Return why recipe `global` takes a tree, nothing if it floods.
+
+    Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
+    four bytes with copies; in the turn with most news each says the pairs of a widest layer of the graph, held thrice.
+    """
+    n, topology = at.topology.n, at.topology
+    rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
+    if memory <= _MEMORY:
+        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * at.k * (at.d + 2)
+    if memory <= _MEMORY and rows <= _ROWS:
+        return ""
+    return (
+        f"recipe global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
+        f"flooding them would say {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
+        f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
+    )
+
+
+def check_seeding(seeding: str | None, k: int) -> None:
+    """Refuse a seeding that is not known or has an option out of range, before anything else is done."""
+    spec = parse(seeding or "own", SEEDINGS, "seeding")
+    for name, least in (("hops", 1), ("candidates", 1), ("rows", LEAST * k)):
+        value = spec.options.get(name)
+        if value is not None and value < least:
+            why = f", {LEAST} for each of {k} clusters" if name == "rows" else ""
+            raise ExperimentError(f"seeding {spec.name}:{name} is {value}; expected at least {least}{why}")

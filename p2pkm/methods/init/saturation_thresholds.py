@@ -1,0 +1,58 @@
+"""How far apart neighbours may be before their link begins to give way."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, variation
+
+
+@register("limits")
+class LimitsState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
+
+    centroids: Floats
+    settled: Mask
+    quartile: Floats
+    edge_limit: Floats
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``d0_ij = min(q_i, q_j)``, q_i the lower quartile of the variation (4) over i's links as the centroids are now.
+
+    Message: the centroids, then one row with q_i. The centroids stay as they are.
+    """
+
+    k: int
+    schedule: str = "jacobi"
+    says: ClassVar[str] = "opening"
+    spares: ClassVar[bool] = True
+
+    def init(self, devices: Devices, start: Any) -> LimitsState:
+        """Take the centroids of the stage before."""
+        n, e = len(devices), len(devices.indices)
+        return LimitsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
+
+    def message(self, state: LimitsState, devices: Devices) -> Mail:
+        """Say the centroids, then the quartile."""
+        if devices.step == 0:
+            return Mail(*pack(state.centroids))
+        rows = (state.quartile >= 0.0).astype(np.int64)
+        return Mail(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
+
+    def update(self, state: LimitsState, inbox: Inbox, devices: Devices) -> LimitsState:
+        """Measure the own links, then take the smaller quartile of both ends."""
+        if devices.step == 1:
+            edges = heard(inbox, devices.active)
+            values = variation(devices, state.centroids, inbox, edges)
+            return state._replace(quartile=lower_quartile(devices, values, edges))
+        both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)
+        fresh = np.flatnonzero(both)  # who has heard nothing has no quartile, and its links never give way
+        limit = np.full(len(devices.indices), np.inf)
+        limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
+        return state._replace(edge_limit=limit, settled=np.ones(len(devices), np.bool_))

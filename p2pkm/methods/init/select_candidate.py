@@ -1,0 +1,83 @@
+"""Choose one of several candidate clusterings by the sum of all devices' local losses."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.init.flooded_summaries import summarize
+
+
+@register("choose")
+class ChooseState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
+
+    centroids: Floats
+    settled: Mask
+    candidates: Floats
+    flood: Flood
+
+
+@dataclass(frozen=True)
+class Choose:
+    """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
+
+    Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
+    travels uncounted. A device without points says an empty table. Starts from a stage with `candidates`.
+
+    Privacy: d + 1 losses of one point tell where it is. With a `min_count` the losses are those of the summary of the
+    own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had none
+    to say says an empty table.
+    """
+
+    k: int
+    schedule: str = "jacobi"
+
+    def init(self, devices: Devices, start: Any) -> ChooseState:
+        """Price the candidates on the own points."""
+        candidates: Floats = start.candidates
+        judging = judges(devices, self.k)
+        losses = [price(devices, judging, candidates[:, q].copy()) for q in range(candidates.shape[1])]
+        rows = (np.diff(judging[2]) > 0).astype(np.int64)
+        flood = begin(devices, np.stack(losses, axis=1)[:, None, :], rows)
+        return ChooseState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
+
+    def message(self, state: ChooseState, devices: Devices) -> Mail:
+        """Forward the losses that are news."""
+        return speak(state.flood, devices)
+
+    def update(self, state: ChooseState, inbox: Inbox, devices: Devices) -> ChooseState:
+        """Take in losses; choose if there was nothing new."""
+        flood = hear(state.flood, inbox, devices)
+        ready = np.logical_not(flood.news.any(axis=1))
+        members = np.flatnonzero(ready & ~state.settled)
+        centroids = state.centroids.copy()
+        if len(members):
+            collections, which = group(flood, members)
+            zero = np.zeros((1, state.candidates.shape[1]))
+            totals = [np.cumsum(np.concatenate((zero, losses)), axis=0)[-1] for losses in collections]
+            best = np.argmin(totals, axis=1)[which]
+            centroids[members] = state.candidates[members, best]
+        return ChooseState(centroids, ready, state.candidates, flood)
+
+
+def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
+    """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
+
+    With a `min_count`, the pairs (centroid, count) of every device's summary, which are said before.
+    """
+    if devices.min_count < 2:
+        return devices.own
+    pairs, rows = pack(summarize(devices, k))
+    real = pairs[np.arange(k) < rows[:, None]]
+    return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))
+
+
+def price(devices: Devices, judging: tuple[NDArray[Any], Floats, Integers], sets: Floats) -> Floats:
+    """Return what one set of each device, float64[n, k, d], costs on its judges, float64[n]."""
+    return devices.kernels.losses(*judging, sets)[0]

@@ -1,0 +1,218 @@
+"""Seeds from the summaries of all devices, collected along a tree: what a flood finds, for far fewer bytes."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Delivery, Letters, Tables
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.spanning_tree import Front, Routes, Tree, climb, descend, join, route, source_of
+from p2pkm.methods.init.flooded_summaries import cluster_collections
+from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
+from p2pkm.methods.init.select_candidate import judges, price
+
+_PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
+
+
+@register("rooted:walk")
+class Walk(NamedTuple):
+    """What a batch holds on the ways up and down.
+
+    Attributes
+    ----------
+    routes : Routes
+    own : Tables
+        What each device says of itself on the way up: pairs, then losses.
+    front : Front
+        What those say whose turn comes next.
+    told : tuple
+        On the way down the fronts so far, the last one first: (front, (front before, ...)).
+    candidates : Tables
+        The candidates of each device, q k rows in each.
+    """
+
+    routes: Routes
+    own: Tables
+    front: Front
+    told: Any
+    candidates: Tables
+
+
+@register("rooted")
+class RootedState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        +inf until the candidates, or the chosen one, have come down.
+    settled : bool[n]
+    walk : Walk or None
+        None at the end of the last way.
+    """
+
+    centroids: Floats
+    settled: Mask
+    walk: Walk | None
+
+
+@dataclass(frozen=True)
+class Rooted:
+    """Collect the pairs (centroid, count) of all devices at the root of a tree, and send clusterings down.
+
+    As `Summaries` with all hops, but the pairs travel only the links between their device and the root, which alone
+    clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them instead, by
+    weighted k-means. With several candidates the losses of all devices are summed on their way up, and the number of
+    the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each component, is
+    known to all, like the colours. Each way takes as many turns as the tree has layers below its root; all are one
+    round.
+
+    Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
+    down.
+
+    Attributes
+    ----------
+    k : int
+    tree : Tree
+    candidates : int
+    rows : int or None
+        At least 20 k; None: 40 k.
+    """
+
+    k: int
+    tree: Tree
+    candidates: int = 1
+    rows: int | None = None
+
+    @property
+    def most(self) -> int:
+        """Return how many rows a message may have."""
+        return self.rows or ROWS * self.k
+
+    @property
+    def ways(self) -> int:
+        """Return how often the tree is walked."""
+        return 2 if self.candidates == 1 else 4
+
+    says: ClassVar[str] = "forwarded"
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: one round has all the turns."""
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * self.ways}"
+
+    def init(self, devices: Devices, start: Any) -> RootedState:
+        """Summarise the own points; the deepest layer speaks first."""
+        n = len(devices)
+        routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
+        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
+        nothing = np.full((n, self.k, devices.d), np.inf)
+        front = Front(deepest, pairs.take(deepest))
+        return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
+
+    def message(self, state: RootedState, devices: Devices) -> Letters:
+        """Say to the parents or to the children what is due, layer by layer."""
+        walk = state.walk
+        if walk is None:
+            nobody = np.zeros(0, np.int64)
+            return Letters(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+        way, step = divmod(devices.turn + 1 if devices.step else 0, walk.routes.depth)
+        if way in (_CANDIDATES, _CHOICE):
+            return descend(walk.routes, walk.front, step, devices)
+        return climb(walk.routes, walk.front, header=int(way == _PAIRS))
+
+    def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
+        """Take in what came up or down; at the end of a way, turn it round."""
+        walk = state.walk
+        if walk is None:
+            return state
+        way, step = divmod(devices.turn, walk.routes.depth)
+        last = step == walk.routes.depth - 1
+        if way in (_CANDIDATES, _CHOICE):
+            front = Front(source_of(devices, inbox.edges), inbox.tables)
+            walk = walk._replace(front=front, told=(front, walk.told))
+            return state._replace(walk=walk) if not last else self._arrive(state, walk, way, devices)
+        layer = walk.routes.layer(walk.routes.depth - 1 - step)
+        front = Front(layer, walk.own.take(layer))
+        if way == _LOSSES:
+            front = _add(front, inbox, devices)
+            return state._replace(walk=_turn(walk, _choose(front)) if last else walk._replace(front=front))
+        front = join(front, inbox, devices)
+        if last:
+            return state._replace(walk=_turn(walk, self._cluster(front, devices)))
+        return state._replace(walk=walk._replace(front=reduce(front, self.most, devices)))
+
+    def _arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
+        """Price the candidates that have come to all devices, or take the chosen one."""
+        found = _gather(walk.told, walk.front.tables.values, len(devices))
+        walk = walk._replace(told=None)
+        if way == _CANDIDATES:
+            walk = walk._replace(candidates=found)
+            if self.candidates > 1:
+                return state._replace(walk=self._price(walk, devices))
+            choice = np.zeros(len(devices), np.int64)
+        else:
+            choice = found.flat()[:, 0].astype(np.int64)
+        return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
+
+    def _cluster(self, roots: Front, devices: Devices) -> Front:
+        """Return the candidates that each root finds among what it has collected, in the order of origins."""
+        pairs, rows = roots.tables.flat(), roots.tables.rows
+        pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
+        collections = np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
+        found = cluster_collections(devices, collections, (self.candidates, self.k))
+        real = np.isfinite(found).any(axis=(1, 2, 3))
+        height = self.candidates * self.k  # absent rows are at +inf: they keep their place
+        flat = found.reshape(-1, devices.d)
+        return Front(roots.who, Tables(flat, np.arange(len(rows)) * height, np.where(real, height, 0)))
+
+    def _price(self, walk: Walk, devices: Devices) -> Walk:
+        """Begin the way of the losses of all candidates on the own points."""
+        n, q = len(devices), self.candidates
+        losses, judging = np.empty((n, q)), judges(devices, self.k)
+        for number in range(q):
+            losses[:, number] = price(devices, judging, self._sets(walk.candidates, np.full(n, number)))
+        said = Tables(losses, np.arange(n), np.ones(n, np.int64))
+        deepest = walk.routes.layer(walk.routes.depth)
+        return walk._replace(own=said, front=Front(deepest, said.take(deepest)))
+
+    def _sets(self, candidates: Tables, choice: Integers) -> Floats:
+        """Return one candidate of each device, float64[n, k, d]."""
+        d = candidates.values.shape[1]
+        blocks = candidates.values.reshape(-1, self.k * d)  # every table has whole candidates, one after another
+        real = candidates.rows > 0
+        if real.all():
+            return blocks[candidates.starts // self.k + choice].reshape(-1, self.k, d)
+        sets = np.full((len(real), self.k, d), np.inf)
+        sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
+        return sets
+
+
+def _turn(walk: Walk, front: Front) -> Walk:
+    """Begin a way down with what the roots say."""
+    return walk._replace(front=front, told=(front, None))
+
+
+def _gather(told: Any, values: Floats, n: int) -> Tables:
+    """Return what each device was told, from all fronts; their tables lie in the values of the last one."""
+    starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    while told is not None:
+        front, told = told
+        starts[front.who], rows[front.who] = front.tables.starts, front.tables.rows
+    return Tables(values, starts, rows)
+
+
+def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
+    """Return the one row of each device plus those that it heard, by neighbour."""
+    total = own.tables.flat()
+    np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
+    return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))
+
+
+def _choose(roots: Front) -> Front:
+    """Return the number of the smallest sum at each root."""
+    choice = np.argmin(roots.tables.flat(), axis=1).astype(np.float64)
+    return Front(roots.who, Tables(choice[:, None], np.arange(len(choice)), np.ones(len(choice), np.int64)))

@@ -1,0 +1,112 @@
+"""ADMM consensus k-means (Forero, Cano, Giannakis 2011): own centroids with a price on every disagreement."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.states import register
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import listen, measure, rest
+
+
+@register("admm")
+class ADMMState(NamedTuple):
+    """centroids: float64[n, k, d], m; settled: bool[n]; duals: float64[n, k, d], p of the round before."""
+
+    centroids: Floats
+    settled: Mask
+    duals: Floats
+
+
+@dataclass(frozen=True)
+class ADMM:
+    r"""Let every device minimise its own k-means cost under the constraint that neighbours agree.
+
+    Device i has centroids m_ic and dual variables p_ic, 0 at the start; S_ic and n_ic are the sum and the number of its
+    points nearest to m_ic, N_i its deg_i neighbours::
+
+        m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
+        p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
+
+    with the old m on the right of the first line and the new one in the second. A centroid without any weight stays.
+    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`). A
+    row that is absent at one end of a link counts as if the link were not there, at both ends; it is never revived.
+
+    Message: k rows m (absent ones travel as +inf), once per round and at the opening.
+
+    Guarantee: sum_i p_ic = 0 always, so where all agree and rest, m_c is the mean of all points with label c. For
+    fixed labels it converges for every eta > 0.
+
+    Privacy: the neighbours see centroids, no counts.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    eta : float
+        Price of a disagreement, in points (of mean weight, where they have weights).
+    seeding : str, optional
+        The stage that all devices get their start from; None: own.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    P. A. Forero, A. Cano, G. B. Giannakis, "Distributed clustering using wireless sensor networks", IEEE Journal of
+    Selected Topics in Signal Processing 5, 2011.
+    """
+
+    k: int
+    _: KW_ONLY
+    eta: float = 5.0
+    seeding: str | None = "summaries"
+    tol: float = 1e-5
+
+    name: ClassVar[str] = "admm"
+    says: ClassVar[str] = "centroids"
+    recipe: ClassVar[str] = "none"
+    schedule: ClassVar[str] = "jacobi"
+    fixed_links: ClassVar[str] = "balances prices over links that have to last, else they may grow without bound"
+    default_rounds: ClassVar[int] = 150
+    no_min_count: ClassVar[str] = "pairs rows by their number, so that none can be left out"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        positive(self.eta, "eta")
+        positive(self.tol, "tol", zero=True)
+
+    def init(self, devices: Devices, start: Any) -> ADMMState:
+        """Start from the centroids of the last stage."""
+        return ADMMState(start.centroids, np.zeros(len(devices), np.bool_), np.zeros_like(start.centroids))
+
+    def message(self, state: ADMMState, devices: Devices) -> Mail:
+        """Say all k rows, in their order."""
+        return Mail(state.centroids, np.where(devices.awake, self.k, -1))
+
+    def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
+        """Raise the prices of the disagreements just heard of, then minimise."""
+        real = np.isfinite(state.centroids)
+        mine = np.where(real, state.centroids, 0.0)
+        links, differ = np.zeros_like(mine), np.zeros_like(mine)
+        for who, _, theirs in listen(devices, inbox, mine.shape[1:]):
+            both = real[who] & np.isfinite(theirs)
+            links[who] += both
+            differ[who] += np.where(both, mine[who] - theirs, 0.0)
+        eta = self.eta * devices.unit
+        # the start is not a minimum under prices: what it disagrees in is not charged
+        duals = state.duals + eta * differ if devices.step > 1 else state.duals
+        mass = measure(devices, state.centroids)
+        total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
+        weight = mass[:, :, -1:] + 2.0 * eta * links
+        moves = real & (weight > 0.0)
+        centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
+        return ADMMState(centroids, rest(centroids, state.centroids, self.tol * devices.scale), duals)

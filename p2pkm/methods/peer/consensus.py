@@ -1,0 +1,105 @@
+"""Consensus k-means: Lloyd steps on sums that the devices average by gossip with Metropolis weights."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.states import register
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import divide, measure, mix, rest
+
+_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
+
+
+@register("consensus")
+class ConsensusState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
+
+    centroids: Floats
+    settled: Mask
+    mass: Floats
+
+
+@dataclass(frozen=True)
+class ConsensusLloyd:
+    r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
+
+    A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
+    from the sum S_ic and the number n_ic of its own points nearest to w_ic::
+
+        z_ic = (S_ic, n_ic)
+        T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
+        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
+
+    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`).
+
+    Message: k rows (s, v), once per turn and at the opening.
+
+    Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
+    the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
+
+    Privacy: in the first turn of every round a device says the sums and counts of its own points to its neighbours.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    gossips : int
+        T, turns per Lloyd step.
+    seeding : str, optional
+        The stage that all devices get their start from; None: own.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
+    """
+
+    k: int
+    _: KW_ONLY
+    gossips: int = 10
+    seeding: str | None = "summaries"
+    tol: float = 1e-5
+
+    name: ClassVar[str] = "consensus"
+    says: ClassVar[str] = "mass"
+    recipe: ClassVar[str] = "none"
+    default_rounds: ClassVar[int] = 30
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        whole(self.gossips, 1, "gossips")
+        positive(self.tol, "tol", zero=True)
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: everybody, T times a round."""
+        return f"jacobi*{self.gossips}"
+
+    def init(self, devices: Devices, start: Any) -> ConsensusState:
+        """Start from the centroids of the last stage."""
+        asleep = np.zeros(len(devices), np.bool_)
+        return ConsensusState(start.centroids, asleep, measure(devices, start.centroids))
+
+    def message(self, state: ConsensusState, devices: Devices) -> Mail:
+        """Say the mass."""
+        return Mail(state.mass, np.where(devices.awake, self.k, -1))
+
+    def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
+        """Average with the neighbours; in the last turn of a round divide, and measure anew."""
+        mass = mix(devices, state.mass, inbox)
+        if devices.turn < self.gossips - 1:
+            return state._replace(mass=mass)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
+        settled = rest(centroids, state.centroids, self.tol * devices.scale)
+        return ConsensusState(centroids, settled, measure(devices, centroids))

@@ -1,0 +1,301 @@
+"""GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import Inbox, Mail, pack, pack_some
+from p2pkm.core.protocols import Work
+from p2pkm.core.spec import suggest
+from p2pkm.core.states import register
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import find_moves
+from p2pkm.methods.building_blocks.centroid_swaps import swap
+from p2pkm.methods.building_blocks.robust_neighbors import RULES, shield
+from p2pkm.methods.building_blocks.small_clusters import spare
+from p2pkm.methods.building_blocks.total_variation import curb, lessen
+
+_LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
+_WEAK, _STRONG = 10.0, 30.0
+_LARGEST = 1e100  # of a strength
+_EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
+_ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
+
+
+@register("gtvmin")
+class GTVMinState(NamedTuple):
+    """The state of a batch.
+
+    Attributes
+    ----------
+    centroids, previous : float64[n, k, d]
+        Now, and before the last turn awake.
+    settled, stalled, echo : bool[n]
+        Echo: back at the centroids of the round before last; stalled: so in two rounds running, because an alternation
+        that converges may look like one in every other round.
+    calm : int8[n]
+        Turns awake in a row without a move of more than tol x scale, counted up to 2.
+    quiet : int8[n]
+        Swaps tried in a row without success.
+    edge_alpha : float64[e]
+        Strength of each own link, 0 where it is not in use.
+    edge_limit : float64[e] or None
+        Variation d0 from which on it gives way; +inf: never. None: no link ever does.
+    edge_weight : float64[e] or None
+        Share of the strength that was left at the own last turn; None: all of it, everywhere.
+    """
+
+    centroids: Floats
+    previous: Floats
+    settled: Mask
+    stalled: Mask
+    echo: Mask
+    calm: NDArray[np.int8]
+    quiet: NDArray[np.int8]
+    edge_alpha: Floats
+    edge_limit: Floats | None
+    edge_weight: Floats | None
+
+
+@dataclass(frozen=True, init=False)
+class GTVMin:
+    r"""Minimise the k-means cost of every device plus the disagreement of neighbours.
+
+    Objective, equation (7) of Jung 2025::
+
+        F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
+
+    with the local loss L_i (6) and the generalised total variation d (4): each centroid to the nearest one of the
+    other side, summed over both sides. One pass at device i, all neighbours W_j held fixed:
+
+    * E1: each own point takes its nearest own centroid; n_c of them with sum S_c take centroid c.
+    * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
+    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
+    * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
+      sum_j alpha_ij)``, relaxed by theta: ``w + theta (w_new - w)``. A centroid without any weight stays.
+
+    Message: the k centroids, once per turn awake.
+
+    Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
+    counts of all others, recipe `groups` those of its neighbours.
+
+    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes, with swaps or without)
+    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
+
+    Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
+    link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
+    ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
+
+    Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
+    (line 23), so it does not minimise (8); ``update="as-printed"`` keeps it for comparison.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    alpha : float, optional
+        Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
+        multiplies it, too; a coupling stays.
+    coupling : float, optional
+        Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
+        Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
+    schedule : {"coloured", "jacobi", "async"}
+    theta : float, optional
+        Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
+    passes : int
+        Passes per turn.
+    star_term : bool
+        Whether E3 counts.
+    update : {"exact", "as-printed"}
+    recipe : {"global", "groups", "none"}
+        What comes before: ``global`` floods summaries and chooses among 5 candidate clusterings; ``groups`` cuts links
+        between devices whose points differ, starts from the summaries of the neighbours that are left, and lets links
+        give way.
+    seeding : str, optional
+        A single seeding stage instead of the recipe: own, box, leader or summaries.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
+        know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
+    swaps : bool
+        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
+        to one of 8 random own points, up to 3 times in vain.
+    robust : {"none", "clip", "trim", "saturate"}
+        What bounds the influence of neighbours who lie: see `p2pkm.methods.building_blocks.robust_neighbors` for clip and trim, with which no
+        descent is claimed. Saturate lets links give way as in recipe groups: their limits d0 are fixed after 8 clipped
+        sweeps at coupling 1; the descent is that of the objective with phi.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1.
+    """
+
+    k: int
+    alpha: float | None
+    coupling: float | None
+    schedule: str
+    theta: float | None
+    passes: int
+    star_term: bool
+    update_rule: str
+    recipe: str
+    seeding: str | None
+    tol: float
+    swaps: bool
+    robust: str
+
+    name: ClassVar[str] = "gtvmin"
+    says: ClassVar[str] = "centroids"
+    spares: ClassVar[bool] = True
+    default_rounds: ClassVar[int] = 150
+
+    def __init__(  # noqa: PLR0913 - the public signature
+        self, k: int, *, alpha: float | None = None, coupling: float | None = None,
+        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
+        star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
+        recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
+        swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
+    ) -> None:  # fmt: skip
+        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
+                 "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
+                 "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        _check(self)
+
+    def init(self, devices: Devices, start: Any) -> GTVMinState:
+        """Start from the centroids of the last stage."""
+        n = len(devices)
+        none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
+        limit = getattr(start, "edge_limit", None)
+        whole = devices.varying or self.recipe != "groups"  # alike on all ranks
+        weight = None if limit is None and whole else devices.active.astype(np.float64)
+        return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
+                           limit, weight)  # fmt: skip
+
+    def message(self, state: GTVMinState, devices: Devices) -> Mail:
+        """Say the own centroids."""
+        if devices.awake.all():
+            return Mail(*pack(state.centroids))
+        return Mail(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
+
+    def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
+        """Run the passes at the awake devices."""
+        weight = lessen(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
+        strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
+        alpha, quiet = strength if weight is None else strength * weight, state.quiet
+        mirror = devices.mirror
+        if self.robust in RULES:
+            inbox, mirror = shield(self.robust, state.centroids, inbox, devices)
+        points, masses, offsets = spare(devices, state.centroids)
+        if self.update_rule == "as-printed":  # it divides by at least one point
+            masses, alpha = masses / devices.unit, alpha / devices.unit
+        centroids, moves = devices.kernels.gtvmin(
+            points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
+            inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
+            self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
+        )  # fmt: skip
+        if self.swaps and devices.step % _EVERY == 0:
+            trying = devices.awake & (quiet < _TRIES)
+            centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
+            quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
+            moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
+        moved = moves[:, 0]
+        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
+        calm = np.where(devices.awake, more, state.calm)
+        settled = calm >= (2 if self.schedule == "async" else 1)
+        if self.swaps:
+            settled &= quiet >= _TRIES
+        echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
+        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
+                           state.edge_limit, weight)  # fmt: skip
+
+    def relaxation(self, *, unsteady: bool = False) -> float:
+        """Return theta, or its default: above 1, overshooting adds up where links vary or mail is late."""
+        return self.theta if self.theta is not None else 1.0 if unsteady or self.schedule == "jacobi" else 1.5
+
+    @property
+    def certified(self) -> bool:
+        """Return whether (7) provably never rises with these parameters."""
+        exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
+        return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
+
+    def flops(self, work: Work) -> Integers:
+        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
+        return self.passes * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+
+    def effective_coupling(self, total: int, hops: int) -> float | None:
+        """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
+        if self.alpha is not None or self.coupling is not None:
+            return self.coupling
+        if self.recipe == "groups":
+            return _WEAK
+        return _STRONG if total >= _LARGE or hops >= _LONG else _WEAK
+
+    def link_alpha(self, devices: Devices) -> Floats:
+        """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
+        weights = devices.link_weights * devices.active
+        if self.alpha is not None:
+            return self.alpha * weights
+        coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
+        base = coupling * (devices.total_weight / devices.total) / self.k
+        degrees = np.maximum(devices.degrees[devices.sources] * devices.neighbor_degrees, 1)
+        return base / np.sqrt(degrees.astype(np.float64)) * weights
+
+    def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
+        """Return what each own link adds to the objective, float64[e], given its variation (4)."""
+        return self.link_alpha(devices) * (gtv if state.edge_limit is None else curb(state.edge_limit, gtv))
+
+    def at(self, coupling: float) -> "GTVMin":
+        """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
+        other, robust = copy(self), "clip" if self.robust == "saturate" else self.robust
+        for name, value in (("coupling", coupling), ("alpha", None), ("robust", robust)):
+            object.__setattr__(other, name, value)
+        return other
+
+
+def _check(given: GTVMin) -> None:
+    """Refuse parameters that are out of range.
+
+    Raises
+    ------
+    ExperimentError
+        If one is; the message says which values are legal.
+    """
+    words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
+             "recipe": ("global", "groups", "none"), "robust": ("none", "saturate", *RULES)}  # fmt: skip
+    for name, known in words.items():
+        value = getattr(given, name)
+        if value not in known:
+            raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
+    for name, label in (("k", "clusters"), ("passes", "passes")):
+        whole(getattr(given, name), 1, label)
+    _check_numbers(given)
+
+
+def _check_numbers(given: GTVMin) -> None:
+    if given.alpha is not None and given.coupling is not None:
+        raise ExperimentError(
+            f"alpha={given.alpha} and coupling={given.coupling} are both given; give one: alpha is the paper's raw "
+            "strength, coupling the dimensionless one"
+        )
+    for name in ("alpha", "coupling", "tol"):
+        value = getattr(given, name)
+        if value is not None:
+            positive(value, name, zero=True, most=_LARGEST)
+    if given.theta is not None and not 0 < given.theta < 2:
+        raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
+    if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:
+        raise ExperimentError(
+            f"theta is {given.theta!r} with the jacobi schedule, where only values up to 1 descend; "
+            "lower theta or use --schedule coloured"
+        )

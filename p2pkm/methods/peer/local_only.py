@@ -1,0 +1,76 @@
+"""Every device by itself: the baseline without any message."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import ALONE, Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail, silence
+from p2pkm.core.states import register
+from p2pkm.core.validation import whole
+
+
+@register("alone")
+class AloneState(NamedTuple):
+    """centroids: float64[n, k, d]; settled: bool[n]."""
+
+    centroids: Floats
+    settled: Mask
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Let every device run k-means on its own points.
+
+    ``W_i <- argmin_W L_i(W)``, (6), greedy k-means++ seeds and Lloyd's algorithm, the best of `n_init`. What a method
+    with messages gains, it gains over this. Fewer than k distinct points leave rows absent; the hub, if there is one,
+    has none.
+
+    Message: none.
+
+    Privacy: nothing leaves a device.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    n_init : int
+        The best of so many seedings; 5 is the baseline that the ratios of other methods are printed with.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982; D. Arthur,
+    S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+    """
+
+    k: int
+    _: KW_ONLY
+    n_init: int = 5
+
+    name: ClassVar[str] = "alone"
+    schedule: ClassVar[str] = "star"
+    default_rounds: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        whole(self.n_init, 1, "n_init")
+
+    def init(self, devices: Devices, start: Any) -> AloneState:
+        """Cluster the own points."""
+        centroids, _, _ = devices.kmeans(self.k, ALONE, starts=self.n_init)
+        return AloneState(centroids, np.ones(len(devices), np.bool_))
+
+    def message(self, state: AloneState, devices: Devices) -> Mail:
+        """Say nothing."""
+        return silence(len(devices), 1, devices.d)
+
+    def update(self, state: AloneState, inbox: Inbox, devices: Devices) -> AloneState:
+        """Change nothing."""
+        return state

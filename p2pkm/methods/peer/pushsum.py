@@ -1,0 +1,164 @@
+"""Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbours."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.states import register
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import Account, begin_account, divide, draw, is_thin, listen, measure, rest
+
+_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
+_LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
+
+
+@register("pushsum")
+class PushSumState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    settled : bool[n]
+    mass : float64[n, k, d + 1]
+        The rows (S, n) being shared out; with counters without what is offered already.
+    account : Account or None
+        None: no counters.
+    """
+
+    centroids: Floats
+    settled: Mask
+    mass: Floats
+    account: Account | None = None
+
+
+@dataclass(frozen=True)
+class PushSumLloyd:
+    r"""Share out the sums and counts among the neighbours, then take a Lloyd step.
+
+    A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
+    from the sum S_ic and the number n_ic of its own points nearest to w_ic::
+
+        z_ic = (S_ic, n_ic)
+        T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
+        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
+
+    A sender needs its own degree alone. Devices with many neighbours gather more than others; this weight is the same
+    in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
+    centroids (any seeding but `own`).
+
+    With `counters`, for links that lose messages, a device says the total of all shares so far, and whoever hears it
+    adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been said and not heard yet stays the
+    same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of beginning
+    with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbours are
+    away, keeps its centroids for that round.
+
+    Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
+
+    Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
+    devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
+
+    Privacy: in the first turn of every round a device says a known fraction of the sums and counts of its own points
+    to its neighbours, which is to say those sums and counts.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    gossips : int
+        T, turns per Lloyd step.
+    seeding : str, optional
+        The stage that all devices get their start from; None: own.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    counters : bool, optional
+        Whether to say running totals; None: if there are faults, on a graph that does not change.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol Push-Sum,
+    with equal shares to all neighbours; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
+    distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control 61, 2016.
+    """
+
+    k: int
+    _: KW_ONLY
+    gossips: int = 10
+    seeding: str | None = "summaries"
+    tol: float = 1e-5
+    counters: bool | None = None
+
+    name: ClassVar[str] = "pushsum"
+    says: ClassVar[str] = "mass"
+    recipe: ClassVar[str] = "none"
+    default_rounds: ClassVar[int] = 30
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        whole(self.gossips, 1, "gossips")
+        positive(self.tol, "tol", zero=True)
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: everybody, T times a round."""
+        return f"jacobi*{self.gossips}"
+
+    def init(self, devices: Devices, start: Any) -> PushSumState:
+        """Start from the centroids of the last stage."""
+        asleep, own = np.zeros(len(devices), np.bool_), measure(devices, start.centroids)
+        if not self.counters:
+            return PushSumState(start.centroids, asleep, own)
+        part = share(own, devices)
+        return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
+
+    def message(self, state: PushSumState, devices: Devices) -> Mail:
+        """Say the share of each neighbour, or the total of all shares so far."""
+        said = share(state.mass, devices) if state.account is None else state.account.total
+        return Mail(said, np.where(devices.awake, self.k, -1))
+
+    def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
+        """Add up the own share and those of the neighbours; in the last turn of a round divide, and measure anew."""
+        if state.account is not None:
+            return self._update(state, state.account, inbox, devices)
+        mass = share(state.mass, devices)
+        for who, _, theirs in listen(devices, inbox, mass.shape[1:]):
+            mass[who] += theirs
+        if devices.turn < self.gossips - 1:
+            return state._replace(mass=mass)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
+        settled = rest(centroids, state.centroids, self.tol * devices.scale)
+        return PushSumState(centroids, settled, measure(devices, centroids))
+
+    def _update(self, state: PushSumState, account: Account, inbox: Inbox, devices: Devices) -> PushSumState:
+        """Do the same with counters: what is kept, and what the totals of the neighbours have grown by."""
+        gain, edge_heard = draw(devices, inbox, account)
+        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        if devices.turn == self.gossips - 1:
+            thin = is_thin(devices, mass, _fair(devices))
+            found = divide(mass, state.centroids, _LEAST_KEPT * devices.unit)
+            centroids = np.where(thin[:, None, None], state.centroids, found)
+            settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            own = measure(devices, centroids)
+            mass += own - account.own
+        part = share(mass, devices)
+        return PushSumState(centroids, settled, part, Account(own, account.total + part, edge_heard))
+
+
+def _fair(devices: Devices) -> Floats:
+    """Return what each device should hold, in mean numbers of points: by its degree, next to those around it."""
+    around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
+    return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))
+
+
+def share(mass: Floats, devices: Devices) -> Floats:
+    """Return what each device keeps, and what it gives to each of its neighbours."""
+    return mass / (1.0 + devices.degrees)[:, None, None]

@@ -1,0 +1,169 @@
+"""Tracking k-means: every device follows the sums of all devices while its own change."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.states import register
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import (
+    Account,
+    begin_account,
+    divide,
+    draw,
+    is_thin,
+    measure,
+    mix,
+    mixing,
+    rest,
+)
+
+_LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
+
+
+@register("tracking")
+class TrackingState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    settled : bool[n]
+    mass, own : float64[n, k, d + 1]
+        The rows z that follow the mean over all devices (with counters without what is offered already), and r, the
+        sums and counts of the own points.
+    account : Account or None
+        None: no counters.
+    """
+
+    centroids: Floats
+    settled: Mask
+    mass: Floats
+    own: Floats
+    account: Account | None = None
+
+
+@dataclass(frozen=True)
+class TrackingLloyd:
+    r"""Follow the mean of all devices' sums and counts by dynamic average consensus, a Lloyd step at a time.
+
+    A round is one Lloyd step of T turns. r_ic(t) = (S_ic, n_ic) are the sum and the number of the points of device i
+    nearest to its centroid w_ic(t); z(0) = r(0). With P the Metropolis weights, P_ij = 1 / (1 + max(deg_i, deg_j))::
+
+        (s, v) = [P^T z(t)]_ic;  w_ic(t+1) = s / v,  kept where v < 1e-3 points of mean weight
+        z(t+1) = P^T z(t) + r(t+1) - r(t)
+
+    Where consensus k-means begins every average anew, this one goes on from the last, so few gossips per step do. The
+    centroids divide what has been mixed already: with the newest correction in it the method is unstable where devices
+    hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
+    seeding but `own`).
+
+    With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
+    it offers out of its own; neighbour j adds P_ij times what is new in the total that it hears. Without losses that is
+    the same average; with them, sum_i z_ic plus what has been offered and not heard yet stays sum_i r_ic. Whoever
+    holds too little, because its neighbours are away, keeps its centroids for that round.
+
+    Message: k rows z, once per turn and at the opening.
+
+    Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
+    devices of a connected graph.
+
+    Privacy: the first message is the sums and counts of the own points; whoever hears all neighbours of a device can
+    work out how they change.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    gossips : int
+        T, turns per Lloyd step.
+    seeding : str, optional
+        The stage that all devices get their start from; None: own.
+    tol : float
+        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    counters : bool, optional
+        Whether to say running totals; None: if there are faults, on a graph that does not change.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range.
+
+    References
+    ----------
+    M. Zhu, S. Martinez, "Discrete-time dynamic average consensus", Automatica 46, 2010; weights of L. Xiao, S. Boyd,
+    "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004; counters:
+    C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of
+    running sums", IEEE Transactions on Automatic Control 61, 2016.
+    """
+
+    k: int
+    _: KW_ONLY
+    gossips: int = 3
+    seeding: str | None = "summaries"
+    tol: float = 1e-5
+    counters: bool | None = None
+
+    name: ClassVar[str] = "tracking"
+    says: ClassVar[str] = "mass"
+    recipe: ClassVar[str] = "none"
+    default_rounds: ClassVar[int] = 150
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.k, 1, "clusters")
+        whole(self.gossips, 1, "gossips")
+        positive(self.tol, "tol", zero=True)
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: everybody, T times a round."""
+        return f"jacobi*{self.gossips}"
+
+    def init(self, devices: Devices, start: Any) -> TrackingState:
+        """Start from the centroids of the last stage."""
+        own, asleep = measure(devices, start.centroids), np.zeros(len(devices), np.bool_)
+        if not self.counters:
+            return TrackingState(start.centroids, asleep, own, own)
+        account = begin_account(devices, own, own)
+        return TrackingState(start.centroids, asleep, own - offered(own, devices), own, account)
+
+    def message(self, state: TrackingState, devices: Devices) -> Mail:
+        """Say the mass, or the total of all masses so far."""
+        said = state.mass if state.account is None else state.account.total
+        return Mail(said, np.where(devices.awake, self.k, -1))
+
+    def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
+        """Average with the neighbours; in the last turn of a round divide, measure, and correct what is followed."""
+        if state.account is not None:
+            return self._update(state, state.account, inbox, devices)
+        mass = mix(devices, state.mass, inbox)
+        if devices.turn < self.gossips - 1:
+            return state._replace(mass=mass)
+        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
+        settled = rest(centroids, state.centroids, self.tol * devices.scale)
+        own = measure(devices, centroids)
+        return TrackingState(centroids, settled, mass + (own - state.own), own)
+
+    def _update(self, state: TrackingState, account: Account, inbox: Inbox, devices: Devices) -> TrackingState:
+        """Do the same with counters: what is kept, and shares of what the totals of the neighbours have grown by."""
+        gain, edge_heard = draw(devices, inbox, account, mixing(devices))
+        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        if devices.turn == self.gossips - 1:
+            thin = is_thin(devices, mass, np.ones(len(devices)))
+            found = divide(mass, state.centroids, _LEAST * devices.unit)
+            centroids = np.where(thin[:, None, None], state.centroids, found)
+            settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            own = measure(devices, centroids)
+            mass += own - account.own
+        kept = mass - offered(mass, devices)
+        return TrackingState(centroids, settled, kept, own, Account(own, account.total + mass, edge_heard))
+
+
+def offered(mass: Floats, devices: Devices) -> Floats:
+    """Return what each device gives to all of its neighbours together, sum_j P_ij z."""
+    shares = np.bincount(devices.sources, mixing(devices), len(devices))
+    return shares[:, None, None] * mass

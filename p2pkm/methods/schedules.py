@@ -1,0 +1,94 @@
+"""Who is awake when: masks of devices, decided outside every algorithm."""
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import AWAKE, Devices, Integers, Mask
+from p2pkm.kernels.reference import philox
+
+
+class Schedule(NamedTuple):
+    """Who acts when.
+
+    Attributes
+    ----------
+    opening : bool[n]
+        Who speaks at the opening.
+    turns : callable
+        Returns who acts in each turn of round t, an iterator of bool[n].
+    answers : bool
+        Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
+    in_step : bool
+        Whether everybody acts in every turn.
+    length : int
+        Turns of a round, at most.
+    judge : callable
+        Returns why to stop, given why the last round says so; nothing while that does not count yet.
+    """
+
+    opening: Mask
+    turns: Callable[[int], Iterator[Mask]]
+    answers: bool = False
+    in_step: bool = False
+    length: int = 1
+    judge: Callable[[str], str] = str
+
+
+def jacobi(devices: Devices, turns: int = 1) -> Schedule:
+    """Wake everybody, in one turn or in several."""
+    everybody = np.ones(len(devices), np.bool_)
+    return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
+
+
+def coloured(devices: Devices, colors: Integers) -> Schedule:
+    """Wake one colour class after the other; neighbours never have the same colour.
+
+    Parameters
+    ----------
+    colors : int64[N]
+        Colour of every device of the system.
+    """
+    own = colors[devices.ids]
+    masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
+    return Schedule(np.ones(len(devices), np.bool_), lambda t: iter(masks), length=len(masks))
+
+
+def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
+    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbours; one turn a round.
+
+    Parameters
+    ----------
+    names : int64[N], optional
+        Under which name each device of the system draws its key; default: its id.
+    """
+    names = np.arange(devices.total) if names is None else names
+    own, others = names[devices.ids].astype(np.uint64), names[devices.indices].astype(np.uint64)
+    source = devices.sources
+
+    def turns(t: int) -> Iterator[Mask]:
+        key, other = (philox(part, t, devices.shared_key, AWAKE)[:, 0] for part in (own, others))
+        awake = np.ones(len(devices), np.bool_)
+        loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
+        awake[source[loses & devices.active]] = False
+        yield awake
+
+    return Schedule(np.ones(len(devices), np.bool_), turns)
+
+
+def star(devices: Devices) -> Schedule:
+    """Wake the hub, then the clients, who also speak at the opening."""
+    hub = devices.ids == devices.hub
+    return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
+
+
+def make(name: str, devices: Devices, colors: Integers) -> Schedule:
+    """Return the schedule of that name: coloured, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
+    word, _, turns = name.partition("*")
+    if word == "jacobi":
+        return jacobi(devices, int(turns or 1))
+    if word == "coloured":
+        return coloured(devices, colors)
+    return {"async": asynchronous, "star": star}[word](devices)

@@ -1,0 +1,178 @@
+"""A server method as an algorithm on a star: clients report, the hub aggregates."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.protocols import Report, ServerMethod
+from p2pkm.core.states import register
+
+
+@register("star")
+class StarState(NamedTuple):
+    """The state of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        What each client last heard from the hub; at the hub, what it last said. Absent rows are +inf.
+    settled : bool[n]
+    values, rows : float64[n, r, w], int64[n]
+        What each client says next; rows -1: nothing.
+    local : float64[n, q, d]
+        The centroids that each client clustered its own points by.
+    held : int64[n]
+        At the hub: the rows that it last aggregated; elsewhere 0.
+    shift, span : float64[n, d]
+        Units of the method: (points - shift) / span.
+    induced : bool[n]
+        Whether points are labeled by way of the nearest local centroid, see `algorithm.ServerMethod`.
+    """
+
+    centroids: Floats
+    settled: Mask
+    values: Floats
+    rows: Integers
+    local: Floats
+    held: Integers
+    shift: Floats
+    span: Floats
+    induced: Mask
+
+
+@dataclass(frozen=True)
+class Star:
+    """Run a server method on the message layer; the hub is a device without points.
+
+    A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
+    something new; then every client that heard something new takes the centroids over and reports, unless the method
+    is one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a
+    one-shot method n up and n down. Where mail may be lost, the hub goes on with the reports that it has, and a client
+    that hears nothing reports again.
+    """
+
+    method: ServerMethod
+    schedule: str = "star"
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+        return self.method.k
+
+    @property
+    def says(self) -> str:
+        """Return what the reports of clients are about, see `algorithm.Algorithm`."""
+        return getattr(self.method, "says", "centroids")
+
+    def init(self, devices: Devices, start: Any) -> StarState:
+        """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
+        n, shape = len(devices), (len(devices), devices.d)
+        shift, span = self._units(shape, start)
+        model = np.full((n, self.k, devices.d), np.inf)
+        empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
+        asleep = np.zeros(n, np.bool_)
+        induced = np.full(n, getattr(self.method, "labels", "nearest") == "induced")
+        state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
+        return self._report(state, devices.of(devices.ids != devices.hub))
+
+    def message(self, state: StarState, devices: Devices) -> Mail:
+        """Say the centroids in the hub's turn, the reports in the clients'."""
+        if _is_hubs(devices):
+            values, rows = pack(state.centroids)
+            return Mail(values, np.where(devices.awake & (state.held >= 0), rows, -1))
+        return Mail(state.values, np.where(devices.awake, state.rows, -1), ragged=True)  # all points, for example
+
+    def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
+        """Aggregate at the hub; take over and report at the clients."""
+        heard = np.zeros(len(devices), np.bool_)
+        np.logical_or.at(heard, devices.sources, inbox.fresh)
+        if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
+            np.logical_or.at(heard, devices.sources, inbox.slots >= 0)
+        acts = devices.awake & heard
+        if _is_hubs(devices):
+            return self._aggregate(state, inbox, devices, acts)
+        centroids = state.centroids.copy()
+        if acts.any():
+            slots = inbox.slots[devices.indptr[:-1][acts]]  # a client has one link, to the hub
+            tables = inbox.tables[slots, : self.k, : devices.d]
+            real = np.arange(self.k) < inbox.rows[slots][:, None]
+            centroids[acts] = np.where(real[:, :, None], tables, np.inf)
+        state = self._take(state, centroids, acts)
+        speaks = self._speaks(state, devices, acts)
+        if self.method.one_shot > speaks.any() or not devices.awake.any():
+            return state._replace(rows=np.full(len(devices), -1))
+        return self._report(state, replace(devices, awake=speaks))
+
+    def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
+        """Return which clients report; where mail may be lost, also who hears nothing: one-shot until answered."""
+        if self.method.one_shot:
+            return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
+        return devices.awake if devices.late else acts
+
+    def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
+        """Return the state after the hub's turn; held -1: it has nothing to say."""
+        held, centroids = np.where(devices.awake, -1, 0), state.centroids.copy()
+        for i in np.flatnonzero(acts):
+            slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
+            rows, width = np.where(slots < 0, 0, inbox.rows[slots]), state.values.shape[2]
+            tables = [inbox.tables[slot, :r, :width] for slot, r in zip(slots, rows, strict=True)]
+            model = (centroids[i] - state.shift[i]) / state.span[i]
+            found = self.method.aggregate(devices, tables, model)
+            centroids[i] = np.inf
+            centroids[i, : len(found)] = found * state.span[i] + state.shift[i]
+            held[i] = rows.sum()
+        return self._take(state, centroids, acts)._replace(held=held)
+
+    def _take(self, state: StarState, centroids: Floats, acts: Mask) -> StarState:
+        """Take over new centroids; who sees them stand still, in the units of the method, is settled."""
+        with np.errstate(invalid="ignore"):
+            moves = (centroids - state.centroids) / state.span[:, None]
+        moves[np.isinf(centroids) & np.isinf(state.centroids)] = 0.0
+        still = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.method.tol
+        return state._replace(centroids=centroids, settled=np.where(acts, still, state.settled))
+
+    def _report(self, state: StarState, devices: Devices) -> StarState:
+        """Let the awake devices report; the method counts in its own units, the state in those of the data."""
+        shift, span = state.shift[:, None], state.span[:, None]
+        scaled = devices
+        if self.method.frame != "none":
+            owner = np.repeat(np.arange(len(devices)), devices.sizes)
+            scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
+        model = (state.centroids - shift) / span
+        values, rows, local = self.method.report(scaled, model)
+        unheard = devices.awake & np.isposinf(model[:, 0, 0])
+        if devices.late and devices.step and unheard.any():  # they say what they said at the opening
+            first = self.method.report(scaled.of(devices.awake), model)
+            values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
+            rows = np.where(unheard, first.rows, rows)
+        return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
+
+    def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
+        """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
+        frame = self.method.frame
+        if frame == "none":
+            return np.zeros(shape), np.ones(shape)
+        if isinstance(frame, tuple):
+            return np.full(shape, frame[0]), np.full(shape, frame[1] - frame[0])
+        shift, span = start.scaling
+        if frame == "entries":
+            low = shift.min(axis=1, keepdims=True)
+            width = (shift + span).max(axis=1, keepdims=True) - low
+            shift, span = np.broadcast_to(low, shift.shape).copy(), np.broadcast_to(width, span.shape).copy()
+        return shift, np.where(span > 0, span, 1.0)
+
+
+def _choose(which: Mask, these: Floats, others: Floats) -> Floats:
+    """Return the tables of `these` where `which`, else of `others`, with room for the larger ones."""
+    n, width = len(which), these.shape[2]
+    chosen = np.full((n, max(these.shape[1], others.shape[1]), width), np.inf)
+    chosen[~which, : others.shape[1]], chosen[which, : these.shape[1]] = others[~which], these[which]
+    return chosen
+
+
+def _is_hubs(devices: Devices) -> bool:
+    """Return whether this is the hub's turn; the opening is the clients'."""
+    return devices.step > 0 and devices.turn == 0

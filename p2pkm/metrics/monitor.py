@@ -1,0 +1,270 @@
+"""The referee looks in from outside: it measures, and nothing that it sees stops a run or reaches a device."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.chunks import label
+from p2pkm.metrics.clustering import ari
+from p2pkm.metrics.cost_ratio import Priced, Prices
+from p2pkm.metrics.replay_frames import Recorder
+from p2pkm.metrics.result import Chain
+from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.transport import Network
+
+Record = dict[str, Any]
+_REMEMBERED = 64_000_000  # bytes of digests
+_SELDOM = 1000  # rounds between two looks at very many devices
+_ROUNDOFF = 2.0**-53  # relative error of one operation
+_SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
+
+
+class Referee:
+    """Keep the trace and the hash chain of a run; rank 0 alone has the results.
+
+    Parameters
+    ----------
+    network : Network
+    every : int
+        Record every so many rounds, and the last one of each stage.
+    sink : callable
+        Gets every record as it is made, on rank 0.
+    topology : Topology
+        Of all devices.
+
+    Attributes
+    ----------
+    trace : list of dict
+        The records; see the run folder's rounds.jsonl.
+    fingerprint, chain : bytes
+        SHA-256 over the devices' digests in device order, and that chained over the recorded rounds.
+    digests : uint8[n, 32]
+        SHA-256 of each device's centroids in the last record.
+    losses : float64[n]
+        Cost (6) of each device in the last record.
+    gtv : float64[e]
+        Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank.
+    priced : Priced or None
+        Prices of the last record, if any.
+    seconds : float
+        Time spent on looking.
+    objective_known : bool
+        Whether the method of the last record has the objective (7).
+    recorder : Recorder
+        What is kept for replay.
+    left_out : int64
+        Ids of the Byzantine devices: no score is about them, and where they are nothing is claimed.
+    """
+
+    def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
+        self.network, self.every, self._sink = network, every, sink
+        self._root = network.placement.rank == 0
+        self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
+        self._rounding = 0.0
+        self._violated = False
+        self.trace: list[Record] = []
+        self.chain = self.fingerprint = b""
+        self._heads: list[bytes] = []
+        self._remembered: list[Any] | None = []
+        self.digests = np.zeros((0, 32), np.uint8)
+        self.losses = self.gtv = np.zeros(0)
+        self.seconds = 0.0
+        self.objective_known = False
+        self.priced: Priced | None = None
+        self.recorder = Recorder(topology, network)
+        self.left_out = np.zeros(0, np.int64)
+
+    def meet(self, devices: Devices, prices: Prices | None) -> None:
+        """Watch this batch from now on; without prices nobody asks what centroids cost."""
+        self._devices, self.prices = devices, prices
+        self._masses = devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, 0]
+        filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
+        if filled.any():
+            begins = devices.offsets[:-1][filled]
+            low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
+            self._extent[filled] = np.maximum(-low, high)
+
+    def set_aside(self, liars: Integers) -> None:
+        """Leave these devices out of all scores from now on."""
+        self.left_out = liars
+        if self.prices is not None:
+            self.prices.leave_out(liars)
+
+    @property
+    def honest(self) -> Integers:
+        """Return the ids of the devices that scores are about."""
+        return np.setdiff1d(np.arange(self._devices.clients), self.left_out)
+
+    def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
+        """Record a round if it is due.
+
+        Parameters
+        ----------
+        now : dict
+            ``stage``, ``round`` and ``turn_count`` of the record.
+        last, closing : bool
+            Whether the stage, or the whole run, ends with it.
+        """
+        if now["round"] % self.every and not last:
+            return
+        began = time.perf_counter()
+        self._look(now, state, algorithm, closing)
+        if self.prices is None:  # the points are not scaled yet
+            self.recorder.skip()
+        else:
+            self.recorder.look(self._devices, state.centroids, self.gtv, self.losses, last=last)
+        self.seconds += time.perf_counter() - began
+
+    def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
+        self.objective_known = hasattr(algorithm, "penalties")
+        own = self._devices
+        links = self._measure_links(state, algorithm)
+        rounding = self._measure_rounding(state.centroids, links[:, 2])
+        rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links, rounding)))
+        self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
+        counts = *self.network.ledger.totals, np.count_nonzero(state.settled & (own.ids != own.hub))
+        messages, volume, settled = self.network.total(np.array(counts, np.int64))
+        if not self._root:
+            return
+        losses = self.losses = rows[: own.clients, 0].copy()
+        self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
+        filled = np.isfinite(losses) & (rows[: own.clients, 2] > 0)
+        self._rounding = self.every * add(rows[:, 10]) * float(rows[:, 11].max(initial=0.0))
+        gtv = add(rows[:, 7]) if filled.any() else None
+        known = self.objective_known and filled.any()
+        objective = add(losses[filled]) + add(rows[:, 8]) if known else None
+        record = {
+            **now, "objective": objective, "gtv": gtv,
+            "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
+            "messages": int(messages), "bytes": int(volume), "settled": int(settled),
+            "descent": self._certify(algorithm, objective, now["round"]),
+        }  # fmt: skip
+        if own.hub >= 0:
+            record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
+        self.trace.append(record)
+        self._sink(record)
+
+    def _chain_up(self, digests: Any) -> None:
+        """Take in the digests of a record, uint8[n, 32]; those of all records are kept while they are few."""
+        self.digests = digests
+        self.fingerprint = hashlib.sha256(digests.data).digest()
+        self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
+        self._heads.append(self.chain)
+        if self._remembered is not None:
+            self._remembered.append(digests)
+            if len(self._remembered) * digests.size > _REMEMBERED:
+                self._remembered = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what rank 0 has seen, as `p2pkm.engine.state_tree` takes it."""
+        kept = None if self._remembered is None else np.array(self._remembered, np.uint8)
+        return {
+            "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": kept,
+            "first": self._first, "before": self._before, "violated": bool(self._violated),
+            "recorder": self.recorder.snapshot(),
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self._first, self._before, self._violated = kept["first"], kept["before"], kept["violated"]
+        self.recorder.restore(kept["recorder"])
+        if self._root:
+            self.trace, self._heads = kept["trace"], [bytes.fromhex(head) for head in kept["heads"]]
+            self.chain = self._heads[-1] if self._heads else b""
+            self._remembered = None if kept["root_digests"] is None else list(kept["root_digests"])
+
+    def links(self) -> Chain:
+        """Return the fingerprints of all records."""
+        heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
+        return Chain(heads, None if self._remembered is None else np.array(self._remembered))
+
+    @property
+    def best(self) -> int:
+        """Return the device whose centroids cost least on all points (device 0 if none was priced)."""
+        return 0 if self.priced is None else int(np.argmin(self.priced.costs))
+
+    def _measure_devices(self, centroids: Floats) -> tuple[Floats, ...]:
+        """Return each device's own loss (6), ARI, size, float64[n] each, and SHA-256 of its centroids, float64[n, 4].
+
+        The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
+        """
+        own, prices = self._devices, self.prices
+        losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
+        for piece in label(own, centroids):
+            losses[piece.own] = piece.losses
+            if prices is not None and prices.n_classes and own.hub >= 0:
+                known = piece.offsets, prices.classes[piece.rows], piece.labels
+                tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
+                scores[piece.own] = ari(tables)
+        digests = own.kernels.digest(np.ascontiguousarray(centroids))
+        return losses, scores, own.sizes.astype(np.float64), digests.view(np.float64)
+
+    def _measure_links(self, state: Any, algorithm: Any) -> Floats:
+        """Return sums over each device's links, float64[n, 3]: (4), what they add to the objective, and alpha.
+
+        The first two are summed at the lower end of a link; alpha is 1 where the method has none.
+        """
+        own, senders = self._devices, self.network.placement.senders
+        self.gtv = own.kernels.gtv(self.network.peek(state.centroids), own.ids, own.indptr, own.indices, senders)
+        sums = np.empty((len(own), 3))
+        sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
+        sums[:, 2] = np.diff(own.indptr)
+        if self.objective_known:
+            sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv))
+            sums[:, 2] = self._add_up(algorithm.link_alpha(own))
+        return sums
+
+    def _measure_rounding(self, centroids: Floats, alpha: Floats) -> Floats:
+        """Return two factors of a bound on how much (7) may rise by rounding in a round, float64[n, 2].
+
+        A centroid divides a sum of q numbers of at most M: points, and two rows per neighbor and centroid. So a
+        coordinate is off by at most e = (q + 3) u M, u the relative error of an operation, and where all that it is
+        the mean of weighs m, (7) is off by m e^2. The first factor is m ((q + 3) u)^2 of all centroids of a device, the
+        second the sum of M^2 over the coordinates. It takes M, not the spread: far from the origin rounding is coarser.
+        """
+        own, k = self._devices, centroids.shape[1]
+        terms = own.sizes + 2 * k * np.diff(own.indptr) + 3
+        masses = self._masses + 2 * k * alpha
+        extent = np.maximum(self._extent, np.where(np.isfinite(centroids), np.abs(centroids), 0.0).max(axis=1))
+        return np.column_stack((masses * np.square(terms * _ROUNDOFF), np.cumsum(np.square(extent), axis=1)[:, -1]))
+
+    def _add_up(self, values: Floats) -> Floats:
+        """Return the sum over each device's links, one after the other, float64[n]."""
+        own = self._devices
+        sums: Floats = own.kernels.moments(values[:, None], np.zeros(0), own.indptr, np.zeros(1))[:, 1]
+        return sums
+
+    def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
+        """Return what can be said of the descent of (7) up to this record."""
+        promised = getattr(algorithm, "certified", False) and not (len(self.left_out) or self._devices.min_count)
+        if not promised or self._devices.unsteady or objective is None:
+            return "not claimed"
+        if t == 0:
+            self._first = self._before = objective
+            self._violated = False
+        self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
+        self._before = objective
+        return "violated" if self._violated else "certified"
+
+
+def usual_every(n: int) -> int:
+    """Return every how many rounds n devices are looked at unless somebody says so."""
+    return _SELDOM if n > LARGE else 1
+
+
+def add(values: Floats) -> float:
+    """Return the sum, one after the other: the same bits on every placement."""
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0
+
+
+def mean(values: Floats, weights: Floats | Integers | None = None) -> float | None:
+    """Return the mean, perhaps weighted, of what is known, None if nothing is."""
+    known = np.isfinite(values)
+    if weights is None:
+        return add(values[known]) / np.count_nonzero(known) if known.any() else None
+    total = add(weights[known])
+    return add(values[known] * weights[known]) / total if total > 0 else None

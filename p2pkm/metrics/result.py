@@ -1,0 +1,311 @@
+"""What a run leaves behind, the same on every rank."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import DataError
+from p2pkm.core.termination import INTERRUPTED, TERMINATED
+from p2pkm.kernels.reference import losses as price_losses
+from p2pkm.network.graph import LARGE, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from p2pkm.metrics.replay_frames import Frames
+    from topologies import LightGraph
+
+STOPPED = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # why a run was told to end, and its exit code
+SUMMARY_KEYS = """
+    algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
+    coupling alpha schedule theta passes seed rounds rounds_before stop
+    rounds_to_1pct method_rounds_to_1pct bytes_to_1pct seconds_to_1pct
+    rounds_to_1pct_of_central method_rounds_to_1pct_of_central bytes_to_1pct_of_central seconds_to_1pct_of_central
+    ratio_best ratio_best_stage ratio_best_round
+    descent contraction distance_left ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages
+    bytes
+    rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
+    l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
+    chain_sha256 net virtual_seconds wall_seconds compile_seconds out
+    age_mean age_max faults stale lost away byzantine quarantined
+    min_count raw_points exposure_max device_names
+""".split()  # noqa: SIM905 - a list of names is read more easily as words
+
+
+class Traffic(NamedTuple):
+    """What was sent: totals of every directed edge, and every table that was said.
+
+    Attributes
+    ----------
+    src, dst, messages, bytes, edge_rows : int64[e]
+        Logical messages, bytes and rows over the edge from src to dst.
+    stage, turn, sender, rows : int64[x] or None
+        Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
+        out. None above 100,000 devices.
+    devices : int
+        Number of devices, isolated ones and a hub included.
+    age_mean, age_max : float64[e] or None
+        How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
+    refused : int64[n] or None
+        How often a table of each device was refused by somebody who heard it, see `p2pkm.channel.rejection`.
+    """
+
+    src: Integers
+    dst: Integers
+    messages: Integers
+    bytes: Integers
+    edge_rows: Integers
+    stage: Integers | None
+    turn: Integers | None
+    sender: Integers | None
+    rows: Integers | None
+    devices: int
+    age_mean: Floats | None = None
+    age_max: Floats | None = None
+    refused: Integers | None = None
+
+    @property
+    def rows_per_device(self) -> Integers:
+        """Return how many rows each device sent and received, int64[n]."""
+        sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
+        return (sent + received).astype(np.int64)
+
+
+class Exposure(NamedTuple):
+    """What every device, the server included, has seen of others.
+
+    Attributes
+    ----------
+    devices : int64[n]
+        Other devices whose rows it heard: neighbours who spoke, and those whose tables others passed on as they were
+        (an upper bound: of floods and trees all that may have come, lost messages and reduced tables included).
+    rows : int64[n]
+        Rows that it heard, repetitions included.
+    """
+
+    devices: Integers
+    rows: Integers
+
+
+class Chain(NamedTuple):
+    """The fingerprints of the recorded rounds.
+
+    Attributes
+    ----------
+    heads : uint8[records, 32]
+        SHA-256 of the head before and of the devices' digests in device order.
+    digests : uint8[records, n, 32] or None
+        SHA-256 of each device's centroids; None if they would fill more than 64 MB.
+    """
+
+    heads: Any
+    digests: Any
+
+
+class Census(NamedTuple):
+    """Where the points are and how they were labelled, in ascending (device, row).
+
+    Attributes
+    ----------
+    sizes : int64[n]
+        Points of each device.
+    labels, device, row : int64[m] or None
+        Centroid that each point chose on its own device (-1: the device has none), that device, and the row of the
+        point in the user's array; None above 10 million points.
+    classes : int64[n, c] or None
+        Points of each true class on each device; None without labels.
+    scores : float64[n, 3] or None
+        Adjusted Rand index, NMI and purity of each device's own points.
+    sample : float64[s, d]
+        Points for pictures: all of them, or a seeded sample of 5,000.
+    sample_device, sample_class : int64[s]
+        Their devices and classes (-1 without labels).
+    """
+
+    sizes: Integers
+    labels: Integers | None
+    device: Integers | None
+    row: Integers | None
+    classes: Integers | None
+    scores: Floats | None
+    sample: Floats
+    sample_device: Integers
+    sample_class: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a run.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        Every device's centroids; absent rows are +inf.
+    server_centroids : float64[k, d] or None
+        The global model of a server method.
+    rounds : list of dict
+        What the referee recorded: rounds.jsonl of the run folder.
+    summary : dict
+        The closing JSON object of the command line.
+    ledger : Traffic
+        What was sent over each edge.
+    topology : Topology
+    losses : float64[n]
+        Cost (6) of each device on its own points; inf where a device has points and no centroid.
+    gtv : float64[e]
+        Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
+    census : Census
+        Where the points are and how they were labelled.
+    chain : Chain
+    best : int
+        The device whose centroids cost least on all points.
+    scaling : tuple of (float64[n, d], float64[n, d]) or None
+        Shift and span of every feature that each device scaled its points by; the centroids and the sample are in these
+        units, and `predict` scales what it gets.
+    groups : int64[n] or None
+        Group of each device, numbered by their lowest device: what is connected by links that kept more than half of
+        their strength. Recipe `groups` weakens links, otherwise groups are the components of the graph. None for other
+        methods than GTVMin.
+    notes : list of str
+        What a reader of the figures should know, such as a sample that stands for the whole.
+    frames : Frames or None
+        The run in at most 60 pictures, for replay; None if there are none.
+    ratios : float64[n] or None
+        Cost of each device's centroids on all points over the central cost; NaN where it is not known.
+    byzantine : int64[b] or None
+        The devices that lied.
+    exposure : Exposure or None
+    """
+
+    centroids: Floats
+    server_centroids: Floats | None
+    rounds: list[dict[str, Any]]
+    summary: dict[str, Any]
+    ledger: Traffic
+    topology: Topology
+    losses: Floats
+    gtv: Floats
+    census: Census
+    chain: Chain
+    best: int
+    notes: list[str] = field(default_factory=list)
+    scaling: tuple[Floats, Floats] | None = None
+    groups: Integers | None = None
+    frames: "Frames | None" = None
+    ratios: Floats | None = None
+    byzantine: Integers | None = None
+    exposure: Exposure | None = None
+
+    @property
+    def graph(self) -> "nx.Graph | LightGraph":
+        """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
+
+        A networkx.Graph, above 100,000 devices a topologies.LightGraph. Where devices have names, nodes have a `name`.
+        """
+        return self._light() if self.topology.n > LARGE else self._draw_up()
+
+    def _draw_up(self) -> "nx.Graph":
+        graph = self._light().to_networkx()
+        for i, name in enumerate(self.topology.names or ()):
+            graph.nodes[i]["name"] = name
+        return graph
+
+    def _light(self) -> "LightGraph":
+        from topologies import LightGraph
+
+        return LightGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
+
+    def predict(self, X: Any, device: int | None = None) -> Integers:  # noqa: N803 - the name that scikit-learn uses
+        """Return the nearest centroid of each point, int64[m].
+
+        Parameters
+        ----------
+        X : array_like of float64[m, d]
+        device : int, optional
+            Whose centroids to use; None: the device whose set costs least on all points of the run.
+
+        Raises
+        ------
+        DataError
+            If the points have another number of features, or the device does not exist or has no centroid.
+        """
+        chosen = self.best if device is None else device
+        if not 0 <= chosen < len(self.centroids):
+            raise DataError(f"device is {chosen}; expected 0 to {len(self.centroids) - 1}")
+        points, centroids = np.asarray(X, np.float64), self.centroids[chosen]
+        if points.ndim != 2 or points.shape[1] != centroids.shape[1]:
+            raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
+        if self.scaling is not None:
+            points = (points - self.scaling[0][chosen]) / self.scaling[1][chosen]
+        real = centroids[:, 0] < np.inf
+        if not real.any():
+            raise DataError(f"device {chosen} has no centroid; choose another one")
+        _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
+        return labels
+
+    def save(self, path: str | Path) -> Path:
+        """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""
+        from p2pkm.storage.checksums import write_checksums
+        from p2pkm.storage.save import save
+
+        folder = save(self, path)
+        write_checksums(folder)
+        return folder
+
+    def plot(self) -> "Figure":
+        """Return one figure with all pictures of the result."""
+        from p2pkm.viz import overview
+
+        return overview(self)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the recorded rounds as a pandas DataFrame, one row per record.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rounds)
+
+    def to_networkx(self) -> "nx.Graph":
+        """Return the graph with figures as attributes.
+
+        Nodes: ``name`` where devices have names, ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``;
+        edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` over both directions.
+        """
+        graph = self._draw_up()
+        for end, name in ((self.ledger.src, "sent_bytes"), (self.ledger.dst, "received_bytes")):
+            volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
+            for i in graph:
+                graph.nodes[i][name] = int(volume[i])
+        for i in range(len(self.losses)):
+            graph.nodes[i].update({"points": int(self.census.sizes[i]), "loss": float(self.losses[i])})
+        if self.topology.hub >= 0:
+            graph.nodes[self.topology.hub].update({"points": 0, "loss": 0.0, "server": True})
+        figures = zip(*self.ledger[:4], self.gtv, strict=True)
+        for i, j, messages, volume, gtv in figures:
+            edge = graph.edges[int(i), int(j)]
+            edge["gtv"] = float(gtv)
+            edge["messages"] = edge.get("messages", 0) + int(messages)
+            edge["bytes"] = edge.get("bytes", 0) + int(volume)
+        return graph
+
+    def _repr_html_(self) -> str:
+        from p2pkm.viz.notebook import show_card
+
+        shown = "algorithm graph devices clusters rounds stop descent ratio_mean ratio_worst ari messages bytes"
+        figures = {name: self.summary.get(name) for name in shown.split()}
+        return show_card("p2pkm result", {name: x for name, x in figures.items() if x is not None}, self._draw_graph)
+
+    def _draw_graph(self) -> Any:
+        from p2pkm.viz import plot_graph
+
+        return plot_graph(self)

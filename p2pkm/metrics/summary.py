@@ -1,0 +1,353 @@
+"""The end of a run: from what the ranks hold to one result and one summary."""
+
+import json
+import math
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from p2pkm.channel.byzantine import name_liars
+from p2pkm.channel.suppression import expose
+from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.termination import STOPPED
+from p2pkm.data.shards import Shards
+from p2pkm.engine.virtual_time import Timing, keep_time
+from p2pkm.methods.server.star import StarState
+from p2pkm.metrics.clustering import ari, nmi, purity
+from p2pkm.metrics.cost_ratio import Priced, Prices
+from p2pkm.metrics.final_labels import tabulate, take_census
+from p2pkm.metrics.milestones import find_best, reach
+from p2pkm.metrics.monitor import Referee, mean
+from p2pkm.metrics.optional import (
+    estimate_distance,
+    expect_rate,
+    mark_centers,
+    mark_clients,
+    mark_losses,
+    mark_move,
+    mark_shape,
+)
+from p2pkm.metrics.replay_frames import Frames
+from p2pkm.metrics.result import SUMMARY_KEYS, Census, Chain, Exposure, Result, Traffic
+from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.transport import Network, World
+
+_COMPARED = 1e7  # numbers that the distance to consensus looks at; of more devices every so many stand for all
+_MUCH, _SHORT = 0.3, 5.0  # share of the time that looking may take before the notes say so; of at least so many seconds
+_SELDOM = 10  # looks at every tenth round
+_HALF = 0.5  # of a link's strength
+
+
+def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
+    """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
+    coupling = getattr(algorithm, "effective_coupling", None)
+    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "relaxation", None)
+    return {
+        "algorithm": algorithm.name,
+        "clusters": algorithm.k,
+        "recipe": recipe,
+        "seeding": getattr(algorithm, "seeding", None) or ("own" if recipe == "none" else None),
+        "alpha": getattr(algorithm, "alpha", None),
+        "coupling": coupling(devices.total, devices.hops) if coupling else None,
+        "schedule": getattr(algorithm, "schedule", "star"),
+        "theta": relaxation(unsteady=devices.unsteady) if relaxation else None,
+        "passes": getattr(algorithm, "passes", None),
+    }
+
+
+class Wishes(NamedTuple):
+    """What to score besides: silhouettes, the distance to known centers float64[c, d], the known groups int64[n]."""
+
+    silhouette: bool = False
+    centers: Floats | None = None
+    groups: Integers | None = None
+
+
+class Played(NamedTuple):
+    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph, and what times it.
+
+    hops: how far tables travelled as they were, None: everywhere.
+    """
+
+    devices: Devices
+    shards: Shards
+    referee: Referee
+    state: Any
+    topology: Topology
+    timing: Timing | None = None
+    hops: int | None = 1
+
+
+def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
+    """Return the same result on every rank."""
+    devices, shards, referee, state, topology, timing, hops = played
+    network, prices = referee.network, cast(Prices, referee.prices)
+    traffic = _gather_traffic(network, topology)
+    honest, exposure = referee.honest, expose(traffic, topology, hops)
+    if timing is not None and timing.events is not None:
+        traffic = traffic._replace(age_mean=timing.events.ages[0], age_max=timing.events.ages[1])
+    clock = keep_time(timing, devices, topology, network, referee.trace)
+    induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
+    through = state.local if induced else None
+    census = take_census(devices, network, shards, prices.n_classes, state.centroids, through)
+    priced = referee.priced
+    if through is not None and prices.n_classes:
+        pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
+        priced = None if priced is None else priced._replace(tables=pooled[None])
+    sets = network.share(state.centroids)
+    centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
+    marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
+    groups = _name_groups(network, topology, state)
+    known = referee.objective_known and facts["rounds"] > 0 and not devices.unsteady
+    move = mark_move(devices, network, state) if known else None
+    trace, summary = list[dict[str, Any]](), dict[str, Any]()
+    if world.rank == 0:
+        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(priced, prices, census, honest)
+        summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
+        if topology.hub >= 0:
+            summary |= marks | mark_clients(census, honest)
+        summary |= reach(referee.trace) | find_best(referee.trace)
+        summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
+        trace = referee.trace
+    prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
+    prices.notes += name_liars(referee.left_out)
+    prices.notes += [] if facts["stop"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
+    text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
+    shared = world.broadcast(
+        {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
+         "ratios": _ratios(referee), **_freeze(referee.links())} if world.rank == 0 else None
+    )  # fmt: skip
+    frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
+    gtv = network.share(referee.gtv, network.placement.edge_counts)
+    trace, summary, notes = json.loads(shared["text"].tobytes())
+    return Result(
+        centroids, model, trace, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
+        census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
+        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
+        exposure=exposure,
+    )  # fmt: skip
+
+
+def _advise(referee: Referee, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
+    """Return what to bear in mind with several groups, and where measuring took much of the time."""
+    notes = []
+    if groups is not None and groups.max() > topology.components.max():
+        notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
+    share = referee.seconds / max(facts["wall_seconds"], _SHORT)
+    if share > _MUCH and referee.every < _SELDOM:
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
+    return notes
+
+
+def _tell(topology: Topology, referee: Referee, census: Census, centroids: Floats) -> list[str]:
+    """Return what is left out of the results of large runs."""
+    notes, stride = referee.recorder.notes, _stride(centroids)
+    if topology.n > LARGE:
+        notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
+    if topology.n > LARGE and referee.every > 1:
+        notes.append(f"rounds are recorded every {referee.every}, and the last of each stage; --every 1 records all")
+    if census.labels is None:
+        notes.append("so many points: their labels are not kept")
+    if stride > 1:
+        notes.append(f"the distance to consensus is over one of {stride} devices")
+    return notes
+
+
+def _expect(facts: dict[str, Any]) -> float | None:
+    """Return the contraction that theory expects of a round, None with a raw alpha."""
+    if facts["coupling"] is None or facts["theta"] is None:
+        return None
+    return expect_rate(facts["coupling"], facts["theta"], facts["schedule"])
+
+
+def _miss(sizes: Integers, centroids: Floats) -> list[str]:
+    """Return which devices that have points have no centroid, why, and what to change."""
+    without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
+    if not without.any():
+        return []
+    count = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
+    who = f"{count} devices hold no centroid, so scores leave them out"
+    if not (centroids < np.inf).any():
+        who = "no device holds a centroid, so there is no quality to report"
+    return [
+        f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
+        "lower min_count (--min-count; that of fkm is 2: --algorithm fkm:min_count=1)"
+    ]
+
+
+def _last(referee: Referee, move: float | None, expected: float | None) -> dict[str, Any]:
+    """Return what the last record says of the whole run."""
+    last = referee.trace[-1]
+    found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
+    before = {record["stage"]: record["round"] for record in referee.trace if record["stage"] != last["stage"]}
+    found["rounds_before"] = sum(before.values())
+    if not referee.objective_known:
+        return found | {"descent": None}
+    from topologies.measures import fitted
+
+    fall = fitted(referee.trace).contraction
+    # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
+    contraction = None if fall is None else float(f"{math.sqrt(fall):.6g}")
+    left = None if move is None else estimate_distance(move, contraction, expected)
+    return found | {"contraction": contraction, "distance_left": left}
+
+
+def _count(traffic: Traffic, referee: Referee, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
+    """Return what can be counted or compared between devices."""
+    honest = referee.honest
+    return {
+        "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
+        "centroid_sets": _count_different(referee.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
+        "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, referee.best))),
+        "exposure_max": int(exposure.devices.max()),
+        "quarantined": int(traffic.refused.sum()) if traffic.refused is not None else 0,
+        "centroids_sha256": referee.fingerprint.hex(),
+        "chain_sha256": referee.chain.hex(),
+    }
+
+
+def _count_different(digests: Any) -> int:
+    """Return how many of uint8[n, 32] differ, by their first 8 bytes: of a million two agree once in 10^7 runs."""
+    heads = np.sort(digests[:, :8].copy().view(np.uint64).ravel())
+    return 1 + int(np.count_nonzero(heads[1:] != heads[:-1]))
+
+
+def _mark_server(devices: Devices, network: Network, state: Any, prices: Prices) -> dict[str, Any]:
+    """Return what only a method with a server is scored by."""
+    if not hasattr(state, "held"):
+        return {}
+    rows = int(network.total(np.array(np.maximum(state.held, 0).sum())))
+    return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
+
+
+def _grant(wishes: Wishes, centroids: Floats, best: int, model: Floats | None, census: Census) -> dict[str, Any]:
+    """Score what was asked for: the server's centroids, else those of the devices."""
+    found: dict[str, Any] = {}
+    one = centroids[best] if model is None else model
+    if wishes.silhouette:
+        found |= mark_shape(one, census)
+    if wishes.centers is not None:
+        found |= mark_centers(centroids if model is None else model[None], wishes.centers)
+    return found
+
+
+def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
+    """Return the group of each device, int64[n]: what links connect that kept more than half of their strength."""
+    if not hasattr(state, "edge_weight"):
+        return None
+    if state.edge_weight is None:
+        return topology.components
+    weights = network.share(state.edge_weight, network.placement.edge_counts)
+    strong = (weights > _HALF) & (topology.sources < topology.indices)
+    if strong.sum() == len(topology.indices) // 2:
+        return topology.components
+    links = np.column_stack((topology.sources[strong], topology.indices[strong], weights[strong]))
+    return Topology.from_links(topology.n, links).components
+
+
+def _mark_groups(groups: Integers | None, truth: Integers | None) -> dict[str, float | int | None]:
+    """Return the number of groups, and their adjusted Rand index over devices if the truth is known."""
+    if groups is None:
+        return {}
+    count = int(groups.max()) + 1
+    if truth is None or len(truth) != len(groups):
+        return {"groups": count}
+    table = np.zeros((int(truth.max()) + 1, count), np.int64)
+    np.add.at(table, (truth, groups), 1)
+    return {"groups": count, "groups_ari": float(ari(table))}
+
+
+def _real(rows: Floats) -> Floats | None:
+    """Return the rows that are there, None if there is none."""
+    real = rows[rows[:, 0] < np.inf]
+    return real if len(real) else None
+
+
+def _score(priced: Priced | None, prices: Prices, census: Census, honest: Integers) -> dict[str, float | None]:
+    """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
+    found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
+    if priced is not None:
+        known = priced.ratios[np.isfinite(priced.ratios)]
+        found |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
+        if priced.tables.size:
+            found |= {
+                name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
+            }
+    if census.scores is not None:
+        found["ari_local"] = mark_clients(census, honest)["ari_clients"]
+    return found
+
+
+def measure_consensus(centroids: Floats, reference: int) -> float | None:
+    """Return how far the devices' centroids are from those of one of them: root mean square over devices.
+
+    Every row is compared with the nearest row of the reference, so that the order of rows does not matter; the
+    squared distances of a device's rows are summed. 0 is consensus.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Absent rows are +inf and left out; devices without any row, too.
+    reference : int
+
+    Returns
+    -------
+    float or None
+        None if the reference has no row.
+    """
+    goal = centroids[reference][centroids[reference, :, 0] < np.inf]
+    if not len(goal):
+        return None
+    compared = centroids[:: _stride(centroids)]
+    squared = np.full(compared.shape[:2], np.inf)
+    for row in goal:
+        np.minimum(squared, ((compared - row) ** 2).sum(axis=2), out=squared)
+    real = squared < np.inf
+    present = real.any(axis=1)
+    return float(np.sqrt(np.mean(np.where(real, squared, 0.0)[present].sum(axis=1))))
+
+
+def _stride(centroids: Floats) -> int:
+    """Return one of how many devices is compared with the others."""
+    return int(max(1, centroids.size * centroids.shape[1] // _COMPARED))
+
+
+def _ratios(referee: Referee) -> Floats:
+    """Return the ratio of each device, float64[n]; NaN where it is not known."""
+    return np.full(len(referee.losses), np.nan) if referee.priced is None else referee.priced.ratios
+
+
+def _freeze(chain: Chain) -> dict[str, Any]:
+    """Return the parts of the chain that are there."""
+    return {name: part for name, part in chain._asdict().items() if part is not None}
+
+
+def _both_ways(topology: Topology, gtv: Floats) -> Floats:
+    """Return what stands at the lower end of every link at its upper end too, float64[e]."""
+    return np.where(topology.sources > topology.indices, gtv[topology.mirror], gtv)
+
+
+def _gather_traffic(network: Network, topology: Topology) -> Traffic:
+    """Return the ledger of all ranks, in the order of the topology's edges."""
+    messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
+    refused = network.share(network.ledger.refused)
+    refused = refused if refused.any() else None
+    ends = topology.sources, topology.indices
+    exchanges = network.ledger.exchanges
+    if topology.n > LARGE:
+        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n, refused=refused)
+    stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
+    number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
+    return Traffic(
+        *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, refused=refused
+    )
+
+
+def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> Integers:
+    """Return (exchange, sender, rows) of every table that somebody said, by exchange and by sender, int64[t, 3]."""
+    number = np.repeat(np.arange(len(said)), [len(who) for who, _ in said])
+    who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
+    ids = network.placement.ids
+    own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
+    found = network.share(own, network.share(np.bincount(who, minlength=len(ids))))
+    return found[np.lexsort((found[:, 1], found[:, 0]))]

@@ -1,0 +1,50 @@
+"""How late mail is: whatever decides it, a clock or a tape of faults, answers one question after every exchange."""
+
+from typing import NamedTuple, Protocol
+
+from p2pkm.core.batch import Integers, Mask
+
+
+class Said(NamedTuple):
+    """What a rank knows of an exchange.
+
+    Attributes
+    ----------
+    rows : int64[s]
+        Rows that every own device, and every neighbour on another rank, has just said; -1: silent.
+    row_bytes : int
+        Counted bytes of a row.
+    over : bool[e] or None
+        The own edges over which something could come, None: all.
+    """
+
+    rows: Integers
+    row_bytes: int
+    over: Mask | None
+
+
+class Heard(NamedTuple):
+    """Which table each own edge hears.
+
+    Attributes
+    ----------
+    ages : int64[e]
+        How many tables its sender has said since, over whatever edges: 0: none, it is the newest; at most the bound;
+        -1: nothing has come yet.
+    fresh : bool[e]
+        Whether it is to be taken as one that came in this exchange; what has not come is never fresh.
+    """
+
+    ages: Integers
+    fresh: Mask
+
+
+class Delays(Protocol):
+    """Decides how late mail is; every rank asks it alike, and it may ask the network to agree with the others."""
+
+    @property
+    def bound(self) -> int:
+        """Return the largest age there is: so many tables of each sender are kept beside its newest one."""
+
+    def hear(self, said: Said) -> Heard:
+        """Return what is heard after an exchange; called once in each, the opening included."""

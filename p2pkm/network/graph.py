@@ -1,0 +1,287 @@
+"""The communication graph as arrays: a frozen CSR of undirected links."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import TopologyError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from topologies import LightGraph, TimeVaryingGraph
+
+LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
+SERVER = "server"  # what a hub is called
+_TOLD, _LISTED = 10, 20  # names in a message, and in a line about all
+_EXACT = 32  # up to this many devices `hops` is the diameter itself
+_MANY = 50_000  # devices and links above which compiled kernels walk over the graph
+
+
+@dataclass(frozen=True)
+class Topology:
+    """An undirected graph of n devices; both directions of every link are stored.
+
+    Attributes
+    ----------
+    indptr : int64[n + 1]
+    indices : int64[e]
+        Neighbours, ascending within a device.
+    weights : float64[e]
+        Edge attribute `weight`; multiplies alpha.
+    colors : int64[n]
+        Proper colouring: greedy in ascending id.
+    hops : int
+        Bound on the diameter (of the largest component); the diameter itself up to 32 devices.
+    hub : int
+        The server: a device without points; -1 if there is none.
+    varying : TimeVaryingGraph or None
+        Which of these links are in use in which round; None: all of them, always.
+    names : tuple of str, length n, or None
+        What the devices are called, a hub ``server``; None: by their numbers.
+    """
+
+    indptr: Integers
+    indices: Integers
+    weights: Floats
+    colors: Integers
+    hops: int
+    hub: int = -1
+    varying: "TimeVaryingGraph | None" = None
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def star(cls, clients: int) -> "Topology":
+        """Return so many clients around a server, which is the last device."""
+        links = np.column_stack((np.arange(clients), np.full(clients, clients), np.ones(clients)))
+        return replace(cls.from_links(clients + 1, links), hub=clients)
+
+    @classmethod
+    def from_graph(cls, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology") -> "Topology":
+        """Read a graph of any kind; a topology stays what it is, and of a graph that changes all links are taken.
+
+        Raises
+        ------
+        TopologyError
+            As `from_networkx` does; the arrays of a LightGraph have to be a symmetric matrix, sorted, too.
+        """
+        import topologies
+
+        if isinstance(graph, Topology):
+            return graph
+        if isinstance(graph, topologies.TimeVaryingGraph):
+            return replace(cls.from_graph(graph.union), varying=graph, names=None)
+        if not isinstance(graph, topologies.LightGraph):
+            return cls.from_networkx(graph)
+        try:
+            topologies.check(graph)
+        except topologies.GraphError as error:
+            raise TopologyError(str(error)) from None
+        # arrays that are read-only are copied: kernels are compiled for one kind
+        indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
+        same: Floats = np.broadcast_to(1.0, len(indices))  # one number that stands for all
+        return cls._complete(indptr, indices, same if graph.weights is None else np.require(graph.weights, np.float64))
+
+    @classmethod
+    def from_networkx(cls, graph: "nx.Graph") -> "Topology":
+        """Read a networkx graph; device i is the i-th node in sorted order (numerically if all labels are integers).
+
+        Raises
+        ------
+        TopologyError
+            If the graph is directed, has self-loops, parallel edges, no nodes, or weights that are not positive.
+        """
+        import topologies
+
+        try:
+            topologies.check(graph)
+        except topologies.GraphError as error:
+            raise TopologyError(str(error)) from None
+        nodes, names = topologies.sort_nodes(graph), topologies.name_nodes(graph)
+        number = {node: i for i, node in enumerate(nodes)}
+        links = [(number[u], number[v], float(data.get("weight", 1.0))) for u, v, data in graph.edges(data=True)]
+        built = cls.from_links(len(number), np.array(links).reshape(-1, 3))
+        return built if names is None else replace(built, names=tuple(names[node] for node in nodes))
+
+    @classmethod
+    def from_links(cls, n: int, links: Floats) -> "Topology":
+        """Build the graph of n devices from undirected links (i, j, weight), float64[links, 3]."""
+        ends = links[:, :2].astype(np.int64)
+        source, target = np.concatenate((ends[:, 0], ends[:, 1])), np.concatenate((ends[:, 1], ends[:, 0]))
+        order = np.argsort(source * n + target)
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=n))))
+        indices, weights = target[order], np.tile(links[:, 2], 2)[order]
+        return cls._complete(indptr, indices, weights)
+
+    @classmethod
+    def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
+        """Add what follows from the links."""
+        return cls(indptr, indices, weights, _walk("color", indptr, indices), _bound_diameter(indptr, indices))
+
+    def call(self, names: "tuple[str, ...] | None") -> "Topology":
+        """Return the same graph with its devices in the order of their names among the points, and called so.
+
+        Parameters
+        ----------
+        names : tuple of str or None
+            Of the devices in the order of their points, without a hub; None: they are numbered, and the graph stays.
+
+        Raises
+        ------
+        TopologyError
+            If the nodes have names, too, and these are others.
+        """
+        if names is None:
+            return self
+        if self.names is None or self.hub >= 0:
+            full = names if self.hub < 0 else (*names, SERVER)
+            return replace(self, names=full) if len(full) == self.n else self  # else other checks say so
+        if set(names) != set(self.names):
+            raise TopologyError(
+                "the nodes of the graph and the devices of the points have different names: of the nodes "
+                f"{_tell_missing(self.names, names)} no points, of the devices {_tell_missing(names, self.names)} no "
+                "node; make the names equal, or number the nodes or the devices from 0"
+            )
+        place = {name: i for i, name in enumerate(names)}
+        number = np.array([place[name] for name in self.names])
+        once = self.sources < self.indices
+        ends = (number[self.sources[once]], number[self.indices[once]], self.weights[once])
+        return replace(self.from_links(self.n, np.column_stack(ends)), names=names)
+
+    def number(self, graph: "nx.Graph") -> dict[Any, int]:
+        """Return the device of every node of the graph that this was read from."""
+        import topologies
+
+        names = topologies.name_nodes(graph)
+        if names is None or self.names is None:
+            return {node: i for i, node in enumerate(topologies.sort_nodes(graph))}
+        place = {name: i for i, name in enumerate(self.names)}
+        return {node: place[name] for node, name in names.items()}
+
+    def label(self, i: int) -> str:
+        """Return what a device is called: its name, else its number."""
+        if i == self.hub:
+            return SERVER
+        return str(i) if self.names is None else self.names[i]
+
+    def list_names(self) -> str | None:
+        """Return the names of the devices in a line, of many the first; None if they have none."""
+        if self.names is None:
+            return None
+        more = f", ... ({self.clients} in all)" if self.clients > _LISTED else ""
+        return ", ".join(self.names[: min(self.clients, _LISTED)]) + more
+
+    @property
+    def n(self) -> int:
+        """Return the number of devices, a hub included."""
+        return len(self.indptr) - 1
+
+    @property
+    def clients(self) -> int:
+        """Return the number of devices without the hub."""
+        return self.n - (self.hub >= 0)
+
+    @property
+    def degrees(self) -> Integers:
+        """Return the number of neighbours of each device, int64[n]."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def sources(self) -> Integers:
+        """Return the device that each directed edge leads from, int64[e]."""
+        return np.repeat(np.arange(self.n), self.degrees)
+
+    @cached_property
+    def components(self) -> Integers:
+        """Return the component of each device, int64[n], numbered by their lowest device."""
+        return _walk("components", self.indptr, self.indices)
+
+    @cached_property
+    def mirror(self) -> Integers:
+        """Return the opposite (j, i) of every directed edge (i, j), int64[e]."""
+        return _walk("mirror", self.indptr, self.indices)
+
+    def layers(self, roots: Integers | int) -> Integers:
+        """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""
+        return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
+
+    def _repr_html_(self) -> str:
+        from p2pkm.viz.notebook import show_card
+
+        figures = {"devices": self.clients, "links": len(self.indices) // 2, "server": "yes" if self.hub >= 0 else None,
+                   "links_of_a_device": f"{self.degrees.min()} to {self.degrees.max()}",
+                   "components": int(self.components.max()) + 1}  # fmt: skip
+        return show_card("p2pkm topology", {name: x for name, x in figures.items() if x is not None}, self._draw)
+
+    def _draw(self) -> Any:
+        from p2pkm.viz import plot_topology
+
+        return plot_topology(self, "topology")
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return what another rank needs to build the same topology, but for `varying`."""
+        names = {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
+        return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
+                "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
+        """Build the topology from `to_arrays`."""
+        hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
+        names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
+        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names)
+
+
+def _tell_missing(names: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """Return in words which names are not among the others."""
+    missing = sorted(set(names) - set(others))
+    more = f" and {len(missing) - _TOLD} more" if len(missing) > _TOLD else ""
+    return f"{', '.join(map(repr, missing[:_TOLD])) or 'none'}{more} {'has' if len(missing) == 1 else 'have'}"
+
+
+def _walk(name: str, *arrays: Integers) -> Integers:
+    """Call a kernel on a graph: the compiled one, which takes a while to import, where there is much to do."""
+    if sum(map(len, arrays)) > _MANY:
+        from p2pkm.kernels import numba as kernels
+    else:
+        from p2pkm.kernels import reference as kernels  # type: ignore[no-redef]
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.flags.writeable = False  # one kind of arrays, one compilation
+    return getattr(kernels, name)(*views)
+
+
+def sort_stably(numbers: Integers) -> Integers:
+    """Return the order that sorts whole numbers of at least 0, equal ones as they stand.
+
+    It goes by 16 bits at a time, for which NumPy has a radix sort: a third of the time that its sort of 64 bits takes.
+    """
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    for shift in range(16, int(numbers.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((numbers >> shift).astype(np.uint16)[order], kind="stable")]
+    return order
+
+
+def find_first(group: Integers, figure: Integers) -> Integers:
+    """Return of each group 0, 1, ... the lowest device that has its largest figure, int64[groups]."""
+    count, n = int(group.max()) + 1, len(group)
+    largest = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(largest, group, figure)
+    found = np.flatnonzero(figure == largest[group])
+    first = np.full(count, n)
+    np.minimum.at(first, group[found], found)
+    return first
+
+
+def _bound_diameter(indptr: Integers, indices: Integers) -> int:
+    """Return the largest eccentricity of small graphs, else twice that of the lowest device of every component."""
+    n = len(indptr) - 1
+    if n <= _EXACT:
+        return max(int(_walk("layers", indptr, indices, np.array([i])).max()) for i in range(n))
+    component = _walk("components", indptr, indices)
+    roots = find_first(component, np.zeros(n, np.int64))
+    return min(2 * int(_walk("layers", indptr, indices, roots).max()), n - 1)

@@ -1,0 +1,84 @@
+"""The exchanges of a run as arrays by device and edge, and back: what a checkpoint keeps of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import Integers
+from p2pkm.core.messages import Ragged
+from p2pkm.network.halo import Placement
+from p2pkm.network.ledger import PART, Exchange, Ledger
+
+
+def freeze(ledger: Ledger, placement: Placement, total: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the exchanges as `p2pkm.engine.state_tree` takes them; of those that are alike on all ranks one stands for all.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    placement : Placement
+    total : callable
+        Adds up whole numbers over ranks.
+    """
+    indptr = placement.indptr
+    n, e, exchanges, none = len(indptr) - 1, int(indptr[-1]), ledger.exchanges, np.zeros(0, np.int64)
+    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may say the same
+    words = total(salted & PART)
+    _, first, which = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    distinct = [exchanges[i] for i in first]
+    masked = total(np.array([one.edges is not None and one.edges.dtype == np.bool_ for one in distinct], np.int64)) > 0
+    masks = [_mask(one, e) for one, some in zip(distinct, masked, strict=True) if some]
+    listed = [one.edges is not None and one.edges.dtype != np.bool_ for one in distinct]
+    letters = [
+        one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)
+    ]
+    sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in letters]
+    return {
+        "when": [
+            [one.stage, one.turn, one.row_bytes, int(number)]
+            for one, number in zip(exchanges, which.ravel(), strict=True)
+        ],
+        "letters": listed,
+        "masked": masked.tolist(),
+        "said": _by_device([one.said for one in distinct], n),
+        "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, letters, strict=True)], n),
+        "edge_masks": np.stack(masks, axis=1) if masks else np.zeros((e, 0), np.bool_),
+    }
+
+
+def thaw(kept: dict[str, Any], indptr: Integers) -> list[Exchange]:
+    """Return the exchanges of these devices from what `freeze` returned, on any placement."""
+    count, masks = len(kept["letters"]), iter(kept["edge_masks"].T)
+    said, over = (_by_pattern(kept[name], count) for name in ("said", "over"))
+    patterns: list[tuple[Any, Any, Any]] = []
+    for (who, rows), (source, offset), letters, masked in zip(said, over, kept["letters"], kept["masked"], strict=True):
+        edges = next(masks).copy() if masked else indptr[source] + offset if letters else None
+        patterns.append((rows, edges, who))
+    found = []
+    for stage, turn, row_bytes, number in kept["when"]:
+        rows, edges, who = patterns[number]
+        found.append(Exchange(stage, turn, rows, row_bytes, edges, who))
+    return found
+
+
+def _mask(exchange: Exchange, e: int) -> Any:
+    return np.ones(e, np.bool_) if exchange.edges is None else exchange.edges
+
+
+def _by_device(parts: list[tuple[Integers, Integers]], n: int) -> Ragged:
+    """Return (number of the part, value) of every entry (device, value), by device."""
+    number = np.repeat(np.arange(len(parts)), [len(who) for who, _ in parts])
+    who, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(who, kind="stable")
+    return Ragged(np.column_stack((number, value))[order].astype(np.int32), np.bincount(who, minlength=n))
+
+
+def _by_pattern(entries: Ragged, count: int) -> list[tuple[Integers, Integers]]:
+    """Return the entries (device, value) of every part."""
+    owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
+    order = np.argsort(entries.values[:, 0], kind="stable")
+    ends = np.searchsorted(entries.values[order, 0], np.arange(1, count))
+    return list(
+        zip(np.split(owner[order], ends), np.split(entries.values[order, 1].astype(np.int64), ends), strict=True)
+    )

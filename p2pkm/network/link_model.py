@@ -1,0 +1,206 @@
+"""Networks in life: how fast devices compute and links carry, by profile or as attributes of the graph."""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats
+from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.spec import Spec, parse
+from p2pkm.network.graph import LARGE, Topology
+
+_LEAST, _MOST = 1e-30, 1e30
+_RANGE = f"a latency up to {_MOST:g}, all others from {_LEAST:g}"
+
+
+class Profile(NamedTuple):
+    """The same figures for all devices and links.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds that a message takes beside the transfer of its bytes.
+    bandwidth : float or None
+        Bytes per second of a link, each way; None: links never limit.
+    access : float or None
+        Bytes per second of the one line that all transfers of a device share; None: it never limits.
+    speed : float
+        Floating-point operations per second of a device.
+    server_access, server_speed : float or None
+        The same of a server; None: as the devices.
+    """
+
+    latency: float
+    bandwidth: float | None
+    access: float | None
+    speed: float
+    server_access: float | None
+    server_speed: float | None
+
+
+def lan(
+    *, latency: float = 2.5e-4, bandwidth: float | None = None, access: float | None = 1.25e8, speed: float = 1e10,
+    server_access: float | None = None, server_speed: float | None = None,
+) -> Profile:  # fmt: skip
+    """Connect computers of one building or data centre by gigabit Ethernet.
+
+    Latency: half of a round trip of 0.5 ms within a data centre (J. Dean, "Numbers everyone should know", LADIS 2009).
+    Access: 1 Gbit/s (IEEE 802.3ab). Speed: 10 Gflop/s, a round number for one core.
+    """
+    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
+
+
+def wan(
+    *, latency: float = 0.075, bandwidth: float | None = 8.3e6, access: float | None = 1.25e8, speed: float = 1e10,
+    server_access: float | None = None, server_speed: float | None = None,
+) -> Profile:  # fmt: skip
+    """Connect data centres on several continents.
+
+    Latency: half of a round trip of 150 ms between California and the Netherlands (J. Dean, LADIS 2009). Bandwidth: a
+    15th of 1 Gbit/s; so much less than within a data centre do links between regions carry on average (Hsieh et al.,
+    "Gaia", NSDI 2017, section 2). Access and speed as `lan`.
+    """
+    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
+
+
+def edge(
+    *, latency: float = 0.035, bandwidth: float | None = None, access: float | None = 7.5e5, speed: float = 1e9,
+    server_access: float | None = None, server_speed: float | None = None,
+) -> Profile:  # fmt: skip
+    """Connect phones over a mobile network.
+
+    Access: 6 Mbit/s, the median uplink of LTE, and latency: half of a round trip of 70 ms (Huang et al., "A close
+    examination of performance and power characteristics of 4G LTE networks", MobiSys 2012). Speed: 1 Gflop/s, a round
+    number for one core that has to save power.
+    """
+    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
+
+
+def lora(
+    *, latency: float = 0.046, bandwidth: float | None = None, access: float | None = 684.0, speed: float = 1e6,
+    server_access: float | None = None, server_speed: float | None = None,
+) -> Profile:  # fmt: skip
+    """Connect sensors by LoRa radio at spreading factor 7 and 125 kHz.
+
+    Access: 5470 bit/s, data rate 5 of LoRaWAN's EU863-870 (LoRa Alliance, RP002). Latency: the time on air of a frame
+    with 13 bytes of headers and nothing else (Semtech SX1276 data sheet, section 4.1.1.7: 45.25 symbols of 1.024 ms).
+    Speed: 1 Mflop/s, a round number for a microcontroller that computes in double precision by software. Where a
+    sender may use 1 % of the time (ETSI EN 300 220), say ``access=6.84``.
+    """
+    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
+
+
+PROFILES: Mapping[str, Callable[..., Profile]] = {"lan": lan, "wan": wan, "edge": edge, "lora": lora}
+
+
+class Net(NamedTuple):
+    """What every device and every directed edge of a topology can do.
+
+    Attributes
+    ----------
+    latency, bandwidth : float64[e]
+        Seconds, and bytes per second; +inf: no limit.
+    access, speed : float64[n]
+        Bytes per second of a device's line, +inf: no limit; operations per second.
+    """
+
+    latency: Floats
+    bandwidth: Floats
+    access: Floats
+    speed: Floats
+
+
+def parse_net(text: str, devices: int | None) -> Spec:
+    """Read the spec of a network, such as ``wan:latency=0.05``.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be read or has figures out of range, or if there are too many devices to keep their messages.
+    """
+    spec = parse(text, PROFILES, "net")
+    for name, value in spec.options.items():
+        if not (value is None or _usable(value, name)):
+            raise ExperimentError(f"net {spec.name}:{name} is {value!r}; expected a number above 0, {_RANGE}")
+    if devices is not None and devices > LARGE:
+        raise ExperimentError(
+            f"net {text!r}: virtual time needs every message of every device, which are not kept above {LARGE:,} "
+            f"devices; there are {devices:,}. Leave --net out, or take fewer devices"
+        )
+    return spec
+
+
+def lay_out(text: str, topology: Topology, graph: Any = None) -> Net:
+    """Return the network of a topology: the figures of a profile, where the graph has no attributes of its own.
+
+    Parameters
+    ----------
+    text : str
+        Spec of the profile.
+    topology : Topology
+    graph : networkx.Graph, optional
+        What the topology was read from: edge attributes `latency` and `bandwidth`, node attributes `access` and
+        `speed`, each where it is given; other kinds of graphs have none.
+
+    Raises
+    ------
+    ExperimentError, TopologyError
+        If the spec or an attribute cannot be used.
+    """
+    spec = parse_net(text, topology.n)
+    profile = PROFILES[spec.name](**spec.options)
+    n, e = topology.n, len(topology.indices)
+    access, speed = np.full(n, _bounded(profile.access)), np.full(n, profile.speed)
+    if topology.hub >= 0:
+        access[topology.hub] = _bounded(profile.server_access or profile.access)
+        speed[topology.hub] = profile.server_speed or profile.speed
+    net = Net(np.full(e, profile.latency), np.full(e, _bounded(profile.bandwidth)), access, speed)
+    if hasattr(graph, "edges") and hasattr(graph, "nodes"):
+        _read_attributes(net, topology, graph)
+    return net
+
+
+def reread(text: str | None, topology: Topology, graph: Spec) -> Net | None:
+    """Return the network of a topology by the spec of its graph; of all graphs with a spec, files have attributes."""
+    if text is None:
+        return None
+    import topologies
+
+    return lay_out(text, topology, topologies.read(graph.options["path"]) if graph.name == "file" else None)
+
+
+def _bounded(value: float | None) -> float:
+    return inf if value is None else value
+
+
+def _read_attributes(net: Net, topology: Topology, graph: Any) -> None:
+    """Replace the figures of those nodes and links that have their own."""
+    number, n = topology.number(graph), topology.n
+    for name in ("access", "speed"):
+        for node, value in graph.nodes(data=name):
+            if value is not None:
+                getattr(net, name)[number[node]] = _check(value, name, f"node {node!r}")
+    places = topology.sources * n + topology.indices  # ascending
+    for name in ("latency", "bandwidth"):
+        for u, v, value in graph.edges(data=name):
+            if value is not None:
+                i, j = number[u], number[v]
+                both = np.searchsorted(places, (i * n + j, j * n + i))
+                getattr(net, name)[both] = _check(value, name, f"link {u!r} - {v!r}")
+
+
+def _check(value: object, name: str, where: str) -> float:
+    """Return an attribute as a number above 0; a latency may be 0."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        figure = float(value)
+        if _usable(figure, name):
+            return figure
+    raise TopologyError(f"attribute {name} of {where} is {value!r}; expected a finite number above 0, {_RANGE}")
+
+
+def _usable(figure: float, name: str) -> bool:
+    """Return whether times that follow from a figure are finite numbers."""
+    return 0 <= figure <= _MOST if name == "latency" else _LEAST <= figure < inf

@@ -1,0 +1,171 @@
+"""What a rank has heard: the tables last said, who spoke, and over which edges it came.
+
+Where mail may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the network
+moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What an edge hears is a place
+in there; of the first s it has no rows, so that no kernel takes them for what was heard. Where nobody is late there are
+no such blocks, and nothing is copied.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.network.delay_model import Delays, Said
+from p2pkm.network.halo import Placement
+
+
+class Memory:
+    """The tables of own devices and ghosts; the same on every kind of network.
+
+    Parameters
+    ----------
+    placement : Placement
+    spare : int
+        Rows that every table has beyond the largest one said; a network may let something travel in them.
+    delays : Delays, optional
+        How late mail is; None: never.
+
+    Attributes
+    ----------
+    tables : float64[s, r + spare, w]
+        Grows to the largest table of the stage; where mail may be late, the tables that are kept follow.
+    heads : int64[s]
+        Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
+    """
+
+    def __init__(self, placement: Placement, spare: int = 0, delays: Delays | None = None) -> None:
+        self._senders, self._spare = placement.senders, spare
+        self._n, slots = len(placement.ids), placement.slots
+        self.heads = np.full(slots, -1)
+        self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
+        self._count = np.zeros(slots, np.int64)  # tables that each has said, where mail may be late
+        self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
+        self._rows = np.full(self._blocks * slots, -1)
+        self._slots = np.full(len(self._senders), -1)
+        self._over: Mask | None = None  # edges over which something could come in the last exchange
+        self._complete = False  # whether something has come over every edge
+        self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
+
+    def say(self, mail: Mail, r: int) -> None:
+        """Write down what the own devices say, in tables of at least r rows."""
+        n = self._n
+        accepted = self.heads[:n] = mail.accepted
+        self._row_bytes = 8 * (mail.values.shape[2] - mail.header)
+        whole = n == 0 or accepted.min() >= 0
+        steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
+        if not (whole and steady and not self._borrowed):
+            if self._borrow(mail, whole):
+                return
+            self._fit(mail, r)
+        if whole:
+            self._own[:, : mail.values.shape[1], : mail.values.shape[2]] = mail.values
+        else:
+            spoke = accepted >= 0
+            self._own[spoke, : mail.values.shape[1], : mail.values.shape[2]] = mail.values[spoke]
+
+    def hear(self, flags: Mask | None) -> Inbox:
+        """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
+        if self._delays is not None:
+            return self._hear_late(self._delays, flags)
+        if self.heads.min(initial=0) >= 0:
+            spoke = None
+            self._rows[:] = self.heads
+        else:
+            spoke = self.heads >= 0
+            np.copyto(self._rows, self.heads, where=spoke)
+        self._over = flags
+        inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
+        if not self._complete:
+            np.copyto(self._slots, self._senders, where=inbox.fresh)
+            if spoke is None and flags is None:
+                self._complete, self._slots = True, self._senders
+        return inbox
+
+    def _hear_late(self, delays: Delays, flags: Mask | None) -> Inbox:
+        """Keep what was said, and return those of the tables kept that have come by now."""
+        who = np.flatnonzero(self.heads >= 0)
+        self._count[who] += 1
+        places = self._place(self._count[who], who)
+        self.tables[places], self._rows[places] = self.tables[who], self.heads[who]
+        ages, fresh = delays.hear(Said(self.heads, self._row_bytes, flags))
+        number = self._count[self._senders] - ages
+        known = (ages >= 0) & (number > self._forgotten)
+        self._slots = np.where(known, self._place(number, self._senders), -1)
+        self._over = fresh & known
+        return Inbox(self._readable, self._rows, self._slots, self._senders, None, self._over)
+
+    def _place(self, number: Integers, slots: Integers) -> Integers:
+        """Return where the tables of these slots with these numbers are kept."""
+        kept: Integers = (1 + number % (self._blocks - 1)) * len(self.heads) + slots
+        return kept
+
+    def forget(self, edges: Mask) -> None:
+        """Take what came over these own edges, bool[e], as never heard."""
+        self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
+        self._slots[edges] = -1
+        self._forgotten[edges] = self._count[self._senders[edges]]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was heard of the own devices and over the own edges, as `p2pkm.engine.state_tree` takes it."""
+        n, over, slots, (_, rows, width) = self._n, self._over, len(self.heads), self.tables.shape
+        small = np.min_scalar_type(-self._blocks)
+        tables = self.tables.reshape(self._blocks, slots, rows, width)[:, :n, : rows - self._spare]
+        return {
+            "tables": tables.swapaxes(0, 1), "rows": self._rows.reshape(self._blocks, slots)[:, :n].T,
+            "heads": self.heads[:n], "count": self._count[:n],
+            "edge_block": (self._slots // max(slots, 1)).astype(small),
+            "edge_forgotten": None if self._delays is None else self._forgotten,
+            "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any], peek: Callable[[Floats], Floats]) -> Inbox:
+        """Take over what was heard, on any placement, and return the inbox of the last exchange.
+
+        peek: returns the values of own devices and ghosts.
+        """
+        tables = np.concatenate(peek(kept["tables"]).swapaxes(0, 1))
+        self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
+        said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
+        *rows, self.heads, self._count = np.ascontiguousarray(peek(said.astype(np.float64)).T.astype(np.int64))
+        self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
+        self._forgotten = kept["edge_forgotten"] if late else self._forgotten
+        self._complete = not late and bool((block >= 0).all())
+        slots = np.where(block >= 0, block * len(self.heads) + self._senders, -1)
+        self._slots = self._senders if self._complete else slots
+        self._over = None if kept["edge_over"].all() else kept["edge_over"]
+        spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
+        return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
+
+    def _borrow(self, mail: Mail, whole: bool) -> bool:
+        """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
+        _, rows, width = mail.values.shape
+        fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
+        if whole and fits and not self._spare and self._n == len(self.tables):
+            self._hold(mail.values, borrowed=True)
+            return True
+        return False
+
+    def _fit(self, mail: Mail, r: int) -> None:
+        """Make tables of one's own that are large enough."""
+        slots, rows, columns = self.tables.shape
+        height, width = max(r + self._spare, rows), max(mail.values.shape[2], columns)
+        if self._borrowed or (height, width) != (rows, columns):
+            tables = np.zeros((slots, height, width))
+            tables[:, : rows - self._spare, :columns] = self.tables[:, : rows - self._spare]
+            self._hold(tables, borrowed=False)
+
+    def _hold(self, tables: Floats, *, borrowed: bool) -> None:
+        self.tables, self._borrowed = tables, borrowed
+        self._own = tables[: self._n, : tables.shape[1] - self._spare]
+        self._readable = tables.view()
+        self._readable.flags.writeable = False
+
+
+def narrow(edges: Mask | None, active: Mask | None) -> Mask | None:
+    """Return the own edges that a table goes over, bool[e], or None for all, given those in use."""
+    if edges is None or active is None:
+        return active if edges is None else edges
+    return edges & active

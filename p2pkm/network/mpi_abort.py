@@ -1,0 +1,21 @@
+"""What happens to the other ranks if one of them fails."""
+
+import sys
+import time
+from types import TracebackType
+
+from p2pkm.core.errors import NetworkError
+from p2pkm.network.transport import World
+
+
+def abort_on_error(world: World) -> None:
+    """Let an uncaught exception on one rank end all ranks: the others would wait for it for ever."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one speaks
+        print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
+        shown(kind, error, trace)
+        world.abort(NetworkError.code)
+
+    sys.excepthook = hook

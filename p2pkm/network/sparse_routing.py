@@ -1,0 +1,69 @@
+"""Letters on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Mask
+from p2pkm.core.messages import Delivery, Letters, Tables
+from p2pkm.network.halo import Placement
+
+
+class Post:
+    """Sort letters by where they go; the cost of each step grows with what is said and not with the graph.
+
+    Parameters
+    ----------
+    placement : Placement
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
+        self._orders = [np.argsort(peer.speaking) for peer in placement.peers]
+
+    def sort(self, letters: Letters, active: Mask | None) -> Delivery:
+        """Return the edges in use that the letters go over, as own edges from the sender, and the table of each."""
+        edges = letters.edges if active is None else letters.edges[active[letters.edges]]
+        senders = np.searchsorted(self._indptr, edges, side="right") - 1
+        return Delivery(edges, letters.tables.take(np.searchsorted(letters.who, senders)))
+
+    def wrap(self, said: Delivery) -> Iterator[Floats]:
+        """Yield what goes to each peer, as numbers one after another.
+
+        First how many tables, edges and columns; then the rows of each table; for each edge its place among those
+        between the two ranks, and then which table goes over it; then the rows themselves.
+        """
+        leaving = np.flatnonzero(self._mirror[said.edges] < 0)
+        for peer, order in zip(self._peers, self._orders, strict=True):
+            at = np.searchsorted(peer.speaking, said.edges[leaving], sorter=order)
+            places = order[np.minimum(at, len(order) - 1)]
+            here = peer.speaking[places] == said.edges[leaving]
+            tables = said.tables.take(leaving[here])
+            alike = tables.starts * (len(tables.values) + 1) + tables.rows
+            _, first, which = np.unique(alike, return_index=True, return_inverse=True)
+            once = tables.take(first)
+            counts = len(first), len(which), tables.values.shape[1]
+            yield np.concatenate((counts, once.rows, places[here], which, once.flat().ravel())).astype(np.float64)
+
+    def hand_out(self, said: Delivery, parcels: list[Floats]) -> Delivery:
+        """Return what the own devices hear: of each other, and from each peer what it wrapped for this rank."""
+        inside = np.flatnonzero(self._mirror[said.edges] >= 0)
+        edges, values = [self._mirror[said.edges[inside]]], [said.tables.values]
+        starts, rows = [said.tables.starts[inside]], [said.tables.rows[inside]]
+        held = len(said.tables.values)
+        for peer, parcel in zip(self._peers, parcels, strict=len(parcels) > 0):
+            count, over, width = (int(number) for number in parcel[:3])
+            lengths, places, which, flat = np.split(parcel[3:], np.cumsum((count, over, over)))
+            if not count:
+                continue
+            each, picked = lengths.astype(np.int64), which.astype(np.int64)
+            edges.append(peer.hearing[places.astype(np.int64)])
+            starts.append((held + np.cumsum(each) - each)[picked])
+            rows.append(each[picked])
+            values.append(flat.reshape(-1, width))
+            held += len(values[-1])
+        whole = (values[0] if len(values) == 1 else np.concatenate(values)).view()
+        whole.flags.writeable = False
+        heard = np.concatenate(edges)
+        order = np.argsort(heard)
+        return Delivery(heard[order], Tables(whole, np.concatenate(starts), np.concatenate(rows)).take(order))

@@ -1,0 +1,104 @@
+"""The message layer: who hosts whom, how mail is delivered, and what it costs."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Protocol
+
+from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
+from p2pkm.core.mpi_environment import launched
+from p2pkm.network.delay_model import Delays
+from p2pkm.network.halo import Placement
+from p2pkm.network.ledger import Ledger
+
+
+class Network(Protocol):
+    """Moves mail between devices; has the same semantics, to the bit, in one process and on MPI."""
+
+    placement: Placement
+    ledger: Ledger
+
+    def open(self, delays: Delays | None = None) -> None:
+        """Begin a stage: nothing has been heard yet; delays: how late `Mail` is in it, None: never."""
+
+    def use(self, active: Mask) -> None:
+        """Let mail go over these own edges only, bool[e], from now on, also in later stages.
+
+        Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
+        """
+
+    def exchange(self, mail: Mail) -> Inbox:
+        """Deliver what every device says to its neighbours."""
+
+    def deliver(self, letters: Letters) -> Delivery:
+        """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
+
+    def peek(self, values: Floats) -> Floats:
+        """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
+
+    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows of
+    # every device of the system, int64[total], the same on every rank; None: one row per device.
+
+    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all devices, in their order, on rank 0, else None; uncounted."""
+
+    def share(self, values: Any, counts: Integers | None = None) -> Any:
+        """Return the rows of all devices, in their order, on every rank; uncounted."""
+
+    def total(self, counts: Integers) -> Integers:
+        """Return the sums of whole numbers over ranks, on every rank."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the network knows between two exchanges, by device and edge; see `p2pkm.engine.state_tree`."""
+
+    def restore(self, kept: dict[str, Any]) -> Inbox:
+        """Go on from a snapshot, in the stage that was opened last; return the inbox of its last exchange."""
+
+    def close(self) -> None:
+        """Free the requests; collecting and sharing still work."""
+
+
+class World(Protocol):
+    """The ranks of this program."""
+
+    rank: int
+    size: int
+
+    def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the arrays of rank 0 on every rank."""
+
+    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 deals, one rank after the other; None on all other ranks."""
+
+    def gather(self, part: Any) -> list[Any] | None:
+        """Return what every rank gives, uint8[...] each, on rank 0, else None."""
+
+    def wait(self) -> None:
+        """Wait, without using the processor, until every rank has come here."""
+
+    def network(self, placement: Placement) -> Network:
+        """Return a network over the placement."""
+
+    def abort(self, code: int) -> None:
+        """End all other ranks at once with an exit code."""
+
+    def library(self) -> str | None:
+        """Return the MPI library and its version, None without MPI."""
+
+
+@cache
+def connect() -> World:
+    """Return the world of this process: MPI's if a launcher started it, else a world of one rank.
+
+    Raises
+    ------
+    NetworkError
+        If there is no MPI library, or if the launcher belongs to another MPI than the library.
+    """
+    if launched():
+        from p2pkm.network.mpi import MPIWorld
+
+        return MPIWorld()
+    from p2pkm.network.local import LocalWorld
+
+    return LocalWorld()

@@ -1,0 +1,113 @@
+"""A result read back from disk, without pickle."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.npy import load_arrays
+from p2pkm.metrics.replay_frames import Frames
+from p2pkm.metrics.result import Census, Chain, Exposure, Result, Traffic
+from p2pkm.network.graph import Topology
+from p2pkm.storage.run_status import explain, refuse_many
+
+_NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
+    "centroids": {"centroids": 3},
+    "labels": {},
+    "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows"), 1),
+    "census": {"sizes": 1, "sample": 2, "sample_device": 1, "sample_class": 1, "losses": 1, "gtv": 1, "best": 0,
+               "notes": 1},
+    "chain": {"heads": 2},
+    "frames": {},
+    "exposure": {},
+}  # fmt: skip
+
+
+def load(path: str | Path) -> Result:
+    """Read a run folder, or what `Result.save` wrote.
+
+    Raises
+    ------
+    DataError
+        If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
+    """
+    folder = Path(path)
+    refuse_many(folder)
+    if not (folder / "summary.json").is_file():
+        raise DataError(f"{folder} {explain(folder)}")
+    summary = _reading(folder / "summary.json", _read_object)
+    rounds = _reading(folder / "rounds.jsonl", _read_rounds)
+    arrays = {name: _reading(folder / f"{name}.npz", _read_arrays) for name in _NEEDED}
+    large = (folder / "graph.npz").is_file()
+    topology = _reading(folder / ("graph.npz" if large else "graph.graphml"), _read_topology)
+    return _reading(folder, lambda _: _assemble(summary, rounds, arrays, topology))
+
+
+def _reading(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Read one file; whatever is wrong with it is said with its name."""
+    try:
+        return read(path)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # files that are damaged raise nearly anything
+        raise DataError(
+            f"{path} cannot be read: {type(error).__name__}: {error}. It is damaged or not of this version; take a "
+            "copy, or repeat the run from config.toml"
+        ) from None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError("expected an object")
+    return found
+
+
+def _read_rounds(path: Path) -> list[dict[str, Any]]:
+    rounds = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    if not all(isinstance(record, dict) for record in rounds):
+        raise ValueError("expected an object on every line")
+    return rounds
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    needed = _NEEDED[path.stem]
+    arrays = load_arrays(path) if needed or path.is_file() else {}
+    for name, axes in needed.items():
+        if name not in arrays or arrays[name].ndim != axes:
+            found = f"it has shape {arrays[name].shape}" if name in arrays else "there is none"
+            raise ValueError(f"expected an array {name!r} with {axes} axes, but {found}")
+    return arrays
+
+
+def _read_topology(path: Path) -> Topology:
+    if path.suffix == ".npz":
+        return Topology.from_arrays(load_arrays(path))
+    import topologies
+
+    return Topology.from_networkx(topologies.read(path))
+
+
+def _assemble(
+    summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
+) -> Result:
+    centroids, labels, ledger, census, chain, frames, exposure = (arrays[name] for name in _NEEDED)
+    n = len(centroids["centroids"])
+    topology = replace(topology, hub=n if topology.n > n else -1)
+    extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
+    groups, ratios, byzantine = (census.pop(name, None) for name in ("groups", "ratios", "byzantine"))
+    return Result(
+        centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
+        _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
+        _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
+        int(extra["best"]), [str(note) for note in extra["notes"]],
+        None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
+        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
+    )  # fmt: skip
+
+
+def _fill(kind: Any, parts: dict[str, Any]) -> Any:
+    """Build a NamedTuple; parts that were not stored are None."""
+    return kind(**(dict.fromkeys(kind._fields) | parts))

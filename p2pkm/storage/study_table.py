@@ -1,0 +1,230 @@
+"""The tidy table of a study: one row per run, from its folder, a DataFrame or a list of rows."""
+
+import html
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.errors import DataError
+from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
+
+Row = dict[str, Any]
+SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
+ALONE = "alone"  # the method without messages, which has neither a graph nor a server
+QUALITY_COLUMNS = (
+    ("", "to own 1 %", ".1f"), (OF_CENTRAL, "to central 1 %", ".1f"),
+    ("bytes_to_1pct", "kB to own 1 %", ".1f"), (f"bytes_to_1pct{OF_CENTRAL}", "kB to central 1 %", ".1f"),
+)  # fmt: skip
+SECONDS_COLUMNS = (
+    ("seconds_to_1pct", "s to own 1 %", ".4g"), (f"seconds_to_1pct{OF_CENTRAL}", "s to central 1 %", ".4g"),
+)  # fmt: skip
+_RESAMPLES = 9_999
+TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
+_KEPT = "runs/*.json"  # of a study that has not ended
+_SHOWN = 10  # rows in a notebook
+_COLUMNS = ("algorithm", "graph", "seed", "ratio_mean", "rounds_to_1pct", "rounds_to_1pct_of_central", "bytes", "stop",
+            "error")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One per run; None where a figure is not known.
+    path : Path or None
+        Its folder.
+    """
+
+    rows: list[Row]
+    path: Path | None = None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Study":
+        """Read the folder of a study or of a comparison; of one that was interrupted what there is.
+
+        Raises
+        ------
+        DataError
+            If it is no such folder.
+        """
+        folder = Path(path)
+        try:
+            for name in TABLES:
+                if (folder / name).is_file():
+                    lines = (folder / name).read_text().splitlines()
+                    return cls([_flatten(json.loads(line)) for line in lines], folder)
+            rows = [_flatten(json.loads(kept.read_text())) for kept in sorted(folder.glob(_KEPT))]
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder} cannot be read as a study: {error}") from None
+        if not rows:
+            raise DataError(f"{folder} is not the folder of a study; expected one that p2pkm sweep or compare wrote")
+        return cls(rows, folder)
+
+    def to_frame(self) -> Any:
+        """Return a pandas.DataFrame with a row per run; needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table, for notebooks."""
+        names = [name for name in _COLUMNS if any(row.get(name) is not None for row in self.rows)]
+        lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+        rest = len(self.rows) - len(lines)
+        more = f"<p>and {rest} more; to_frame() returns all</p>" if rest else ""
+        failed = sum(row.get("error") is not None for row in self.rows)
+        title = f"<p>Study of {len(self.rows)} runs" + (f", {failed} failed" if failed else "") + "</p>"
+        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def load_study(path: str | os.PathLike[str]) -> Any:
+    """Read the table of a study or a comparison: a pandas.DataFrame where pandas is there, else a list of dict.
+
+    Parameters
+    ----------
+    path : path
+        The folder that ``p2pkm sweep`` or ``p2pkm compare`` wrote.
+
+    Raises
+    ------
+    DataError
+        If it is no such folder.
+    """
+    study = Study.load(path)
+    try:
+        return study.to_frame()
+    except ImportError:
+        return study.rows
+
+
+def read_rows(source: Any) -> list[Row]:
+    """Return the rows of a study that ended without an error, given its folder, itself, its DataFrame or its rows."""
+    if isinstance(source, (str, os.PathLike)):
+        source = Study.load(source)
+    if isinstance(source, Study):
+        source = source.rows
+    elif hasattr(source, "to_dict"):
+        source = source.to_dict(orient="records")
+    rows = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in source]
+    return [row for row in rows if row.get("error") is None]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _flatten(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "trace"}
+
+
+def _write(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def name_run(algorithm: str, graph: str | None) -> str:
+    """Return a method and where it ran in words: gtvmin on ring, fkm with a server, alone."""
+    if str(algorithm).partition(":")[0] == ALONE:
+        return algorithm
+    return f"{algorithm} with a server" if graph == SERVED else f"{algorithm} on {graph or 'its graph'}"
+
+
+def never_reached(row: Mapping[str, Any], name: str) -> bool:
+    """Return whether a run was compared with central k-means and never came within 1 % of it."""
+    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # what is older than the figure does not say
+    return name.endswith(OF_CENTRAL) and not came and row.get("ratio_mean") is not None
+
+
+def average(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
+    """Return the means of figures over runs that ended, and the number of runs that came within 1 % of central k-means.
+
+    A figure that not all runs have is None; but those of runs that came within 1 % of central k-means (``_of_central``)
+    are over these alone, and ``reached_central`` (None if not all were compared) says how many they are.
+    """
+    means: Row = {}
+    for name in names:
+        values = [row.get(name) for row in rows if not never_reached(row, name)]
+        means[name] = None if None in values or not values else float(np.mean(np.array(values, float)))
+    compared = bool(rows) and all(row.get("ratio_mean") is not None for row in rows)
+    came = [row for row in rows if row.get(f"rounds_to_1pct{OF_CENTRAL}") is not None]
+    return means | {"reached_central": len(came) if compared else None}
+
+
+def write_cell(means: Mapping[str, Any], name: str, title: str, form: str) -> str:
+    """Return a cell of a table of means; name: of a figure, or the goal of rounds to 1 %: own or ``_of_central``."""
+    if name in ("", OF_CENTRAL):
+        return write_rounds(means, name, form)
+    if never_reached(means, name):
+        return "never"
+    value = means[name]
+    return "-" if value is None else format(value / 1000 if title.startswith("kB") else value, form)
+
+
+def name_sides(difference: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the two configurations of a difference in words."""
+    reference = name_run(difference["reference"], difference["reference_graph"])
+    return name_run(difference["algorithm"], difference["graph"]), reference
+
+
+def judge_gap(gap: Mapping[str, Any]) -> str:
+    """Return what a difference of costs says: tied, worse or better; of one seed nothing."""
+    if gap["tied"] is None:
+        return "one seed: may be chance"
+    return "tied" if gap["tied"] else "worse" if gap["mean"] > 0 else "better"
+
+
+def find_gap(group: Mapping[int, Row], other: Mapping[int, Row], figure: str) -> Row | None:
+    """Return the mean difference of a figure over the seeds that both have, with its 95 % interval.
+
+    Parameters
+    ----------
+    group, other : mapping of int to dict
+        The runs of two configurations by their seeds.
+    figure : str
+
+    Returns
+    -------
+    dict or None
+        ``mean``, ``low``, ``high``, and ``tied``: whether the interval contains 0; None with one seed alone, which
+        tells nothing of others. None without a common seed, or if a run does not have the figure.
+    """
+    seeds = sorted(group.keys() & other.keys())
+    pairs = [(group[seed][figure], other[seed][figure]) for seed in seeds]
+    if not pairs or None in (value for pair in pairs for value in pair):
+        return None
+    gaps = [a - b for a, b in pairs]
+    low, high = interval(gaps)
+    tied = low <= 0.0 <= high if len(gaps) > 1 else None
+    return {"mean": float(np.mean(gaps)), "low": low, "high": high, "tied": tied}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the mean; the value itself if there is only one."""
+    from scipy.stats import bootstrap
+
+    known = np.asarray(values, float)
+    if len(known) < 2 or np.ptp(known) == 0.0:
+        return float(known.min()), float(known.max())
+    found = bootstrap((known,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0))
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def tell_worse(group: Sequence[Mapping[str, Any]]) -> str:
+    """Return in how many runs of a group quality got worse before the end, when and by how much; nothing if in none."""
+    worse = [row for row in group if is_worse(row.get("ratio_mean"), row.get("ratio_best"))]
+    if not worse:
+        return ""
+    most = max(worse, key=lambda row: float(row["ratio_mean"] / row["ratio_best"]))
+    share = f"in {len(worse)} of {len(group)} runs, most " if len(group) > 1 else ""
+    when = f"in round {int(most['ratio_best_round'])} of {most['ratio_best_stage']}"
+    return f"{share}from ratio {most['ratio_best']:.4f} {when} to {most['ratio_mean']:.4f} at the end"

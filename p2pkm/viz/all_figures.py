@@ -1,0 +1,58 @@
+"""All figures of a run, in a folder."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p2pkm.viz.figures.bytes_per_device import plot_bytes
+from p2pkm.viz.figures.convergence import plot_convergence
+from p2pkm.viz.figures.graph import plot_graph
+from p2pkm.viz.figures.partition import plot_partition
+from p2pkm.viz.figures.points import plot_points
+from p2pkm.viz.style import DPI, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from p2pkm.metrics.result import Result
+
+FIGURES: dict[str, Callable[..., "Axes"]] = {
+    "convergence": plot_convergence,
+    "graph": plot_graph,
+    "points": plot_points,
+    "partition": plot_partition,
+    "bytes": plot_bytes,
+}
+
+
+def overview(result: "Result") -> "Figure":
+    """Return all figures of a run in one, for notebooks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 15), dpi=DPI)
+    panels = figure.subplots(3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}).ravel()
+    for ax, draw in zip(panels, FIGURES.values(), strict=False):
+        draw(result, ax)
+    panels[-1].axis("off")
+    return figure
+
+
+def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw every figure of a run as PNG and SVG; the same result gives the same bytes.
+
+    Parameters
+    ----------
+    result : Result
+    folder : path
+        Made if it does not exist. A file appears under its name only when it is complete.
+
+    Returns
+    -------
+    list of pathlib.Path
+        convergence, graph, points, partition and bytes, each .png and .svg.
+    """
+    place = Path(folder)
+    return [path for name, draw in FIGURES.items() for path in save_figure(partial(draw, result), place, name)]

@@ -1,0 +1,98 @@
+"""What the colours of devices and links in a picture of the graph stand for."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from p2pkm.metrics.result import Result
+
+
+class Reading(NamedTuple):
+    """A figure of every device, or of every directed edge.
+
+    Attributes
+    ----------
+    values : float64[n] or float64[e]
+        NaN where it is not known; inf: a device without centroids.
+    label : str
+        What it is, with its unit.
+    unknown : str
+        What is to be said of devices where it is not known.
+    unit : str
+        To be written after every number.
+    """
+
+    values: Floats
+    label: str
+    unknown: str = ""
+    unit: str = ""
+
+
+def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
+    """Return each device's cost per point, float64[n]; NaN without points, inf without a centroid for them."""
+    return np.where(sizes > 0, losses / np.maximum(sizes, 1), np.nan)
+
+
+def read_nodes(result: "Result", name: str) -> Reading:
+    """Return what a name of `DEVICES` stands for, of all devices and a hub."""
+    return _find(DEVICES, name, "nodes")(result)
+
+
+def read_edges(result: "Result", name: str) -> Reading:
+    """Return what a name of `LINKS` stands for, alike in both directions."""
+    return _find(LINKS, name, "edges")(result)
+
+
+def _find(known: Mapping[str, Callable[["Result"], Reading]], name: str, what: str) -> Callable[["Result"], Reading]:
+    if name not in known:
+        raise ExperimentError(f"{what} is {name!r}; expected {', '.join(known)}")
+    return known[name]
+
+
+def _complete(result: "Result", values: Floats) -> Floats:
+    """Return the figures of the devices, and NaN for a hub."""
+    full = np.full(result.topology.n, np.nan)
+    full[: len(values)] = values[: len(full)]
+    return full
+
+
+def _read_cost(result: "Result") -> Reading:
+    values = _complete(result, cost_per_point(result.losses, result.census.sizes))
+    unknown = "device without points" if result.topology.hub < 0 else "server, device without points"
+    return Reading(values, "cost per point of a device\n(squared distance)", unknown)
+
+
+def _read_disagreement(result: "Result") -> Reading:
+    topology = result.topology
+    sums = np.bincount(topology.sources, result.gtv, topology.n)[: topology.clients]
+    return Reading(
+        _complete(result, sums.astype(np.float64)), "disagreement with neighbours:\nGTV of a device's links", "server"
+    )
+
+
+def _read_ratio(result: "Result") -> Reading:
+    known = np.full(result.topology.n, np.nan) if result.ratios is None else result.ratios
+    return Reading(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
+
+
+def _read_gtv(result: "Result") -> Reading:
+    values = np.where(np.isfinite(result.gtv), result.gtv, np.nan)
+    return Reading(values, "GTV of a link\n(squared distance)")
+
+
+def _read_bytes(result: "Result") -> Reading:
+    volume = result.ledger.bytes.astype(np.float64)
+    return Reading(volume + volume[result.topology.mirror], "bytes over a link,\nboth ways", unit="B")
+
+
+DEVICES: Mapping[str, Callable[["Result"], Reading]] = {
+    "cost": _read_cost,
+    "disagreement": _read_disagreement,
+    "ratio": _read_ratio,
+}
+LINKS: Mapping[str, Callable[["Result"], Reading]] = {"gtv": _read_gtv, "bytes": _read_bytes}

@@ -1,0 +1,78 @@
+"""What each device sent and received."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.core.batch import Integers
+from p2pkm.core.units import write_size
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import (
+    BARS,
+    BLUE,
+    GREY,
+    ORANGE,
+    average_steps,
+    count,
+    count_in_thousands,
+    count_one_by_one,
+    dress,
+    open_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.metrics.result import Result
+    from p2pkm.viz.open_run import Run
+
+
+def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
+    """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    result = open_run(result)
+    ax = open_axes(ax, 7.0, 4.2, left=0.12)
+    sent, received = sum_bytes(result)
+    n = len(sent)
+    if n > BARS:
+        order = np.argsort(-(sent + received), kind="stable")
+        below, bounds = average_steps(sent[order])
+        above, _ = average_steps((sent + received)[order])
+        ax.stairs(below, bounds - 0.5, fill=True, color=BLUE, label="sent")
+        ax.stairs(above, bounds - 0.5, baseline=below, fill=True, color=ORANGE, label="received")
+    else:
+        ax.bar(np.arange(n), sent, color=BLUE, label="sent")
+        ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
+        count_one_by_one(ax.xaxis, n, result.topology.names)
+        if n > len(result.census.sizes):
+            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color="white", fontsize=9)
+    top = max(1.0, float((sent + received).max(initial=0)))
+    ax.set_xlim(-0.6, n - 0.4)
+    ax.set_ylim(0, 1.18 * top)
+    count_in_thousands(ax.yaxis, "B")
+    title = f"Traffic: {write_size(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
+    dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
+    if sent.any():
+        ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
+    else:
+        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=GREY)
+    return ax
+
+
+def sum_bytes(result: "Result") -> tuple[Integers, Integers]:
+    """Return the bytes that each device sent and received, int64[n], a hub of the ledger included."""
+    ledger = result.ledger
+    ends = max(int(ledger.src.max(initial=-1)), int(ledger.dst.max(initial=-1))) + 1
+    n = max(len(result.census.sizes), ends)
+    sent, received = (np.bincount(end, ledger.bytes, minlength=n).astype(np.int64) for end in (ledger.src, ledger.dst))
+    return sent, received

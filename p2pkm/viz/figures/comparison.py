@@ -1,0 +1,115 @@
+"""Quality against what it costs: methods side by side."""
+
+from collections.abc import Sequence, Set
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p2pkm.metrics.milestones import is_worse
+from p2pkm.storage.study_table import SERVED
+from p2pkm.viz.style import CATEGORIES, GREY, choose_steps, dress, open_axes, save_figure, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "osD^vP*Xd<>h"
+_LINEAR = 0.1  # per cent of excess below which the axis is linear
+_WORDS = {
+    "bytes": "bytes of a run, all devices",
+    "bytes_busiest": "bytes at the busiest device",
+    "virtual_seconds": "virtual seconds of a run",
+}
+_DRAWN = ("bytes", "bytes_busiest")
+
+
+def plot_quality(
+    table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
+) -> "Axes":
+    """Draw the excess of the cost over central k-means against bytes: colours are methods, markers graphs.
+
+    A method that sends nothing is a dotted line. A thin line leads to the best mean that a method had before its
+    quality got worse.
+
+    Parameters
+    ----------
+    table : sequence of dict
+        Means over seeds of every method and graph with ``algorithm graph ratio_mean ratio_low ratio_high bytes
+        bytes_busiest``, and perhaps ``ratio_best``; rows without a ratio are left out.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    against : {"bytes", "bytes_busiest", "virtual_seconds"}
+    bars : str
+        What reaches from ``ratio_low`` to ``ratio_high``.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    from matplotlib.ticker import EngFormatter, LogLocator
+
+    ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
+    rows = [row for row in table if row["ratio_mean"] is not None]
+    methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
+    for row in rows:
+        color = CATEGORIES[methods.index(row["algorithm"]) % len(CATEGORIES)]
+        marker = _MARKERS[graphs.index(row["graph"]) % len(_MARKERS)]
+        mean, low, high = (100 * (row[name] - 1) for name in ("ratio_mean", "ratio_low", "ratio_high"))
+        if not row[against]:
+            ax.axhline(mean, color=color, linestyle=":", linewidth=1.5, zorder=1)
+            continue
+        if is_worse(row["ratio_mean"], row.get("ratio_best")):
+            ax.plot([row[against]] * 2, [mean, 100 * (row["ratio_best"] - 1)], color=color, linewidth=0.8, marker="_",
+                    markersize=6)  # fmt: skip
+        hollow = methods.index(row["algorithm"]) >= len(CATEGORIES)
+        ax.errorbar(row[against], mean, [[max(mean - low, 0.0)], [max(high - mean, 0.0)]], color=color,
+                    marker=marker, capsize=3, linestyle="none", markersize=8,
+                    markerfacecolor="white" if hollow else color)  # fmt: skip
+    ax.set_xscale("log")
+    spent = [row[against] for row in rows if row[against]]
+    if spent:
+        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(spent), max(spent))))
+        write_plainly(ax.xaxis)
+    if "bytes" in against:
+        ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
+    ax.set_yscale("symlog", linthresh=_LINEAR)
+    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
+    drawn = ("ratio_mean", "ratio_low", "ratio_high", "ratio_best")
+    ends = [100 * (row[name] - 1) for row in rows for name in drawn if row.get(name) is not None]
+    ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
+    write_plainly(ax.yaxis)
+    title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
+    dress(ax, title, _WORDS[against], "cost above central k-means (%)")
+    worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
+    served = any(row["graph"] == SERVED and row[against] for row in rows)
+    senders = {row["algorithm"] for row in rows if row[against]}
+    _explain(ax, methods, graphs, senders, worse=worse, served=served)
+    return ax
+
+
+def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
+    """Draw quality against all bytes and against those at the busiest device, as PNG and SVG."""
+    draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _DRAWN}
+    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
+
+
+def _explain(
+    ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str], *, worse: bool, served: bool
+) -> None:  # fmt: skip
+    """Say which colour is which method and which marker which graph."""
+    from matplotlib.lines import Line2D
+
+    marks = []
+    for number, name in enumerate(methods):
+        color = CATEGORIES[number % len(CATEGORIES)]
+        fill = "white" if number >= len(CATEGORIES) else color
+        label = name if name in senders else f"{name} (sends nothing)"
+        marks.append(Line2D([], [], color=color, marker="s", markerfacecolor=fill, linestyle="none", label=label))
+    for number, name in enumerate(graphs):
+        if name == SERVED and not served:
+            continue
+        marker = _MARKERS[number % len(_MARKERS)]
+        marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none",
+                            label="with a server" if name == SERVED else f"on {name}"))  # fmt: skip
+    if worse:
+        marks.append(Line2D([], [], color="#555555", linewidth=0.8, marker="_", label="from the best before the end"))
+    ax.legend(handles=marks, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False)

@@ -1,0 +1,252 @@
+"""How a run came to its end: quality, objective and disagreement, round by round through all stages."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Mask
+from p2pkm.metrics.milestones import find_best, is_worse
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PALE,
+    RED,
+    choose_steps,
+    count,
+    is_wide,
+    open_axes,
+    write_number,
+    write_plainly,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.viz.open_run import Run
+
+_MARKED = 40  # records; above, a line needs no marks
+_LETTER = 0.014  # of the axes' width: what a letter of a stage's name takes
+_APART = 0.025  # of the axes' width: the least distance of two names
+_TICKS = 12
+_EXACT = 1e-7  # per cent; an excess below is rounding
+
+
+class Span(NamedTuple):
+    """Where a stage lies: its name, its first and last place on the axis, and the round at its first place."""
+
+    name: str
+    first: float
+    last: float
+    start: int
+
+
+class Panel(NamedTuple):
+    """One curve with what to write beside it; best: the record after which quality got worse, None if it did not."""
+
+    title: str
+    label: str
+    color: str
+    values: Floats
+    best: int | None = None
+
+
+def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
+    """Draw quality, objective and disagreement over the recorded rounds of all stages.
+
+    Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
+    more than central k-means, the objective, and the GTV (with a server the ARI of the clients). A panel without any
+    value is left out, what was not known in a round is a gap. The panels are ``ax.child_axes``.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    result = open_run(result)
+    panels = _choose_panels(result.rounds)
+    height = 1.4 + 1.65 * len(panels)
+    places, spans = line_up(result.rounds)
+    slant = 24 if any(_is_narrow(span, spans) for span in spans) else 0
+    top = 1 - (0.87 + slant / 72) / height
+    ax = open_axes(ax, 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
+    ax.set_axis_off()
+    ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
+    room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
+    for i, panel in enumerate(panels):
+        bottom = (len(panels) - 1 - i) * 1.28 * room
+        axes = ax.inset_axes((0, bottom, 1, room))
+        _draw_panel(axes, panel, places)
+        _shade(axes, spans, named=i == 0)
+        _number_rounds(axes, spans, named=i == len(panels) - 1)
+    return ax
+
+
+def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
+    """Return the place of each record on the axis of rounds, float64[r], and the stages in order.
+
+    A stage's round 0 follows one place after the last round of the stage before.
+    """
+    places: list[float] = []
+    spans: list[Span] = []
+    for record in rounds:
+        name, t = str(record["stage"]), int(record["round"])
+        if not spans or name != spans[-1].name or t <= spans[-1].start + spans[-1].last - spans[-1].first:
+            here = places[-1] + 1 if places else 0.0
+            spans.append(Span(name, here, here, t))
+        else:
+            here = spans[-1].first + t - spans[-1].start
+            spans[-1] = spans[-1]._replace(last=here)
+        places.append(here)
+    return np.array(places), spans
+
+
+def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
+    """Return the panels for which there are values; the objective's if there are none at all."""
+    ratio, objective, gtv, ari = (
+        read_records(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients")
+    )
+    excess = 100 * (ratio - 1)
+    excess[np.abs(excess) < _EXACT] = 0.0
+    panels = [
+        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, _find_worse(rounds)),
+        Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
+        Panel("Agreement with labels: size-weighted mean over clients", "adjusted Rand index", GREEN, ari)
+        if np.isfinite(ari).any()
+        else Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
+    ]
+    return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
+
+
+def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
+    """Return the record after which the mean ratio got worse for good, None if its end is as good as any."""
+    best = find_best(rounds)
+    known = [i for i, record in enumerate(rounds) if record.get("ratio_mean") is not None]
+    if not known or not is_worse(rounds[known[-1]]["ratio_mean"], best["ratio_best"]):
+        return None
+    return max(i for i in known if not is_worse(rounds[i]["ratio_mean"], best["ratio_best"]))
+
+
+def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
+    """Return a figure of every record, float64[r]; NaN where it is not known."""
+    values = np.array([np.nan if record.get(name) is None else record[name] for record in rounds], np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _tell(summary: dict[str, Any]) -> str:
+    """Return the title's words for the run."""
+    parts = [summary.get("algorithm") or "run"]
+    if summary.get("devices") is not None:
+        parts.append(count(summary["devices"], "device"))
+    if summary.get("stop"):
+        parts.append(str(summary["stop"]))
+    return ", ".join(parts)
+
+
+def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
+    """Draw a curve, its last known value beside it."""
+    known = np.isfinite(panel.values)
+    axes.plot(
+        places, panel.values, color=panel.color, marker="o", markevery=_choose_marks(known), markersize=3.5,
+        linewidth=1.5, clip_on=False, zorder=3,
+    )  # fmt: skip
+    axes.set_title(panel.title, fontsize=9, loc="left", pad=4)
+    axes.set_ylabel(panel.label, fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if not known.any():
+        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        return
+    axes.set_ylabel(panel.label + _scale(axes, panel.values[known]), fontsize=9)
+    if panel.best is not None:
+        low = float(panel.values[panel.best])
+        axes.annotate(
+            f"best: {write_number(low)}, then worse", (float(places[panel.best]), low), xytext=(0, 9), color=INK,
+            fontsize=8, textcoords="offset points", ha="center",
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6},
+        )  # fmt: skip
+    last = float(panel.values[known][-1])
+    axes.annotate(
+        write_number(last), (float(places[known][-1]), last), xytext=(6, 0), textcoords="offset points", va="center",
+        fontsize=9, color=panel.color, annotation_clip=False,
+    )  # fmt: skip
+
+
+def _choose_marks(known: Mask) -> list[int]:
+    """Return which records get a mark: all of a short run, else those without a neighbour to draw a line to."""
+    if len(known) > _MARKED:
+        padded = np.concatenate(([False], known, [False]))
+        known = known & ~padded[:-2] & ~padded[2:]
+    return [int(i) for i in np.flatnonzero(known)]
+
+
+def _scale(axes: "Axes", values: Floats) -> str:
+    """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too.
+
+    Return what is to be written after the label.
+    """
+    from matplotlib.ticker import LogLocator
+
+    sizes = np.abs(values[values != 0])
+    low, high = (float(sizes.min()), float(sizes.max())) if len(sizes) else (0.0, 0.0)
+    if is_wide(sizes) and values.min() > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=choose_steps(low, high)))
+    elif is_wide(sizes):
+        axes.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(max(low, 1e-3 * high))))
+        axes.axhline(0, color=GREY, linewidth=0.6, zorder=1)
+    elif high == 0:
+        axes.set_ylim(-0.1, 1)
+    elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors
+        axes.set_ylim(*sorted((0.9 * float(values[0]), 1.1 * float(values[0]))))
+    return write_plainly(axes.yaxis)
+
+
+def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
+    """Shade every other stage, and write the stages' names above; aslant where a stage is narrower than its name."""
+    low, high = (spans[0].first - 0.5, spans[-1].last + 0.5) if spans else (-0.5, 0.5)
+    axes.set_xlim(low, high)
+    written = -np.inf
+    for i, span in enumerate(spans):
+        if i % 2 == 0 and len(spans) > 1:
+            axes.axvspan(span.first - 0.5, span.last + 0.5, color=PALE, linewidth=0, zorder=0)
+        middle = (span.first + span.last) / 2
+        if not named or middle - written < _APART * (high - low):
+            continue
+        written = middle
+        aslant = _is_narrow(span, spans)
+        axes.annotate(
+            span.name, (middle, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
+            textcoords="offset points", ha="left" if aslant else "center", va="bottom",
+            rotation=40 if aslant else 0, rotation_mode="anchor", fontsize=9, color=INK, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _is_narrow(span: Span, spans: list[Span]) -> bool:
+    """Return whether a stage is narrower than its name."""
+    return span.last - span.first + 1 < _LETTER * (len(span.name) + 1) * (spans[-1].last + 1)
+
+
+def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
+    """Write the number of rounds of each stage from its own start; only the lowest panel says them."""
+    total = spans[-1].last + 1 if spans else 1.0
+    step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= _TICKS)
+    ticks: dict[float, str] = {}
+    for span, after in zip(spans, [*spans, None][1:], strict=True):
+        end = np.inf if after is None else after.first - 0.4 * step  # no number that touches the next stage's 0
+        rounds = [
+            span.start,
+            *range((span.start // step + 1) * step, span.start + int(span.last - span.first) + 1, step),
+        ]
+        ticks |= {span.first + t - span.start: str(t) for t in rounds if span.first + t - span.start <= end}
+    axes.set_xticks(list(ticks), list(ticks.values()) if named else [""] * len(ticks))
+    if named:
+        axes.set_xlabel("round (numbered anew in each stage)" if len(spans) > 1 else "round", fontsize=9)

@@ -1,0 +1,68 @@
+"""A path of couplings: what agreement costs the devices on their own points."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats
+from p2pkm.viz.style import BLUE, GREEN, dress, is_wide, open_axes, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NAMED = 8  # couplings written beside their marks
+
+
+def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Axes":
+    """Draw local fit against disagreement along a path of couplings, and beside it the number of clusterings.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        In the order of the path, with ``coupling local_fit gtv clusterings``; values may be None.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The two panels are its ``child_axes``.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    ax = open_axes(ax, 9.6, 4.4, left=0.09, right=0.97, bottom=0.14, top=0.88)
+    ax.set_axis_off()
+    left, right = ax.inset_axes((0, 0, 0.55, 1)), ax.inset_axes((0.66, 0, 0.34, 1))
+    couplings, fits, gtvs, counts = (_read(rows, name) for name in ("coupling", "local_fit", "gtv", "clusterings"))
+    left.plot(gtvs, fits, color=BLUE, marker="o", markersize=4.5, linewidth=1.4)
+    known = np.flatnonzero(np.isfinite(gtvs) & np.isfinite(fits))
+    for i in known[np.unique(np.linspace(0, len(known) - 1, min(_NAMED, len(known))).astype(int))]:
+        left.annotate(f"{couplings[i]:.3g}", (gtvs[i], fits[i]), xytext=(5, 5), textcoords="offset points", fontsize=8)
+    dress(left, "Fit against agreement, by coupling", "GTV, summed over the links", "local fit: cost on own points")
+    right.plot(couplings, counts, color=GREEN, marker="s", markersize=4.5, linewidth=1.4)
+    right.set_ylim(0, max(np.nanmax(counts, initial=1.0) * 1.08, 1.5))
+    right.yaxis.set_major_locator(MaxNLocator(integer=True))
+    dress(right, "Distinct clusterings", "coupling", "devices' clusterings")
+    _scale(left.xaxis, gtvs)
+    _scale(right.xaxis, couplings)
+    return ax
+
+
+def _read(rows: Sequence[dict[str, Any]], name: str) -> Floats:
+    """Return a figure of every row, NaN where it is not known."""
+    return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
+
+
+def _scale(axis: Any, values: Floats) -> None:
+    """Choose a logarithmic axis for values of several sizes, one that is linear around zero if zero is among them."""
+    axes, name = axis.axes, axis.axis_name
+    if not is_wide(values):
+        return
+    if (values[np.isfinite(values)] > 0).all():
+        axes.set(**{f"{name}scale": "log"})
+    else:
+        least = float(values[values > 0].min())
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=least)
+        axes.set(**{f"{name}lim": (-0.5 * least, 2 * np.nanmax(values))})
+    write_plainly(axis)

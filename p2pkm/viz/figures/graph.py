@@ -1,0 +1,218 @@
+"""The communication graph: who costs what, and who disagrees with whom."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.viz.color_by import Reading, read_edges, read_nodes
+from p2pkm.viz.graph_layout import place_devices
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import (
+    CATEGORIES,
+    GREY,
+    INK,
+    RASTER,
+    RED,
+    add_bar,
+    count,
+    draw_sample,
+    open_axes,
+    scale_colors,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.network.graph import Topology
+    from p2pkm.viz.open_run import Run
+
+_LINKS = 5_000  # links; above, a sample is drawn
+_NODES = 20_000  # devices; above, a sample is drawn
+_NUMBERED = 40  # devices; above, their numbers are not written
+_BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
+
+
+def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
+    """Draw the communication graph: devices and links coloured by figures of theirs.
+
+    Devices whose figure is not known, such as those without points, are grey, devices with points but without a
+    centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
+    the title says so.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    nodes : {"cost", "disagreement", "ratio"}
+        Cost per point; sum of the GTV of a device's links; cost on all points over the central cost.
+    edges : {"gtv", "bytes"}
+        GTV of a link; bytes sent over it, both ways.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ExperimentError
+        If a name is not known.
+    """
+    result = open_run(result)
+    devices, links = read_nodes(result, nodes), read_edges(result, edges)
+    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
+    topology = result.topology
+    places = place_devices(topology)
+    every = np.flatnonzero(topology.sources < topology.indices)
+    drawn, shown = every[draw_sample(len(every), _LINKS)], draw_sample(topology.n, _NODES)
+    ax.set_axis_off()
+    ax.set_aspect("equal", adjustable="datalim")
+    lines = draw_links(ax, topology, places, drawn, links.values)
+    marks = _draw_devices(ax, places, shown, devices, topology)
+    ax.margins(0.08)
+    ax.autoscale_view()
+    for colored, reading, bottom in ((marks, devices, 0.54), (lines, links, 0.04)):
+        if colored is not None:
+            add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, 0.4), unit=reading.unit)
+    agree = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
+    ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
+    return ax
+
+
+def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Axes":
+    """Draw a graph before anything ran on it: devices coloured by their number of links, if that differs.
+
+    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
+
+    Parameters
+    ----------
+    topology : Topology
+    name : str
+        What the graph is, for the title.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.86, bottom=0.04, top=0.9)
+    places, degrees = place_devices(topology), topology.degrees.astype(np.float64)
+    links = np.flatnonzero(topology.sources < topology.indices)
+    drawn, nodes = links[draw_sample(len(links), _LINKS)], draw_sample(topology.n, _NODES)
+    ax.set_axis_off()
+    ax.set_aspect("equal", adjustable="datalim")
+    draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GREY)
+    ax.margins(0.08)
+    spread = degrees.min() < degrees.max()
+    colors: dict[str, Any] = {"color": CATEGORIES[4]}
+    if spread:
+        colors = {"c": degrees[nodes], "cmap": "viridis", "norm": scale_colors(degrees)}
+    marks = ax.scatter(places[nodes, 0], places[nodes, 1], **colors, **style_marks(topology.n, len(nodes)))
+    if topology.n <= _NUMBERED:
+        _write_labels(ax, places, degrees if spread else np.full(topology.n, np.nan), marks, topology)
+    if spread:
+        add_bar(ax, marks, "links of a device", (1.02, 0.25, 0.035, 0.5), whole=True)
+    left_out = _tell_samples(topology.n, len(nodes), len(links), len(drawn))
+    title = f"{name}: {count(topology.n, 'device')}, {count(len(links), 'link')}"
+    ax.set_title("\n".join([title, *left_out]), fontsize=11, loc="left")
+    return ax
+
+
+def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
+    """Say what a picture leaves out, in no or one phrase."""
+    parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
+    return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
+
+
+def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree: bool) -> str:
+    """Return the title; its second line says what the picture leaves out."""
+    notes = _tell_samples(topology.n, nodes, links, drawn)
+    if agree and links:
+        notes.append("all neighbours agree: GTV 0 on every link")
+    server = " and a server" if topology.hub >= 0 else ""
+    title = f"Communication graph: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
+    return "\n".join([title, *(["; ".join(notes)] if notes else [])])
+
+
+def draw_links(
+    ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats, least: str = "#D9D9D9"
+) -> Any:
+    """Draw links, `least` the colour of those without GTV, those of largest on top.
+
+    Return what a colour bar needs, None if no two neighbours differ.
+    """
+    from matplotlib.collections import LineCollection
+
+    if not len(drawn):
+        return None
+    values = np.where(np.isfinite(gtv[drawn]), gtv[drawn], np.nan)
+    order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
+    ends = np.stack((places[topology.sources[drawn]], places[topology.indices[drawn]]), axis=1)[order]
+    shades, width = shade_links(least), style_links(len(drawn))
+    lines = LineCollection(
+        list(ends), cmap=shades, norm=scale_colors(values), linewidths=width, zorder=1, rasterized=len(drawn) > RASTER
+    )
+    lines.set_array(np.ma.masked_invalid(values[order]))
+    ax.add_collection(lines)
+    return lines if (values > 0).any() else None
+
+
+def shade_links(least: str = "#D9D9D9") -> Any:
+    """Return the colours of links, from `least` for those without a figure to dark."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("links", [least, "#F2B48A", "#D55E00", "#5E1F00"])
+
+
+def style_links(count: int) -> float:
+    """Return how wide so many links are drawn."""
+    return float(np.clip(60 / np.sqrt(max(count, 1)) / 5, 0.4, 2.2))
+
+
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading, topology: "Topology") -> Any:
+    """Draw devices; return what a colour bar needs, None if no device has a figure or all have 0."""
+    values, n = reading.values, len(places)
+    border = style_marks(n, len(nodes))
+    known = nodes[np.isfinite(values[nodes])]
+    marks = None
+    if len(known):
+        shades: dict[str, Any] = {"c": values[known], "cmap": "viridis", "norm": scale_colors(values)}
+        marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
+    empty, lost = nodes[np.isnan(values[nodes])], nodes[np.isinf(values[nodes])]
+    if len(empty):
+        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label=reading.unknown, **border)
+    if len(lost):
+        look = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
+        ax.scatter(places[lost, 0], places[lost, 1], **look)
+    if len(empty) or len(lost):
+        scale = (50 / border["s"]) ** 0.5
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.02), ncols=2, fontsize=8.5, markerscale=scale, frameon=False)
+    if n <= _NUMBERED:
+        _write_labels(ax, places, values, marks, topology)
+    return marks if (values[known] > 0).any() else None
+
+
+def style_marks(n: int, drawn: int) -> dict[str, Any]:
+    """Return how n devices are marked, of which so many are drawn."""
+    return {
+        "s": float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330)),
+        "linewidths": 0.8 if n <= 100 else 0.3 * (n <= RASTER),
+        "edgecolors": INK,
+        "zorder": 2,
+        "rasterized": drawn > RASTER,
+    }
+
+
+def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
+    """Write the devices' numbers, light on dark colours, or their names below them."""
+    for i, (x, y) in enumerate(places):
+        if topology.names is not None:
+            ax.annotate(shorten(topology.names[i]), (x, y), xytext=(0, -11), textcoords="offset points", ha="center",
+                        va="top", fontsize=8, color=INK, zorder=3, bbox=_BEHIND)  # fmt: skip
+            continue
+        shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
+        dark = np.isfinite(costs[i]) and float(np.dot(shade[:3], (0.299, 0.587, 0.114))) < 0.5
+        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color="white" if dark else INK, zorder=3)

@@ -1,0 +1,156 @@
+"""Several graphs: small drawings, and bars of what theory says of each."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Mask
+from p2pkm.viz.graph_layout import place_devices
+from p2pkm.viz.style import BLUE, DPI, GREY, INK, ORANGE, RASTER, count, draw_sample, write_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.network.graph import Topology
+
+_ACROSS = 4  # drawings in a row
+_SIDE, _LINE, _BARS = 2.5, 0.34, 1.15  # inches: side of a drawing, height of a bar, and of what stands around bars
+_LINKS, _NODES = 2_000, 5_000  # above, a sample is drawn
+_FIGURES = {
+    "diameter": "diameter\n(hops)",
+    "spectral_gap": "spectral gap",
+    "effective_neighbors": "effective\nneighbours",
+    "path_load": "path load of the\nbusiest device",
+    "contraction": "contraction,\njacobi",
+    "disagreement": "disagreement\nleft",
+}
+
+
+class Panel(NamedTuple):
+    """What is drawn of a graph.
+
+    Attributes
+    ----------
+    name : str
+    topology : Topology
+    active : bool[e] or None
+        The directed edges in use in round 0 of a graph that changes.
+    figures : dict
+        By name ``value`` (None: there is none) and ``exact``.
+    """
+
+    name: str
+    topology: "Topology"
+    active: Mask | None
+    figures: dict[str, Any]
+
+
+def plot_graphs(panels: list[Panel]) -> "Axes":
+    """Draw every graph, and bars of some measures of all of them, in the order in which they are given.
+
+    Graphs that change are orange: links of round 0 dark, those of other rounds pale. ``~`` marks estimates.
+
+    Parameters
+    ----------
+    panels : list of Panel
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Those of the first bars; the figure is theirs.
+    """
+    from matplotlib.figure import Figure
+
+    across = min(_ACROSS, len(panels))
+    rows = -(-len(panels) // across)
+    bars = _BARS + _LINE * len(panels)
+    width, height = max(10.0, _SIDE * across), (_SIDE + 0.45) * rows + bars
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    side = width / across
+    for number, panel in enumerate(panels):
+        row, column = divmod(number, across)
+        top = height - (_SIDE + 0.45) * (row + 1)
+        box = ((column * side + 0.1) / width, top / height, (side - 0.2) / width, _SIDE / height)
+        _draw_graph(figure.add_axes(box), panel)
+    return _draw_bars(figure, panels, bars)
+
+
+def _draw_graph(ax: "Axes", panel: Panel) -> None:
+    from matplotlib.collections import LineCollection
+
+    topology = panel.topology
+    places = place_devices(topology)
+    once = np.flatnonzero(topology.sources < topology.indices)
+    drawn = once[draw_sample(len(once), _LINKS)]
+    nodes = draw_sample(topology.n, _NODES)
+    dark = np.zeros(len(drawn), np.bool_) if panel.active is None else panel.active[drawn]
+    thin = float(np.clip(12 / np.sqrt(max(len(drawn), 1)), 0.25, 1.3))
+    for chosen, color, wide in ((drawn[~dark], "#C8C8C8", thin), (drawn[dark], INK, thin + 0.4)):
+        ends = np.stack((places[topology.sources[chosen]], places[topology.indices[chosen]]), axis=1)
+        many = len(chosen) > RASTER
+        ax.add_collection(LineCollection(list(ends), colors=color, linewidths=wide, zorder=1, rasterized=many))
+    ax.scatter(
+        places[nodes, 0], places[nodes, 1], s=float(np.clip(2_000 / topology.n, 2, 45)), color=_color(panel), zorder=2,
+        linewidths=0.5 if topology.n <= 100 else 0.0, edgecolors="white", rasterized=len(nodes) > RASTER,
+    )  # fmt: skip
+    ax.set_axis_off()
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.08)
+    sampled = " (a sample)" if len(drawn) < len(once) or len(nodes) < topology.n else ""
+    size = f"{count(topology.n, 'device')}, {count(len(once), 'link')}{sampled}"
+    ax.set_title(f"{_break(panel.name)}\n{size}", fontsize=8.5)
+
+
+def _draw_bars(figure: Any, panels: list[Panel], inches: float) -> "Axes":
+    """Draw a column of bars for each measure; the names of the graphs stand left of the first."""
+    width, height = figure.get_size_inches()
+    names = [_break(panel.name, 22) for panel in panels]
+    left = 0.25 + 0.075 * max(len(line) for name in names for line in name.split("\n"))
+    step = (width - left - 0.15) / len(_FIGURES)
+    low, tall = 0.35, inches - _BARS + 0.1
+    first = None
+    for number, (key, title) in enumerate(_FIGURES.items()):
+        box = ((left + number * step) / width, low / height, 0.66 * step / width, tall / height)
+        ax = figure.add_axes(box)
+        first = first or ax
+        _draw_column(ax, panels, key)
+        ax.set_title(title, fontsize=8.5, loc="left")
+        ax.set_yticks(range(len(panels)), names if number == 0 else [""] * len(panels), fontsize=8)
+    if any(panel.active is not None for panel in panels):
+        figure.text(
+            0.1 / width, 0.08 / height, "orange: links change from round to round; dark: those of round 0", fontsize=8,
+            color=INK, va="bottom",
+        )  # fmt: skip
+    assert first is not None
+    return first
+
+
+def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
+    values = [panel.figures[key]["value"] for panel in panels]
+    known = [0.0 if value is None else float(value) for value in values]
+    most = max(known) or 1.0
+    ax.barh(range(len(panels)), known, height=0.62, color=[_color(panel) for panel in panels])
+    for place, (panel, value) in enumerate(zip(panels, values, strict=True)):
+        mark = "" if panel.figures[key]["exact"] else "~"
+        text = "–" if value is None else f"{mark}{write_number(value)}"
+        ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=GREY if value is None else INK)
+    ax.set_xlim(0, most)
+    ax.set_ylim(len(panels) - 0.5, -0.5)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    ax.spines["left"].set_color(GREY)
+    ax.tick_params(length=0)
+    ax.set_xticks([])
+
+
+def _color(panel: Panel) -> str:
+    return BLUE if panel.active is None else ORANGE
+
+
+def _break(name: str, width: int = 30) -> str:
+    """Return a name in lines of at most about so many letters, broken after colons, commas and slashes."""
+    lines = [""]
+    for part in name.replace(":", ":\n").replace(",", ",\n").replace("/", "/\n").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

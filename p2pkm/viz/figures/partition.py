@@ -1,0 +1,137 @@
+"""Who holds which points."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import (
+    BARS,
+    BLUE,
+    INK,
+    PALE,
+    add_bar,
+    average_steps,
+    count,
+    count_in_thousands,
+    count_one_by_one,
+    dress,
+    open_axes,
+    scale_colors,
+    write_number,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.viz.open_run import Run
+
+_WRITTEN = (24, 16)  # devices and classes; up to these the counts are written
+_WIDE = 8.0  # largest over smallest count from which colours are logarithmic
+_COLUMNS = 2_000  # of the map; more devices share columns
+
+
+def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
+    """Draw how many points of each class each device has; see `plot_partition_of`.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    result = open_run(result)
+    return plot_partition_of(result.census.sizes, result.census.classes, ax, names=result.topology.names)
+
+
+def plot_partition_of(
+    sizes: Integers, classes: Integers | None, ax: "Axes | None" = None, *, names: Sequence[str] | None = None
+) -> "Axes":
+    """Draw a map of devices and classes, or the points of each device if there are no labels.
+
+    Parameters
+    ----------
+    sizes : int64[n]
+        Points of each device.
+    classes : int64[n, c] or None
+        Points of each class on each device.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    names : sequence of str, optional
+        What the devices are called; None: by their numbers.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    sizes = np.asarray(sizes)
+    if classes is None or not np.size(classes):
+        return _draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names)
+    table = np.asarray(classes)
+    ax = open_axes(ax, 7.4, float(np.clip(1.3 + 0.27 * table.shape[1], 3.4, 6)), left=0.09, right=0.88, bottom=0.15)
+    _draw_map(table, ax, names)
+    ax.set_title(
+        f"Partition: {_sum_up(sizes)}, {count(table.shape[1], 'class', 'es')}",
+        fontsize=11,
+        loc="left",
+    )
+    return ax
+
+
+def _sum_up(sizes: Integers) -> str:
+    return f"{count(int(sizes.sum()), 'point')} on {count(len(sizes), 'device')}"
+
+
+def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Axes":
+    """Draw a bar per device, or the sorted sizes of many."""
+    n = len(sizes)
+    if n <= BARS:
+        ax.bar(np.arange(n), sizes, color=BLUE, width=0.8)
+        ax.set_xlim(-0.6, n - 0.4)
+        count_one_by_one(ax.xaxis, n, names)
+    else:
+        heights, bounds = average_steps(np.sort(sizes)[::-1])
+        ax.fill_between((bounds[:-1] + bounds[1:] - 1) / 2, heights, color=BLUE, step="mid", linewidth=0)
+        ax.set_xlim(0, n - 1)
+    ax.set_ylim(0, max(1, int(sizes.max(initial=0))) * 1.2)
+    count_in_thousands(ax.yaxis)
+    empty = int((sizes == 0).sum())
+    note = f", {empty:,} without points" if empty else ""
+    dress(ax, f"Partition: {_sum_up(sizes)}{note}", "device" if n <= BARS else "devices, most points first", "points")
+    ax.axhline(
+        float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {write_number(float(sizes.mean()))}"
+    )
+    ax.legend(loc="upper right", fontsize=8.5, frameon=False)
+    return ax
+
+
+def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
+    """Draw counts as colours, classes upwards, devices to the right; written out if there are few."""
+    n, n_classes = table.shape
+    step = -(-n // _COLUMNS)
+    starts = np.arange(0, n, step)
+    columns: Floats = np.add.reduceat(table, starts, axis=0) / np.diff(np.append(starts, n))[:, None]
+    shown = np.ma.masked_equal(columns.T, 0)
+    norm = scale_colors(columns[columns > 0], _WIDE)
+    extent = (-0.5, n - 0.5, -0.5, n_classes - 0.5)
+    ax.set_facecolor(PALE)
+    image = ax.imshow(
+        shown, cmap="viridis", norm=norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
+    )
+    for axis, label, size, called in ((ax.xaxis, "device", n, names), (ax.yaxis, "true class", n_classes, None)):
+        axis.set_label_text(label)
+        count_one_by_one(axis, size, called)
+    ax.tick_params(labelsize=9)
+    if n <= _WRITTEN[0] and n_classes <= _WRITTEN[1]:
+        for (i, j), number in np.ndenumerate(table):
+            if number:
+                dark = float(np.asarray(norm(number))) < 0.6
+                ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color="white" if dark else INK)
+    label = "points (grey: none)" if step == 1 else f"points, mean of {step} devices"
+    add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)

@@ -1,0 +1,75 @@
+"""Quality of one run against what it costs: virtual seconds, or bytes."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.viz.figures.convergence import line_up, read_records
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import BLUE, CATEGORIES, GREY, count_in_thousands, dress, is_wide, open_axes, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.viz.open_run import Run
+
+_AXES = {"virtual_seconds": "virtual time (s)", "bytes": "bytes sent so far, all devices"}
+_LINEAR = 0.1  # per cent of excess below which the axis is linear
+
+
+def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Axes":
+    """Draw by how much the centroids cost more than central k-means, against time in life or bytes, stage by stage.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    against : {"virtual_seconds", "bytes"}
+        Virtual seconds are known of runs with a network (``--net``, ``net=``).
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ExperimentError
+        If `against` is not known.
+    DataError
+        If the run has no virtual time, or nothing was compared with central k-means.
+    """
+    result = open_run(result)
+    if against not in _AXES:
+        raise ExperimentError(f"against is {against!r}; expected {', '.join(_AXES)}")
+    places = read_records(result.rounds, against)
+    if not np.isfinite(places).any():
+        raise DataError("the run has no virtual time; run it with a network in life, such as --net wan")
+    excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
+    known = np.isfinite(excess) & np.isfinite(places)
+    if not known.any():
+        raise DataError("the run was not compared with central k-means; leave out --no-central, or look at more rounds")
+    ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
+    _, spans = line_up(result.rounds)
+    numbers = np.cumsum([record["round"] == 0 for record in result.rounds]) - 1
+    ax.plot(places[known], excess[known], color=GREY, linewidth=1.0, zorder=1)
+    for number in np.unique(numbers[known]):
+        here = known & (numbers == number)
+        color = CATEGORIES[number % len(CATEGORIES)] if len(spans) > 1 else BLUE
+        ax.plot(places[here], excess[here], color=color, marker="o", markersize=4, linewidth=1.4,
+                label=spans[number].name if number < len(spans) else "")  # fmt: skip
+    summary = result.summary
+    where = f" over {summary['net']}" if against == "virtual_seconds" and summary.get("net") else ""
+    dress(ax, f"Quality of {summary['algorithm']}{where}", _AXES[against], "cost above central k-means (%)")
+    low, high = float(excess[known].min()), float(excess[known].max())
+    if is_wide(excess[known]) or low < 0:
+        ax.set_yscale("symlog", linthresh=_LINEAR)
+        ax.set_ylim(min(2 * low, -0.3 * _LINEAR), max(2 * high, _LINEAR))
+        ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
+        write_plainly(ax.yaxis)
+    if against == "bytes":
+        count_in_thousands(ax.xaxis, "B")
+    if len(spans) > 1:
+        ax.legend(title="stage", title_fontsize=8.5, fontsize=8.5, frameon=False)
+    return ax

@@ -1,0 +1,324 @@
+"""What a study teaches: measures of the graph against rounds, quality against cost, and maps of two options."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats
+from p2pkm.storage.study_table import Row, never_reached, read_rows
+from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.style import (  # fmt: skip
+    CATEGORIES,
+    GREY,
+    INK,
+    add_bar,
+    choose_steps,
+    dress,
+    is_wide,
+    open_axes,
+    save_figure,
+    scale_colors,
+    write_plainly,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "osD^vP*Xd<>h"
+_APART = 0.052  # of a panel's width: the least distance of two names
+_WRITTEN = 26  # most columns or rows of a map whose cells are written out
+_NEAR = "rounds_to_1pct_of_central"
+_PAIRS = 3  # most options that are mapped pair by pair
+_MEASURES = {
+    "spectral_gap": "spectral gap of the Metropolis matrix",
+    "effective_neighbors": "effective neighbours (decay 0.95)",
+    "algebraic_connectivity": "algebraic connectivity",
+    "mean_path": "mean hops between two devices",
+    "diameter": "diameter",
+    "degree_mean": "mean degree",
+}
+_WORDS = {
+    "rounds_to_1pct": "rounds to 1 % of the run's own final ratio, with initialization",
+    "method_rounds_to_1pct": "rounds to 1 % of the run's own final ratio",
+    "rounds_to_1pct_of_central": "rounds to 1 % of central k-means, with initialization",
+    "method_rounds_to_1pct_of_central": "rounds to 1 % of central k-means",
+    "ratio_mean": "cost over that of central k-means",
+    "bytes": "bytes of a run",
+    "bytes_to_1pct": "bytes to 1 % of the run's own final ratio",
+    "seconds_to_1pct": "virtual seconds to 1 % of the run's own final ratio",
+    "bytes_to_1pct_of_central": "bytes to 1 % of central k-means",
+    "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
+}
+_MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
+_OPTIONS = ("coupling", "alpha", "theta", "passes", "schedule", "recipe", "seeding", "devices", "clusters", "data",
+            "partition", "rounds_asked", "tol", "scale", "net", "graph", "algorithm")  # fmt: skip
+
+
+def plot_measures(
+    study: Any, ax: "Axes | None" = None, *, measures: Sequence[str] = ("spectral_gap", "effective_neighbors"),
+    value: str = "rounds_to_1pct",
+) -> "Axes":  # fmt: skip
+    """Draw what theory knows of the graphs against what a study measured, a panel per measure.
+
+    A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
+    colours; the graphs stand above, each over its own place. Marks are hollow, and the legend says so, where no run
+    came within 1 % of central k-means.
+
+    Parameters
+    ----------
+    study : path, pandas.DataFrame, list of dict or Study
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    measures : sequence of str
+        Columns with measures of the graph.
+    value : str
+        Column to draw them against.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The panels are its ``child_axes``.
+    """
+    every = [row for row in read_rows(study) if row.get(value) is not None or never_reached(row, value)]
+    rows = [row for row in every if row.get(value) is not None]
+    longest = max(map(len, _shorten(_list(rows, "graph")).values()), default=0)
+    above = 0.45 + 0.07 * longest  # inches
+    width, height = 5.4 * len(measures), 4.6 + above
+    ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=0.85 / height,
+                   top=1 - (above + 0.3) / height)  # fmt: skip
+    ax.set_axis_off()
+    methods = _list(every, "algorithm")
+    ax.set_title("What is known of a graph, and what it does: mean over seeds, from least to most", fontsize=11,
+                 loc="left", pad=72 * above - 6)  # fmt: skip
+    room = 1 / (len(measures) + 0.2 * (len(measures) - 1))
+    for number, measure in enumerate(measures):
+        panel = ax.inset_axes((1.2 * room * number, 0, room, 1))
+        _draw_panel(panel, [row for row in rows if row.get(measure) is not None], (measure, value), methods)
+    names = [name + _tell_never(every, name) for name in methods]
+    if len(methods) > 1 or names != methods:
+        from matplotlib.lines import Line2D
+
+        marks = [Line2D([], [], color=_color(i), marker=_MARKERS[i % len(_MARKERS)], linestyle="none", label=name)
+                 for i, name in enumerate(names)]  # fmt: skip
+        ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4 if names == methods else 1,
+                  fontsize=9, frameon=False)  # fmt: skip
+    return ax
+
+
+def _tell_never(rows: Sequence[Row], method: str) -> str:
+    """Return on how many graphs no run of a method came within 1 % of central k-means; nothing if there is none."""
+    groups = _split([row for row in rows if row["algorithm"] == method], ["graph"])
+    never = sum(_is_far(group) for group in groups)
+    return f" (never within 1 % of central on {never} of {len(groups)} graphs: hollow)" if never else ""
+
+
+def _is_far(group: Sequence[Row]) -> bool:
+    """Return whether none of these runs came within 1 % of central k-means."""
+    return all(never_reached(row, _NEAR) for row in group)
+
+
+def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
+    """Draw the excess of the cost over central k-means against what it takes: colours are methods, markers graphs.
+
+    Parameters
+    ----------
+    study : path, pandas.DataFrame, list of dict or Study
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    against : {"bytes", "bytes_busiest", "virtual_seconds"}
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    rows = [row for row in read_rows(study) if row.get("ratio_mean") is not None and row.get(against) is not None]
+    table = []
+    for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
+        ratios = [row["ratio_mean"] for row in group]
+        table.append({
+            "algorithm": group[0]["algorithm"], "graph": _shorten(_list(rows, "graph"))[group[0]["graph"]],
+            "ratio_best": float(np.mean([row.get("ratio_best", row["ratio_mean"]) for row in group])),
+            "ratio_mean": float(np.mean(ratios)), "ratio_low": min(ratios), "ratio_high": max(ratios),
+            against: float(np.mean([row[against] for row in group])),
+        })  # fmt: skip
+    return plot_quality(table, ax, against=against, bars="from least to most")
+
+
+def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Axes":
+    """Draw a figure over two options of a study: the mean over everything else, written into the cells.
+
+    A figure that counts to 1 % of central k-means is "never" where no run came there, and 12 (3/5) where 3 of 5 did.
+
+    Parameters
+    ----------
+    study : path, pandas.DataFrame, list of dict or Study
+    x, y : str
+        Columns, such as "coupling" and "graph".
+    value : str
+        Column to average.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    rows = [row for row in read_rows(study) if None not in (row.get(x), row.get(y))]
+    across, down = _sort(_list(rows, x)), _sort(_list(rows, y))
+    cells = np.full((len(down), len(across)), np.nan)
+    remarks: dict[tuple[int, int], str] = {}
+    for group in _split(rows, [x, y]):
+        place = down.index(group[0][y]), across.index(group[0][x])
+        known = [row[value] for row in group if row.get(value) is not None]
+        if known:
+            cells[place] = np.mean(known)
+        if any(never_reached(row, value) for row in group):
+            remarks[place] = f" ({len(known)}/{len(group)})" if known else "never"
+    names = [list(_shorten(part).values()) for part in (across, down)]
+    left, below = (0.25 + 0.085 * max(map(len, part), default=1) for part in reversed(names))
+    aslant = len(across) * max(map(len, names[0]), default=1) > 44
+    below = 0.75 + (0.75 * below if aslant else 0.0)
+    width, height = 1.3 + left + max(0.62 * len(across), 3.0), 0.6 + below + 0.36 * max(len(down), 4)
+    ax = open_axes(ax, width, height, left=(0.3 + left) / width, right=1 - 1.0 / width, bottom=below / height,
+                   top=1 - 0.45 / height)  # fmt: skip
+    norm = scale_colors(cells, 10.0)
+    image = ax.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
+    ax.set_facecolor("#E4E4E4")
+    dress(ax, _WORDS.get(value, value), x, y)
+    ax.set_xticks(range(len(across)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
+    ax.set_yticks(range(len(down)), names[1])
+    if max(cells.shape) <= _WRITTEN:
+        _write_cells(ax, cells, norm, remarks)
+    add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
+    return ax
+
+
+def find_swept(rows: Sequence[Row]) -> list[str]:
+    """Return the options that differ between rows."""
+    return [name for name in _OPTIONS if len({row.get(name) for row in rows} - {None}) > 1]
+
+
+def draw_study(study: Any, folder: Path) -> list[Path]:
+    """Draw what a study has figures for, as PNG and SVG."""
+    rows = read_rows(study)
+    draws: dict[str, Any] = {}
+    compared = [row for row in rows if row.get("rounds_to_1pct") is not None]
+    if len({row["graph"] for row in compared if row.get("spectral_gap") is not None}) > 1:
+        draws["measures"] = partial(plot_measures, compared)
+        if any(row.get(_NEAR) is not None for row in compared):
+            draws["measures_of_central"] = partial(plot_measures, compared, value=_NEAR)
+    for against in ("bytes", "virtual_seconds"):
+        if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
+            draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
+    for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
+        for value in ("ratio_mean", *(name for name in _MAPPED if any(name in row for row in compared))):
+            draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
+    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
+
+
+def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], methods: Sequence[str]) -> None:
+    """Draw one measure, with the names of the graphs above."""
+    from matplotlib.ticker import LogLocator
+
+    measure, value = names
+    for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
+        here, there = (np.array([row[name] for row in group], float) for name in names)
+        number = methods.index(group[0]["algorithm"])
+        panel.errorbar(
+            here.mean(), there.mean(), _reach(there), _reach(here), color=_color(number), capsize=2, elinewidth=0.9,
+            marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgewidth=0.6,
+            markerfacecolor="white" if _is_far(group) else _color(number),
+            markeredgecolor=_color(number) if _is_far(group) else "white",
+            zorder=3 + number,  # what lies upon another mark is smaller
+        )  # fmt: skip
+    for axis, name in ((panel.xaxis, measure), (panel.yaxis, value)):
+        values = np.array([row[name] for row in rows], float)
+        if len(values) and values.min() > 0 and is_wide(values, 8.0):
+            getattr(panel, f"set_{axis.axis_name}scale")("log")
+            axis.set_major_locator(LogLocator(subs=choose_steps(values.min(), values.max())))
+            write_plainly(axis)
+    dress(panel, "", _MEASURES.get(measure, measure), _WORDS.get(value, value))
+    panel.grid(color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    _name_graphs(panel, rows, measure)
+
+
+def _name_graphs(panel: "Axes", rows: Sequence[Row], measure: str) -> None:
+    """Write the graphs above the panel, each joined to its place by a line, apart from one another."""
+    names = _shorten(_list(rows, "graph"))
+    places = {graph: float(np.mean([row[measure] for row in rows if row["graph"] == graph])) for graph in names}
+    order = sorted(names, key=lambda graph: places[graph])
+    to_axes = panel.transData + panel.transAxes.inverted()
+    panel.autoscale_view()
+    true = np.array([to_axes.transform((places[graph], panel.get_ylim()[0]))[0] for graph in order])
+    for graph, here, there in zip(order, true, spread_apart(true, _APART), strict=True):
+        panel.plot([here, here, there], [0.0, 1.0, 1.1], color=GREY, linewidth=0.5, transform=panel.transAxes,
+                   clip_on=False, zorder=0)  # fmt: skip
+        panel.text(there, 1.11, names[graph], rotation=60, rotation_mode="anchor", ha="left", va="center", fontsize=8.5,
+                   color=INK, transform=panel.transAxes)  # fmt: skip
+
+
+def spread_apart(places: Floats, apart: float) -> Floats:
+    """Return places, float64[n] ascending, moved as little as needs be so that neighbours are so far apart."""
+    blocks: list[list[float]] = []  # sum of wished starts, and size
+    for number, place in enumerate(places):
+        blocks.append([place - number * apart, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
+            last = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + last[0], blocks[-1][1] + last[1]]
+    starts = [total / size for total, size in blocks for _ in range(int(size))]
+    return np.array(starts) + apart * np.arange(len(places))
+
+
+def _reach(values: Floats) -> Floats:
+    """Return how far a bar reaches below and above the mean, float64[2, 1]."""
+    return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
+
+
+def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str]) -> None:
+    for (i, j), cell in np.ndenumerate(cells):
+        text = (f"{cell:.4g}" if cell < 1000 else f"{cell:.3g}") if np.isfinite(cell) else ""
+        dark = bool(text) and norm(cell) < 0.5
+        text += remarks.get((i, j), "")
+        if text:
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+
+
+def _shorten(names: Sequence[Any]) -> dict[Any, str]:
+    """Return names of one kind without the options that all of a family share; numbers as short as they are."""
+    texts = {name: f"{name:g}" if isinstance(name, float) else str(name) for name in names}
+    families: dict[str, list[set[str]]] = {}
+    for text in texts.values():
+        family, _, options = text.partition(":")
+        families.setdefault(family, []).append(set(options.split(",")))
+    short = {}
+    for name, text in texts.items():
+        family, _, options = text.partition(":")
+        shared = set.intersection(*families[family])
+        kept = ",".join(option for option in options.split(",") if option not in shared)
+        short[name] = f"{family}:{kept}" if kept else family
+    return short
+
+
+def _list(rows: Sequence[Row], name: str) -> list[Any]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _sort(values: list[Any]) -> list[Any]:
+    return sorted(values) if all(isinstance(value, (int, float)) for value in values) else values
+
+
+def _split(rows: Sequence[Row], names: Sequence[str]) -> list[list[Row]]:
+    """Return the rows that agree in these columns, together."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return list(groups.values())
+
+
+def _color(number: int) -> str:
+    return CATEGORIES[number % len(CATEGORIES)]

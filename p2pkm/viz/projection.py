@@ -1,0 +1,50 @@
+"""From many features to the two directions of a picture."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats
+
+_ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
+
+
+class Flat(NamedTuple):
+    """Where points stand in a picture.
+
+    Attributes
+    ----------
+    middle : float64[d]
+    axes : float64[d, 2]
+    names : tuple of str
+        Of the axes of the picture; of one feature the second has none.
+    note : str
+        What the picture leaves out.
+    """
+
+    middle: Floats
+    axes: Floats
+    names: tuple[str, str]
+    note: str
+
+    def place(self, table: Floats) -> Floats:
+        """Return the rows of a table in the picture, float64[rows, 2]; absent ones at NaN."""
+        there = np.isfinite(table).all(axis=-1, keepdims=True)
+        return np.where(there, np.where(there, table - self.middle, 0.0) @ self.axes, np.nan)
+
+
+def show_flat(sample: Floats) -> Flat:
+    """Return how tables of so many features are drawn: as they are, or on two principal components of the sample."""
+    d = sample.shape[1]
+    if d <= 2:
+        return Flat(np.zeros(d), np.eye(d, 2), ("feature 0", "feature 1" if d == 2 else ""), "")
+    step = max(1, -(-sample.size // _ANALYSED))
+    middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
+    _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
+    axes = np.concatenate((axes, np.eye(d)))[:2]
+    axes = axes * np.where(axes[np.arange(2), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
+    total = float((lengths**2).sum())
+    shares = [100 * float(length) ** 2 / total if total > 0 else 0.0 for length in [*lengths, 0.0, 0.0][:2]]
+    names = (f"principal component 1 ({shares[0]:.0f} %)", f"principal component 2 ({shares[1]:.0f} %)")
+    note = f"principal components 1 and 2 of {d} features: {sum(shares):.0f} % of the variance"
+    return Flat(middle, axes.T, names, note)

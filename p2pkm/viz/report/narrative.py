@@ -1,0 +1,139 @@
+"""How a run went, in one paragraph of plain words."""
+
+from typing import Any
+
+import numpy as np
+
+from p2pkm.cli.summary_table import DESCENTS, STOPS
+from p2pkm.core.units import write_size
+from p2pkm.metrics.milestones import is_worse
+from p2pkm.metrics.result import Result
+from p2pkm.storage.study_table import ALONE
+from p2pkm.viz.figures.bytes_per_device import sum_bytes
+from p2pkm.viz.style import count
+
+_EVEN = 1.01  # times the mean load
+_AS_GOOD = 5e-4  # of the cost of central k-means; nearer is "as good"
+
+
+def judge(result: Result) -> str:
+    """Return the verdict: quality, disagreement, how it ended, what it cost, the busiest device, and what struck."""
+    sentences = [
+        _introduce(result),
+        _rate(result.summary),
+        _reach(result.summary),
+        _agree(result),
+        _end(result.summary),
+        _pay(result),
+        *_strike(result),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def name_place(result: Result) -> str:
+    """Return where the run took place: on ring, with a server; without messages if every device was alone."""
+    if result.summary["algorithm"] == ALONE:
+        return "without messages"
+    return "with a server" if result.topology.hub >= 0 else f"on {str(result.summary['graph']).split(':')[0]}"
+
+
+def _introduce(result: Result) -> str:
+    summary = result.summary
+    devices = "1 device" if summary["devices"] == 1 else f"{summary['devices']:,} devices"
+    return f"{devices} {name_place(result)} looked for {summary['clusters']} clusters with {summary['algorithm']}."
+
+
+def tell_ratio(ratio: float) -> str:
+    """Return a ratio to central k-means in words: as much as, 1.3 % more than, 5.2 times as much as."""
+    excess = ratio - 1
+    if abs(excess) < _AS_GOOD:
+        return "as much as"
+    if ratio >= 2:
+        return f"{ratio:.3g} times as much as"
+    return f"{abs(100 * excess):.2g} % {'more' if excess > 0 else 'less'} than"
+
+
+def _rate(summary: dict[str, Any]) -> str:
+    mean, worst, alone = (summary[name] for name in ("ratio_mean", "ratio_worst", "ratio_alone"))
+    if summary["centroid_sets"] == 0:
+        return "No device holds a centroid, so there is no quality to report; the notes say what to change."
+    if mean is None:
+        return "The run was not compared with central k-means."
+    words = f"On all points their centroids cost {tell_ratio(mean)} central k-means"
+    if worst is not None and summary["devices"] > 1 and worst - mean > _AS_GOOD:
+        words += f", with the worst device {tell_ratio(worst)} it"
+    if alone is not None and summary["devices"] > 1:
+        words += f"; without talking, devices would have paid {tell_ratio(alone)} it"
+    return words + "."
+
+
+def _reach(summary: dict[str, Any]) -> str:
+    """Say when the run came within 1 % of central k-means, and whether quality got worse before the end."""
+    names = ("ratio_mean", "ratio_best", "rounds_to_1pct_of_central", "method_rounds_to_1pct_of_central")
+    mean, best, every, method = (summary.get(name) for name in names)
+    if mean is None or best is None:
+        return ""
+    words = "They did not come within 1 % of central k-means and stay there."
+    if method is not None:
+        words = f"They came within 1 % of central k-means in {count(method, 'round')} ({every:,} with initialization)."
+    if is_worse(mean, best):
+        words += (
+            f" Quality got worse before the end: the ratio was {best:.4f} in round {summary['ratio_best_round']:,} of "
+            f"{summary['ratio_best_stage']} and is {mean:.4f} now."
+        )
+    return words
+
+
+def _agree(result: Result) -> str:
+    summary = result.summary
+    sets, gtv = summary["centroid_sets"], summary["gtv"]
+    if sets == 0:
+        return ""
+    if sets == 1:
+        return "All devices hold the same centroids." if summary["devices"] > 1 else ""
+    words = f"The devices hold {sets:,} distinct sets of centroids"
+    links = len(result.topology.indices) // 2
+    if gtv is not None and links:
+        words += f", and neighbours differ by {gtv / links:.3g} (squared distance, mean over the {links:,} links)"
+    return words + "."
+
+
+def _end(summary: dict[str, Any]) -> str:
+    rounds = f"{summary['rounds']:,} round{'s' * (summary['rounds'] != 1)}"
+    words = f"The method ended after {rounds}, {STOPS.get(summary['stop'], summary['stop'])}"
+    descent = DESCENTS.get(summary["descent"])
+    return f"{words}; {descent}." if descent else f"{words}."
+
+
+def _pay(result: Result) -> str:
+    total, messages = int(result.summary["bytes"]), int(result.summary["messages"])
+    if not messages:
+        return "Nothing was sent."
+    if not total:
+        return f"It took {messages:,} empty messages."
+    load = np.sum(sum_bytes(result), axis=0)
+    top, mean = int(load.argmax()), float(load.max() / load.mean())
+    each = write_size(total / result.topology.clients)
+    cost = f"It took {messages:,} messages and {write_size(float(total))}, {each} per device"
+    if mean < _EVEN:
+        return f"{cost}, the same for all."
+    who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
+    share = 100 * load[top] / load.sum()
+    return f"{cost}; the hot spot is {who} with {share:.2g} % of what was sent and received, {mean:.2g} times the mean."
+
+
+def _strike(result: Result) -> list[str]:
+    """Say what went wrong, who lied, and what was kept back."""
+    summary, words = result.summary, []
+    lost, away, refused, least = (summary.get(name) or 0 for name in ("lost", "away", "quarantined", "min_count"))
+    if summary.get("faults"):
+        part = f" and {100 * away:.2g} % of the devices were away, on average" if away else ""
+        words.append(f"Under faults ({summary['faults']}) {lost:,} of the messages were never heard{part}.")
+    if result.byzantine is not None and len(result.byzantine):
+        words.append(f"{count(len(result.byzantine), 'device')} lied ({summary['byzantine']}): the costs are those of "
+                     "the others.")  # fmt: skip
+    if refused:
+        words.append(f"{count(int(refused), 'table')} that made no sense {'was' if refused == 1 else 'were'} refused.")
+    if least > 1:
+        words.append(f"Nothing of rows of fewer than {least:,} points was said.")
+    return words

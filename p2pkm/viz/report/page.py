@@ -1,0 +1,60 @@
+"""A whole page: its head, its style and its scripts inside, and nothing that it could ask a network for."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+
+from p2pkm.viz.report.html import Content, Html, tag
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+$title
+<style>$style</style>
+</head>
+<body>
+<main>
+$body
+</main>
+$scripts
+</body>
+</html>
+""")
+
+
+def assemble(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -> str:
+    """Return the page.
+
+    Its policy lets the browser run these scripts alone, known by their hashes, and load nothing from anywhere.
+
+    Parameters
+    ----------
+    title : str
+    body : sequence of str or Html
+    scripts : sequence of str
+        Names of files of this package.
+    """
+    texts = [_read(name) for name in scripts]
+    hashes = "".join(f" 'sha256-{_digest(text)}'" for text in texts) or " 'none'"
+    return _PAGE.substitute(
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src{hashes}",
+        title=tag("title", title).text,
+        style=_read("page.css"),
+        body="\n".join(part.text if isinstance(part, Html) else tag("p", part).text for part in body),
+        scripts="\n".join(f"<script>{text}</script>" for text in texts),
+    )
+
+
+def _read(name: str) -> str:
+    return (files("p2pkm.viz.report") / name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,202 @@
+"""The page of one run: what was run, how it went, tables, figures and the replay."""
+
+import json
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pkm.cli.summary_table import explain
+from p2pkm.core.errors import DataError
+from p2pkm.core.termination import STOPPED
+from p2pkm.metrics.result import Result
+from p2pkm.storage.load import load
+from p2pkm.viz.all_figures import FIGURES
+from p2pkm.viz.color_by import cost_per_point
+from p2pkm.viz.figures.bytes_per_device import sum_bytes
+from p2pkm.viz.figures.convergence import Span, line_up
+from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag
+from p2pkm.viz.report.narrative import judge, name_place
+from p2pkm.viz.report.page import assemble
+from p2pkm.viz.report.replay import show_replay
+from p2pkm.viz.style import count
+from p2pkm.viz.svg import draw_inline
+
+_LISTED = 10  # devices and links
+_ALTS = {
+    "convergence": "Quality, objective and disagreement over the rounds",
+    "graph": "The communication graph, devices by cost and links by disagreement",
+    "points": "Points and the devices' centroids",
+    "partition": "Points of each class on each device",
+    "bytes": "Bytes that each device sent and received",
+}
+
+
+def draw_run(folder: Path) -> tuple[str, bool]:
+    """Return the page of a run that is in a folder, and whether it holds a replay.
+
+    Raises
+    ------
+    DataError
+        If the run has not ended, or a file of the folder cannot be read.
+    """
+    manifest, config = _read_origin(folder)
+    result = load(folder)
+    summary = result.summary
+    title = f"{str(summary['algorithm']).split(':')[0]} {name_place(result)}, {count(summary['devices'], 'device')}"
+    full = [f"{name} {summary[name]}" for name in ("algorithm", "graph", "data", "partition", "clusters")]
+    replay, moving = show_replay(result)
+    body = [
+        tag(
+            "header",
+            tag("p", "p2pkm: report of a run", class_="kind"),
+            tag("h1", title),
+            tag("p", " · ".join(full), class_="note"),
+        ),
+        _warn(summary),
+        section("Verdict", tag("p", judge(result), class_="verdict")),
+        replay,
+        section("Figures", tag("div", *(_draw(name, result) for name in FIGURES), class_="figures")),
+        section("In numbers", _sum_up(result), _list_stages(result), _list_devices(result), _list_links(result)),
+        repeat(folder, manifest, config, summary),
+    ]
+    return assemble(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
+
+
+def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return what manifest.json and config.toml say; nothing of a result that a script has saved."""
+    try:
+        manifest, config = folder / "manifest.json", folder / "config.toml"
+        found = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
+        return found, config.read_text("utf-8") if config.is_file() else ""
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _warn(summary: dict[str, Any]) -> Html:
+    if summary["stop"] not in STOPPED:
+        return Html("")
+    return tag(
+        "p", "This run was interrupted: the figures are those of the last round that it finished.", class_="note"
+    )
+
+
+def _draw(name: str, result: Result) -> Html:
+    picture = Html(draw_inline(partial(FIGURES[name], result), name))
+    return tag("figure", picture, tabindex=0, role="group", aria_label=_ALTS[name])
+
+
+def _sum_up(result: Result) -> Html:
+    rows = explain(result.summary, result.notes)
+    return tabulate("Summary", ("", "figure", "what it means"), rows)
+
+
+def _list_stages(result: Result) -> Html:
+    """Return a row for every stage: rounds, what it sent, and where it left the run."""
+    places, spans = line_up(result.rounds)
+    rows: list[list[Cell]] = []
+    before = {"messages": 0, "bytes": 0}
+    for span in spans:
+        last = result.rounds[int(np.searchsorted(places, span.last))]
+        spent = [last[name] - before[name] for name in ("messages", "bytes")]
+        rows.append([
+            span.name,
+            _length(span),
+            *spent,
+            *(last.get(name) for name in ("ratio_mean", "gtv", "objective")),
+        ])
+        before = last
+    head = ("stage", "rounds", "messages", "bytes", "ratio at its end", "GTV at its end", "objective at its end")
+    return tabulate("Stages", head, rows)
+
+
+def _length(span: Span) -> int:
+    return int(span.start + span.last - span.first)
+
+
+def _list_devices(result: Result) -> Html:
+    sent, received = sum_bytes(result)
+    n, topology, census = len(result.losses), result.topology, result.census
+    costs = cost_per_point(result.losses, census.sizes)
+    load = sent + received
+    top = [int(i) for i in np.argsort(-load, kind="stable")[:_LISTED]]
+    rows: list[list[Cell]] = [
+        [
+            topology.label(i), int(sent[i]), int(received[i]),
+            100 * float(load[i]) / max(int(load.sum()), 1), int(topology.degrees[i]),
+            int(census.sizes[i]) if i < n else None,
+            float(costs[i]) if i < n and np.isfinite(costs[i]) else None,
+        ]
+        for i in top
+    ]  # fmt: skip
+    head = ("device", "bytes sent", "bytes received", "% of all", "neighbours", "points", "cost per point")
+    return tabulate(f"Busiest devices ({len(rows)} of {len(load):,})", head, rows, sortable=True)
+
+
+def _list_links(result: Result) -> Html:
+    """Return the links with most bytes, both directions taken together."""
+    ledger, n, label = result.ledger, result.topology.n, result.topology.label
+    links, place = np.unique(
+        np.minimum(ledger.src, ledger.dst) * n + np.maximum(ledger.src, ledger.dst), return_inverse=True
+    )
+    volume, messages = (np.bincount(place, part).astype(np.int64) for part in (ledger.bytes, ledger.messages))
+    gtv = _read_gtv(result, links)
+    top = np.argsort(-volume, kind="stable")[:_LISTED]
+    rows: list[list[Cell]] = [
+        [
+            f"{label(int(links[e] // n))} – {label(int(links[e] % n))}",
+            int(messages[e]), int(volume[e]), gtv[e],
+        ]
+        for e in top
+    ]  # fmt: skip
+    head = ("link", "messages", "bytes", "GTV (squared distance)")
+    return tabulate(f"Busiest links ({len(rows)} of {len(links):,})", head, rows, sortable=True)
+
+
+def _read_gtv(result: Result, links: Any) -> list[float | None]:
+    """Return the disagreement over links, numbered lower end x n + higher end; None where none is known."""
+    topology = result.topology
+    numbers = topology.sources * topology.n + topology.indices
+    if not len(numbers):
+        return [None] * len(links)
+    at = np.minimum(np.searchsorted(numbers, links), len(numbers) - 1)
+    known = (numbers[at] == links) & np.isfinite(result.gtv[at])
+    return [float(value) if ok else None for value, ok in zip(result.gtv[at], known, strict=True)]
+
+
+def repeat(folder: Path, manifest: dict[str, Any], config: str, summary: dict[str, Any]) -> Html:
+    """Return how to do it again: commands, versions, seed, ranks, hashes, and the configuration in full."""
+    parts: list[Content] = []
+    if config:
+        ranks = int(summary.get("ranks") or 1)
+        start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        again = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder / "config.toml")])
+        check = shlex.join(["python", "-m", "p2pkm", "verify", str(folder)])
+        parts += [tag("p", "The same run again, and the same compared bit by bit:"), tag("pre", f"{again}\n{check}")]
+    facts: list[tuple[str, Content]] = [
+        (name, _tell(manifest[name])) for name in _FACTS if manifest.get(name) is not None
+    ]
+    if "command" in manifest:
+        facts.insert(0, ("command", tag("code", name_command(manifest["command"]))))
+    facts += [(name, _tell(summary[name])) for name in ("seed", "ranks", "wall_seconds") if name not in manifest]
+    facts += [(name, tag("code", summary[name])) for name in ("centroids_sha256", "chain_sha256") if summary[name]]
+    parts.append(tag("dl", *(join((tag("dt", name.replace("_", " ")), tag("dd", what))) for name, what in facts)))
+    if config:
+        parts.append(fold("config.toml", tag("pre", config)))
+    return section("How to repeat it", *parts)
+
+
+_FACTS = ("version", "python", "libraries", "mpi", "host", "ranks", "seed", "start", "end")
+
+
+def name_command(words: Any) -> str:
+    """Return a command that a manifest holds as somebody would type it."""
+    program, *rest = [str(word) for word in words] or [""]
+    start = ["python", "-m", "p2pkm"] if Path(program).name == "__main__.py" else [Path(program).name]
+    return shlex.join([*start, *rest])
+
+
+def _tell(value: Any) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else str(value)

@@ -1,0 +1,308 @@
+"""The page of many runs: a comparison or a study, with its failed runs by name."""
+
+import base64
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from p2pkm.core.errors import DataError
+from p2pkm.core.units import write_size
+from p2pkm.experiments.config import FIELDS, Experiment
+from p2pkm.metrics.milestones import MILESTONES, OF_CENTRAL, write_share
+from p2pkm.storage.study_table import Row, average, find_gap, judge_gap, name_run, name_sides, never_reached, tell_worse
+from p2pkm.storage.toml import load_toml
+from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, write
+from p2pkm.viz.report.narrative import tell_ratio
+from p2pkm.viz.report.page import assemble
+from p2pkm.viz.svg import draw_inline
+
+_ALWAYS = ("algorithm", "graph")  # named even if all are the same
+_STRIKING = ("faults", "stale", "byzantine", "robust", "min_count")
+_UNSPOKEN = ("seed", "graph", "algorithm", "placement", "require_converged", "checkpoint_every")  # by no comparison
+_LISTED = 1_000  # runs
+_MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
+          *MILESTONES)  # fmt: skip
+_NAMED = 3  # configurations that a sentence names
+_TITLES = {
+    "ratio_mean": "ratio", "ratio_worst": "worst ratio", "ari": "ARI",
+    "bytes_busiest": "bytes busiest", "virtual_seconds": "virtual s",
+    "rounds_to_1pct": "rounds to own 1 %, with initialization", "method_rounds_to_1pct": "rounds to own 1 %",
+    "bytes_to_1pct": "bytes to own 1 %", "seconds_to_1pct": "virtual s to own 1 %",
+    "rounds_to_1pct_of_central": "rounds to central 1 %, with initialization",
+    "method_rounds_to_1pct_of_central": "rounds to central 1 %",
+    "bytes_to_1pct_of_central": "bytes to central 1 %", "seconds_to_1pct_of_central": "virtual s to central 1 %",
+}  # fmt: skip
+_LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
+_AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
+
+
+def draw_rows(kind: str, folder: Path) -> str:
+    """Return the page of a folder of kind comparison or study.
+
+    Raises
+    ------
+    DataError
+        If it has not ended, or a file of it cannot be read.
+    """
+    try:
+        rows = _read_lines(folder / ("study.jsonl" if kind == "study" else "rows.jsonl"))
+        asked = _read_json(folder / "comparison.json")
+        compared = _read_json(folder / "summary.json")
+        study = folder / "study.toml"
+        asked |= {"base": load_toml(str(study), "study")} if kind == "study" and study.is_file() else {}
+        return _draw(kind, folder, rows, asked | compared)
+    except FileNotFoundError as error:
+        name = Path(error.filename).name
+        raise DataError(
+            f"{folder} has no {name}: this {kind} has not ended; the same command goes on with it"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _read_lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) -> str:
+    good, bad = ([row for row in rows if (row.get("error") is None) is fine] for fine in (True, False))
+    axes = _find_axes(rows)
+    means = _average(good, [name for name in axes if name != "seed"])
+    title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
+    body: list[Content] = [
+        tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
+        section("Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _strike(told), class_="verdict")),
+        _name_failures(bad, axes),
+        section("Figures", tag("div", *_collect_figures(kind, folder, told.get("table", ())), class_="figures")),
+        section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
+        _repeat(kind, folder, told),
+    ]
+    return assemble(title, body, ["tables.js"])
+
+
+def _find_axes(rows: Sequence[Row]) -> list[str]:
+    """Return the options that differ between the runs, and the method and the graph in any case."""
+    asked = {*FIELDS, "rounds_asked"} - {"rounds"}
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, set()).update([] if value is None else [str(value)])
+    return [name for name, known in values.items() if name in asked and (name in _ALWAYS or len(known) > 1)]
+
+
+def _average(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
+    """Return a row for all runs that differ in their seeds alone: means, the worst device of all, and the runs."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(_tell(row.get(name)) for name in axes), []).append(row)
+    found = []
+    for names, group in groups.items():
+        mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group), "seeds": len(group), "group": group}
+        mean |= average(group, _MEANS)
+        if mean["ratio_worst"] is not None:
+            mean["ratio_worst"] = max(row["ratio_worst"] for row in group)
+        found.append(mean)
+    return found
+
+
+def _tell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _name(row: Row, axes: Sequence[str]) -> str:
+    """Return a run in words: gtvmin on ring, seed 3."""
+    rest = [f"{name.replace('_', ' ')} {_tell(row.get(name))}" for name in axes if name not in ("algorithm", "graph")]
+    return ", ".join([name_run(_tell(row.get("algorithm")), _tell(row.get("graph"))), *rest])
+
+
+def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> str:
+    """Return what came out: the best, the cheapest nearly as good, the worst, who came near central k-means, and when.
+
+    What the paired 95 % interval of the difference does not tell apart is called tied.
+    """
+    name = partial(_name, axes=[one for one in axes if one != "seed"])
+    words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
+    rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
+    if not rated:
+        return " ".join([*words, "None was compared with central k-means."])
+    best, worst = rated[0], rated[-1]
+    level, behind = ([row for row in rated if row is not one and _is_tied(row, one)] for one in (best, worst))
+    single = min(len(row["group"]) for row in rated) < 2 and len(rated) > 1
+    title = "Lowest cost" if single else "Best"
+    words.append(f"{title}: {name(best)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
+                 f"with {write_size(best['bytes'])} a run.")  # fmt: skip
+    if single:
+        words.append("With one seed nobody can tell differences from chance.")
+    elif level:
+        words.append(f"Tied with it (the paired 95 % interval of the difference contains 0): {_list(level, name)}.")
+    near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
+    thrift = min(near, key=lambda row: row["bytes"])
+    if thrift is not best:
+        words.append(f"Cheapest within 1 % of it: {name(thrift)} ({tell_ratio(thrift['ratio_mean'])} central "
+                     f"k-means) with {write_size(thrift['bytes'])}.")  # fmt: skip
+    if worst is not best and worst not in level:
+        also = f", tied with {_list(behind, name)}" if behind and not single else ""
+        title = "Highest cost" if single else "Last"
+        words.append(f"{title}: {name(worst)}, {tell_ratio(worst['ratio_mean'])} central k-means{also}.")
+    return " ".join([*words, *_tell_reached(rated, name), *_tell_worse(rated, name)])
+
+
+def _is_tied(one: Row, other: Row) -> bool:
+    """Return whether the seeds that two configurations share do not tell their costs apart."""
+    sides = [{row.get("seed"): row for row in side["group"]} for side in (one, other)]
+    gap = find_gap(sides[0], sides[1], "ratio_mean")
+    return gap is None or gap["tied"] is not False
+
+
+def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    return "; ".join(map(name, rows[:_NAMED])) + more
+
+
+def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    """Say which configurations came within 1 % of central k-means for good, the first of them, and which never did."""
+    first, figure = "method_rounds_to_1pct_of_central", "rounds_to_1pct_of_central"
+    came = sorted((row for row in rated if row[first] is not None), key=lambda row: row[first])
+    words = []
+    if came:
+        soon = came[0]
+        words.append(f"Within 1 % of central k-means first: {name(soon)}, after {soon[first]:.3g} rounds "
+                     f"({soon[figure]:.3g} with initialization{write_share(soon)}).")  # fmt: skip
+    never = [row for row in rated if row["reached_central"] == 0]
+    return words + ([f"Never within 1 % of it: {_list(never, name)}."] if never else [])
+
+
+def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    worse = [(row, how) for row in rated if (how := tell_worse(row["group"]))]
+    more = f" and of {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
+    told = "; ".join(f"{name(row)}, {how}" for row, how in worse[:_NAMED])
+    return [f"Quality got worse before the end of {told}{more}."] if worse else []
+
+
+def _strike(told: dict[str, Any]) -> str:
+    """Say what struck all runs alike, who lied in them, and what was held against it."""
+    options = told.get("base") or {}
+    words = [f"--{name.replace('_', '-')} {options[name]}" for name in _STRIKING if options.get(name)]
+    return f" All runs with {', '.join(words)}." if words else ""
+
+
+def _name_failures(bad: Sequence[Row], axes: Sequence[str]) -> Html:
+    if not bad:
+        return Html("")
+    rows = [[_name(row, axes) or "a run", str(row["error"])] for row in bad]
+    return section("Failed runs", tag("div", tabulate(f"{len(bad)} failed", ("run", "error"), rows), class_="bad"))
+
+
+def _collect_figures(kind: str, folder: Path, table: Sequence[Row]) -> list[Html]:
+    """Return the figures: drawn anew of a comparison, of a study those that it keeps, as pictures of their own."""
+    if kind == "comparison":
+        if not any(row["ratio_mean"] is not None for row in table):
+            return [tag("p", "No run was compared with central k-means.", class_="note")]
+        draws = {name: Html(draw_inline(partial(plot_quality, table, against=name), name)) for name in _AGAINST}
+        return [tag("figure", draws[name], tabindex=0, role="group", aria_label=alt) for name, alt in _AGAINST.items()]
+    paths = sorted((folder / "figures").glob("*.svg"))
+    if not paths:
+        return [tag("p", "There are none: the folder has no figures.", class_="note")]
+    return [_embed(path) for path in paths]
+
+
+def _embed(path: Path) -> Html:
+    name = path.stem.replace("_", " ")
+    text = base64.b64encode(path.read_bytes()).decode()
+    return tag(
+        "figure",
+        tag("img", src=f"data:image/svg+xml;base64,{text}", alt=name),
+        tabindex=0,
+        role="group",
+        aria_label=name,
+    )
+
+
+def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
+    names = [name for name in axes if name != "seed"]
+    figures = [name for name in _MEANS if any(row[name] is not None for row in means)]
+    rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs")), *(_reached(row, name) for name in figures)]
+                              for row in means]  # fmt: skip
+    head = [*names, "runs", *(_TITLES.get(name, name) for name in figures)]
+    return tabulate(
+        "Means over seeds (ratio: cost on all points / central k-means); a click on a title sorts",
+        head,
+        rows,
+        sortable=True,
+    )
+
+
+def _reached(row: Row, name: str) -> Cell:
+    """Return a mean as a cell; in words where not all runs came within 1 % of central k-means."""
+    if never_reached(row, name):
+        return "never"
+    share = write_share(row) if name.endswith(OF_CENTRAL) and row[name] is not None else ""
+    return f"{write(row[name])}{share}" if share else row[name]
+
+
+def _list_differences(told: dict[str, Any]) -> list[Html]:
+    """Return the paired differences of a comparison."""
+    rows: list[list[Cell]] = []
+    for one in told.get("differences", ()):
+        gap = one["ratio_mean"]
+        if gap is not None:
+            pair = " – ".join(name_sides(one))
+            rows.append([pair, one["seeds"], gap["mean"], gap["low"], gap["high"], judge_gap(gap)])
+    if not rows:
+        return []
+    head = ("pair", "seeds", "difference of ratio", "95 %: from", "to", "verdict")
+    return [tabulate(f"Differences to {told['reference']}, same seeds", head, rows, sortable=True)]
+
+
+def _list_runs(rows: Sequence[Row], axes: Sequence[str]) -> Html:
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _LEFT_OUT]
+    names = [*axes, *(name for name in names if name not in axes)]
+    kept = [name for name in names if name in axes or any(row.get(name) is not None for row in rows)]
+    cells: list[list[Cell]] = [[_plain(row.get(name)) for name in kept] for row in rows[:_LISTED]]
+    left_out = f", the first {_LISTED:,} of {len(rows):,}" if len(rows) > _LISTED else ""
+    heads = [_TITLES.get(name, name.replace("_", " ")) for name in kept]
+    return fold(f"All runs ({len(rows):,})", tabulate(f"Runs{left_out}", heads, cells, sortable=True))
+
+
+def _plain(value: Any) -> Cell:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
+        return str(value)
+    return value
+
+
+def _repeat(kind: str, folder: Path, told: dict[str, Any]) -> Html:
+    """Return the command that does it again: of a comparison from what was asked, of a study from its file."""
+    if kind == "comparison":
+        words = ["python", "-m", "p2pkm", "compare", "--algorithm", ",".join(told["algorithms"]), "--graph",
+                 ",".join(told["graphs"]), "--seeds", ",".join(map(str, told["seeds"]))]  # fmt: skip
+        return section("How to repeat it", tag("pre", shlex.join([*words, *_spell(told["base"])])))
+    files = sorted(folder.glob("*.toml"))
+    if not files:
+        return section("How to repeat it", tag("p", "The folder does not hold the file of the study.", class_="note"))
+    command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0])])
+    return section(
+        "How to repeat it", tag("pre", command), fold(files[0].name, tag("pre", files[0].read_text("utf-8")))
+    )
+
+
+def _spell(options: dict[str, Any]) -> list[str]:
+    """Return options as words of a command line, but for those that are what they would be anyway."""
+    usual, words = Experiment().to_mapping(), list[str]()
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name in _UNSPOKEN or value is None or usual.get(name) == value:
+            continue
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            words += [flag, str(value)]
+    return words

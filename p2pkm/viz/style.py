@@ -1,0 +1,212 @@
+"""What all figures share: a fresh canvas without pyplot, colours that the colour-blind can tell apart, axes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
+
+# Okabe and Ito, "Color Universal Design" (2008), without yellow, which is lost on white.
+CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
+BLUE, ORANGE, GREEN, RED, GREY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
+DPI = 120
+_DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
+BARS = 100  # devices; above, bars become a line
+RASTER = 2_000  # marks; above, a vector file holds them as a picture
+_LONGEST, _LETTERS = 16, 60  # letters of a name that are written, and of names beside one another on an axis
+_NUMBERED = 20  # devices or classes; above, not every one is numbered
+_FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
+_NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
+_WIDE = 20.0  # largest over smallest value from which an axis or a colour scale is logarithmic
+
+
+def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **margins: float) -> "Axes":
+    """Return the given axes, or those of a new figure that no pyplot state knows.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes or None
+    width, height : float
+        Size of a new figure in inches.
+    **margins : float
+        ``left``, ``right``, ``bottom`` and ``top`` of the axes in a new figure, as fractions of it.
+    """
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    edges = {"left": 0.1, "right": 0.97, "bottom": 0.13, "top": 0.9} | margins
+    size = (edges["left"], edges["bottom"], edges["right"] - edges["left"], edges["top"] - edges["bottom"])
+    return figure.add_axes(size)
+
+
+def save_figure(
+    draw: "Callable[[], Axes]", folder: Path, name: str, kinds: tuple[str, ...] = ("png", "svg")
+) -> list[Path]:
+    """Write the figure that is drawn as PNG and SVG, or also PDF; the same figure gives the same bytes.
+
+    The folder is made if it does not exist; a file appears under its name only when it is complete.
+    """
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{kind}" for kind in kinds]
+    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
+        figure: Any = draw().figure
+        for path in paths:
+            draft = path.with_name(f"{path.name}.part")
+            kind = path.suffix[1:]
+            figure.savefig(draft, format=kind, dpi=DPI, metadata=_DATES.get(kind))
+            draft.replace(path)
+    return paths
+
+
+def dress(ax: "Axes", title: str, x: str, y: str) -> None:
+    """Write the title, the labels and the numbers of the axes, and take away the frame's upper and right side.
+
+    Axes whose numbers have a format of their own keep it.
+    """
+    from matplotlib.ticker import ScalarFormatter
+
+    ax.set_title(title, fontsize=11, loc="left")
+    for axis, label in ((ax.xaxis, x), (ax.yaxis, y)):
+        usual = type(axis.get_major_formatter()) is ScalarFormatter
+        axis.set_label_text(label + (write_plainly(axis) if usual else ""))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=9)
+
+
+def write_plainly(axis: Any) -> str:
+    """Write an axis' numbers as 0.01, 1 and 1e+06, as six digits can tell them apart; its limits must be known.
+
+    Returns
+    -------
+    str
+        To be written after the label: where the numbers differ by less than a thousandth of their size, what has been
+        subtracted from all of them, such as " - 1000"; else nothing.
+    """
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    offset, least = _choose_offset(*axis.get_view_interval()) if axis.get_scale() == "linear" else (0.0, 0.0)
+
+    def write(value: float, _: object) -> str:
+        rest = value - offset
+        return f"{rest if abs(rest) > least else 0.0:.6g}"
+
+    axis.set_major_formatter(FuncFormatter(write))
+    axis.set_minor_formatter(NullFormatter())
+    return f" {'-' if offset > 0 else '+'} {abs(offset):.15g}" if offset else ""
+
+
+def _choose_offset(low: float, high: float) -> tuple[float, float]:
+    """Return what to subtract from the numbers of a linear axis, and what of them is but rounding."""
+    width = abs(high - low)
+    if not 0 < width < _NARROW * max(abs(low), abs(high)):
+        return 0.0, 1e-9 * width
+    places = -int(np.ceil(np.log10(width)))
+    return round((low + high) / 2, places), 1e-6 * width
+
+
+def write_number(value: float) -> str:
+    """Write a number beside a mark: 1,234 or 0.0123."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def count_in_thousands(axis: Any, unit: str = "") -> None:
+    """Write an axis' counts as 250, 4 k, 1.5 M, with a unit."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
+    axis.set_major_formatter(EngFormatter(unit=unit, usetex=False))
+
+
+def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
+    """Put the numbers of an axis at whole ones only, all of 0 to n - 1 if they are few; then with names, if any."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+    few = n <= _NUMBERED
+    axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
+    if few and names is not None:
+        axis.set_major_formatter(FixedFormatter([shorten(name) for name in names[:n]]))
+        if axis.axis_name == "x" and n * max(map(len, names)) > _LETTERS:
+            axis.set_tick_params(rotation=35)
+            for label in axis.get_ticklabels():
+                label.set(horizontalalignment="right", rotation_mode="anchor")
+
+
+def shorten(name: str) -> str:
+    """Return a name as far as there is room for it."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def add_bar(
+    ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False, unit: str = ""
+) -> Any:
+    """Add a colour bar in a box given in the coordinates of the axes, and return it.
+
+    whole: with whole numbers only, if these are counts; unit: counts as 4 k, with that unit.
+    """
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    bar = ax.figure.colorbar(marks, cax=ax.inset_axes(box))
+    if isinstance(marks.norm, LogNorm):
+        bar.set_ticks(LogLocator(subs=choose_steps(*marks.get_clim())))
+    elif whole:
+        bar.set_ticks(MaxNLocator(nbins=8, integer=True))
+    bar.ax.tick_params(labelsize=8)
+    if unit:
+        count_in_thousands(bar.ax.yaxis, unit)
+    else:
+        label += write_plainly(bar.ax.yaxis)
+    bar.set_label(label, fontsize=8.5)
+    return bar
+
+
+def choose_steps(low: float, high: float) -> tuple[float, ...]:
+    """Return which multiples of the powers of ten a logarithmic scale should number, so that there are some."""
+    return (1.0, 2.0, 5.0) if high < _FEW_DECADES * low else (1.0,)
+
+
+def is_wide(values: Floats, factor: float = _WIDE) -> bool:
+    """Return whether the largest of the positive values is more than `factor` times the smallest."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    return len(positive) > 0 and float(positive.max()) > factor * float(positive.min())
+
+
+def scale_colors(values: Floats, factor: float = _WIDE) -> "Normalize":
+    """Return a colour scale for the finite values: logarithmic if they are positive and span that factor."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    known = values[np.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if low > 0 and is_wide(known, factor):
+        return LogNorm(low, high)
+    if high - low <= 1e-12 * abs(high):  # all alike: a scale needs some width
+        low, high = (0.0, high) if high > 0 else (0.0, 1.0)
+    return Normalize(low, high)
+
+
+def draw_sample(count: int, limit: int) -> Integers:
+    """Return at most `limit` of the numbers 0 to count - 1, ascending; the same at every call."""
+    if count <= limit:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, limit, replace=False))
+
+
+def average_steps(values: Floats | Integers) -> tuple[Floats, Integers]:
+    """Return means over at most 2,000 runs of values that follow one another, and the bounds of the runs."""
+    bounds = np.unique(np.linspace(0, len(values), min(len(values), RASTER) + 1).astype(np.int64))
+    return np.add.reduceat(values, bounds[:-1]) / np.diff(bounds), bounds
+
+
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -1,0 +1,287 @@
+"""Byzantine devices: who they are, what they say, and that tables which are none are never used."""
+
+import json
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.channel.byzantine import Byzantine, Lies, parse_byzantine, place_liars
+from p2pkm.channel.rejection import inspect
+from p2pkm.core.messages import Letters, Mail, Tables
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+from tests.support.play_rounds import arrange
+from tests.support.run_cli import here, solve
+
+KINDS = ("random", "flip", "drift", "nan", "collude")
+MUTE = ("alone", "coreset", "mufc")
+POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
+
+
+def deal(n, seed=0, points=12):
+    """Return points of n devices around four corners."""
+    rng = np.random.default_rng(seed)
+    corners = 9.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+    y = [rng.integers(0, 4, points) for _ in range(n)]
+    return p2pkm.Shards.from_list([corners[one] + rng.normal(size=(points, 2)) for one in y], labels=y)
+
+
+def lies(kind, *, liars=(1,), says="centroids", **more):
+    """Return the lies of a path of three devices, and the devices."""
+    table = arrange(POINTS, [(0, 1), (1, 2)])
+    stacked = np.concatenate(POINTS)
+    facts = stacked.min(axis=0), stacked.max(axis=0), stacked.mean(axis=0)
+    told = Lies(Byzantine(len(liars), kind=kind), np.isin(np.arange(3), liars), p2pkm.GTVMin, *facts, says=says, **more)
+    return told, table.devices
+
+
+def said(values, **more):
+    """Return the mail of three devices that all speak."""
+    values = np.asarray(values, float)
+    return Mail(values, np.full(len(values), values.shape[1]), **more)
+
+
+TRUTH = np.arange(12.0).reshape(3, 2, 2)
+
+
+def test_a_flipped_table_is_mirrored_at_the_mean_and_only_the_liars_is():
+    told, devices = lies("flip")
+    mail = told.say(said(TRUTH), devices)
+    assert_array_equal(mail.values[[0, 2]], TRUTH[[0, 2]])
+    assert_allclose(mail.values[1], 2 * np.array([12 / 5, 3.0]) - TRUTH[1])
+    assert_array_equal(TRUTH, np.arange(12.0).reshape(3, 2, 2))
+    assert mail.unfit is None
+
+
+def test_columns_beside_the_coordinates_stay_true():
+    counted = np.concatenate((TRUTH, np.full((3, 2, 1), 7.0)), axis=2)
+    for kind in KINDS[:3]:
+        told, devices = lies(kind)
+        mail = told.say(said(counted), devices)
+        assert_array_equal(mail.values[:, :, 2], counted[:, :, 2])
+        assert not np.array_equal(mail.values[1, :, :2], TRUTH[1])
+
+
+def test_sums_lie_as_the_centroids_they_stand_for_would():
+    counts = np.array([[2.0], [0.0]])
+    sums = np.concatenate((np.array([[6.0, 8.0], [0.0, 0.0]]), counts), axis=1)
+    told, devices = lies("flip", says="mass")
+    mail = told.say(said(np.tile(sums, (3, 1, 1))), devices)
+    assert_allclose(mail.values[1], [[2 * (4.8 - 3.0), 2 * (6.0 - 4.0), 2.0], [0.0, 0.0, 0.0]])
+
+
+def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
+    told, devices = lies("drift")
+    moves = [told.say(said(TRUTH), devices.at(t, 0, devices.awake)).values[1] - TRUTH[1] for t in range(4)]
+    span = np.array([9.0, 7.0])
+    assert_allclose(np.linalg.norm(moves[0] / span, axis=1), 0.05)
+    for t, move in enumerate(moves):
+        assert_allclose(move, (t + 1) * moves[0], rtol=1e-12)
+
+
+def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are_one_far_set():
+    told, devices = lies("random", liars=(0, 2))
+    drawn = [told.say(said(TRUTH), devices.at(t, turn, devices.awake)).values for t, turn in ((0, 0), (1, 0), (1, 1))]
+    rows = np.concatenate([one[[0, 2]].reshape(-1, 2) for one in drawn])
+    assert ((rows >= 0) & (rows <= [9, 7])).all()
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    told, devices = lies("collude", liars=(0, 2))
+    far = [told.say(said(TRUTH), devices.at(t, 0, devices.awake)).values for t in (0, 5)]
+    assert_array_equal(far[0][0], far[0][2])
+    assert_array_equal(far[0][0], far[1][0])
+    assert ((far[0][0] >= [27, 21]) & (far[0][0] <= [36, 28])).all()
+
+
+def test_what_is_drawn_depends_on_the_device_and_not_on_its_batch():
+    told, devices = lies("random", liars=(1, 2))
+    whole = told.say(said(TRUTH), devices.at(3, 1, devices.awake)).values
+    part = replace(devices, ids=devices.ids[1:])
+    some = replace(told, liars=told.liars[1:]).say(said(TRUTH[1:]), part.at(3, 1, devices.awake[1:])).values
+    assert_array_equal(whole[1:], some)
+
+
+def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay_true():
+    told, devices = lies("flip")
+    quiet = Mail(TRUTH, np.array([2, -1, 2]))
+    assert told.say(quiet, devices) is quiet
+    letters = Letters(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
+    assert told.say(letters, devices) is letters
+    once, mail = replace(told, opening=True), said(TRUTH)
+    assert once.say(mail, devices.at(1, 0, devices.awake)) is mail
+    assert once.say(mail, devices) is not mail
+
+
+@given(st.lists(st.sampled_from([0.5, -3.0, np.nan, np.inf, -np.inf, 1e101, -1e101, 1e100]), min_size=12, max_size=12),
+       st.lists(st.integers(-1, 2), min_size=3, max_size=3))  # fmt: skip
+def test_a_table_is_refused_if_and_only_if_a_row_of_it_is_wild(numbers, rows):
+    mail = Mail(np.array(numbers).reshape(3, 2, 2), np.array(rows))
+    wild = [any(not abs(x) <= 1e100 for x in mail.values[i, : max(rows[i], 0)].ravel()) for i in range(3)]
+    found = inspect(mail)
+    assert_array_equal(found.accepted, np.where(wild, -1, rows))
+    assert (found is mail) == (not any(wild))
+
+
+def test_a_refused_table_is_counted_and_the_last_good_one_stays_in_use():
+    topology = Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))
+    network = LocalNetwork(place(topology, 0, 1))
+    network.open()
+    network.exchange(said(TRUTH))
+    bad = TRUTH + 100.0
+    bad[1, 0, 0] = np.nan
+    inbox = network.exchange(inspect(said(bad)))
+    heard = inbox.tables[inbox.slots]  # edges 0-1, 1-0, 1-2, 2-1
+    assert_array_equal(heard[0], TRUTH[1])
+    assert_array_equal(heard[1], TRUTH[0] + 100.0)
+    assert_array_equal(inbox.fresh, [False, True, True, False])
+    assert_array_equal(network.ledger.refused, [0, 2, 0])
+    assert_array_equal(network.ledger.edges[:, 0], [2, 2, 2, 2])
+
+
+def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
+    topology = Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))
+    network = LocalNetwork(place(topology, 0, 1))
+    network.open()
+    bad = np.full((3, 1, 1), np.inf)
+    inbox = network.exchange(inspect(said(bad, edges=np.array([True, False, True, False]))))
+    assert_array_equal(network.ledger.refused, [1, 1, 0])
+    assert not inbox.fresh.any()
+    assert (inbox.slots < 0).all()
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in MUTE])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
+    graph = None if needs_hub(find(name)(4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
+    result = p2pkm.simulate(find(name)(4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
+    assert len(result.byzantine) == 2
+    assert result.summary["byzantine"] == f"2:kind={kind},place=random,by=closeness,stages=method"
+    assert (result.summary["quarantined"] > 0) == (kind == "nan")
+    assert not np.isnan(result.centroids).any()
+    assert np.isfinite(result.summary["ratio_mean"])
+    assert result.summary["descent"] in ("not claimed", None)
+    assert result.best not in result.byzantine
+    assert any("Byzantine" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("name", MUTE)
+def test_a_method_without_rows_to_lie_about_is_refused(name):
+    graph = None if needs_hub(find(name)(4)) else topologies.ring(9)
+    with pytest.raises(p2pkm.ExperimentError, match="could replace by other centroids"):
+        p2pkm.simulate(find(name)(4), graph, deal(9), byzantine="1")
+
+
+@pytest.mark.parametrize("seeding", ["leader", "summaries", "summaries:hops=1,candidates=2", "rooted", "raced", "box"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
+    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
+                            byzantine=f"2:kind={kind},stages=all")  # fmt: skip
+    assert not np.isnan(result.centroids).any()
+
+
+def test_scores_are_over_the_honest_devices_alone():
+    spec = {"byzantine": "2:kind=collude", "rounds": 6, "seed": 3}
+    result = p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(9), deal(9), **spec)
+    honest = np.setdiff1d(np.arange(9), result.byzantine)
+    shards = deal(9)
+    costs = np.array([((shards.points[:, None] - one[None]) ** 2).sum(axis=2).min(axis=1).sum()
+                      for one in result.centroids])  # fmt: skip
+    ratio = result.summary["ratio_worst"] / costs[honest].max()
+    assert_allclose(result.summary["ratio_mean"], ratio * costs[honest].mean())
+    assert costs[result.best] == costs[honest].min()
+
+
+def test_no_liars_is_the_same_run_as_without_the_option():
+    plain, none = (p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(9), deal(9), seed=3, **more).summary
+                   for more in ({}, {"byzantine": "0:kind=nan"}))  # fmt: skip
+    differing = {key for key in plain if plain[key] != none[key]}
+    assert differing <= {"byzantine", "wall_seconds", "compile_seconds"}
+
+
+def test_the_own_state_of_a_liar_is_what_an_honest_device_would_have():
+    """News travel one hop per turn: what a liar says does not change its own centroids at once."""
+    start = np.random.default_rng(1).normal(4, 3, (3, 2, 2))
+    shards = p2pkm.Shards.from_list(POINTS)
+    one, other = (
+        p2pkm.simulate(p2pkm.GTVMin(2, schedule="jacobi"), topologies.path(3), shards, rounds=1, start=start, **more)
+        for more in ({}, {"byzantine": "1:kind=collude,place=peripheral"})
+    )
+    assert_array_equal(other.byzantine, [0])
+    assert_array_equal(one.centroids[[0, 2]], other.centroids[[0, 2]])
+    assert (one.centroids[1] != other.centroids[1]).any()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 14), st.integers(0, 50))
+def test_centrality_is_that_of_networkx(n, seed):
+    graph = nx.gnp_random_graph(n, 0.35, seed=seed)
+    for name, theirs in (("closeness", nx.closeness_centrality), ("betweenness", nx.betweenness_centrality)):
+        expected = np.array([theirs(graph)[i] for i in range(n)])
+        assert_allclose(getattr(topologies.measures, name)(graph), expected, atol=1e-12)
+
+
+def test_central_and_peripheral_liars_stand_where_they_should():
+    topology = Topology.from_graph(topologies.path(7))
+    assert_array_equal(place_liars(Byzantine(3, place="central"), topology, 0), [2, 3, 4])
+    assert_array_equal(place_liars(Byzantine(3, place="peripheral"), topology, 0), [0, 1, 6])
+    assert_array_equal(place_liars(Byzantine(1, place="central", by="betweenness"), topology, 0), [3])
+    ring = Topology.from_graph(topologies.ring(8))
+    assert_array_equal(place_liars(Byzantine(2, place="central"), ring, 5), [0, 1])
+    assert len({tuple(place_liars(Byzantine(2), ring, seed)) for seed in range(20)}) > 5
+    star = Topology.star(4)
+    assert all(4 not in place_liars(Byzantine(3), star, seed) for seed in range(10))
+
+
+def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
+    closeness = topologies.measures.closeness(topologies.path(3001))
+    assert abs(int(np.argmax(closeness)) - 1500) < 400
+    assert topologies.measures.betweenness(topologies.star(2000)).argmax() == 0
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("two", "expected how many devices lie"), ("-1", "expected how many"), ("", "expected how many"),
+    ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
+    ("16", "so that one is honest"), ("99999", "so that one is honest"),
+])  # fmt: skip
+def test_a_mistake_is_named(text, words):
+    ended = here("--byzantine", text, "--out", "none", "--devices", "16", "-q")
+    assert ended.code == 2
+    assert words in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_the_spec_is_written_in_full_and_read_back():
+    spec = parse_byzantine("3:place=central")
+    assert str(spec) == "3:kind=random,place=central,by=closeness,stages=method"
+    assert parse_byzantine(str(spec)) == spec
+    assert parse_byzantine(None) is None
+
+
+def test_the_command_line_and_the_toml_file_know_the_option(tmp_path):
+    by_option = solve("--byzantine", "1:kind=flip")
+    (tmp_path / "run.toml").write_text('byzantine = "1:kind=flip"\n')
+    by_file = solve("--config", tmp_path / "run.toml")
+    assert by_option["byzantine"] == "1:kind=flip,place=random,by=closeness,stages=method"
+    assert {key for key in by_file if by_file[key] != by_option[key]} <= {"wall_seconds", "compile_seconds"}
+    assert solve()["byzantine"] is None
+
+
+def test_the_run_folder_keeps_who_lied_and_verify_repeats_it(tmp_path):
+    target = tmp_path / "run"
+    ended = here("--data", "grid16:points=5", "--devices", "6", "--rounds", "5", "--no-plot", "-q", "--format", "json",
+                 "--byzantine", "2:kind=nan", "--out", target)  # fmt: skip
+    assert ended.code == 0
+    loaded = p2pkm.load(target)
+    assert len(loaded.byzantine) == 2
+    assert loaded.ledger.refused.sum() == json.loads(ended.out)["quarantined"] > 0
+    assert np.flatnonzero(loaded.ledger.refused).tolist() == loaded.byzantine.tolist()
+    assert here("verify", target, "-q").code == 0

@@ -1,0 +1,550 @@
+"""Faults by hand: who hears whom when a message, a link or a device fails, and what becomes of the methods."""
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.channel.fault_model import Written, lay_faults, parse_stale, play_tape, record
+from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
+from p2pkm.channel.faults import Trouble
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import Mail
+from p2pkm.engine.loop import Start
+from p2pkm.methods.schedules import make
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+from tests.support.play_rounds import arrange
+from tests.support.run_cli import here, needs_mpirun, ranks, there
+
+PATH = Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))  # edges: 0 hears 1; 1 hears 0; 1 hears 2; 2 hears 1
+RING = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
+
+
+class Counting(NamedTuple):
+    """State of a method that counts its own turns and says the count."""
+
+    centroids: np.ndarray
+    settled: np.ndarray
+    turns: np.ndarray
+
+
+class Counter:
+    schedule = "jacobi"
+
+    def __init__(self, rounds=99):
+        self.rounds = rounds
+
+    def init(self, devices, start):
+        n = len(devices)
+        return Counting(np.zeros((n, 1, 1)), np.zeros(n, bool), np.zeros(n, np.int64))
+
+    def message(self, state, devices):
+        return Mail(state.turns[:, None, None].astype(float), np.where(state.turns < self.rounds, 1, -1))
+
+    def update(self, state, inbox, devices):
+        return state._replace(turns=state.turns + 1)  # everybody, whoever is awake
+
+
+def events(*lines):
+    return [json.dumps(line) for line in lines]
+
+
+def away(t, device, rounds=1):
+    return {"kind": "away", "round": t, "device": device, "rounds": rounds}
+
+
+def loss(t, src, dst, **more):
+    return {"kind": "loss", "round": t, "src": src, "dst": dst, **more}
+
+
+def delay(t, src, dst, rounds):
+    return {"kind": "delay", "round": t, "src": src, "dst": dst, "rounds": rounds}
+
+
+class Heard(NamedTuple):
+    """What was heard after each round: the count said over each edge (None: as never heard), and whether it is new."""
+
+    counts: list
+    fresh: list
+    turns: list
+    trouble: Trouble
+
+
+def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
+    """Return what everybody heard in the opening and after every turn."""
+    table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
+    network = LocalNetwork(place(topology, 0, 1))
+    faults = Written(parse_tape(events(*lines), topology, "tape"), topology.n)
+    trouble = Trouble(faults, parse_stale(stale), topology, network.placement)
+    method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
+    network.open(trouble)
+    state, heard = method.init(table.devices, None), Heard([], [], [], trouble)
+
+    def speak(devices):
+        inbox = network.exchange(method.message(state, devices))
+        heard.counts.append([None if s < 0 else int(inbox.tables[s, 0, 0]) for s in inbox.slots])
+        heard.fresh.append(inbox.fresh.tolist())
+        heard.turns.append(state.turns.tolist())
+        return inbox
+
+    inbox = speak(table.devices.of(schedule.opening))
+    for t in range(1, rounds + 1):
+        for turn, awake in enumerate(schedule.turns(t)):
+            now = table.devices.at(t, turn, awake)
+            state = method.update(state, inbox, now)
+            inbox = speak(now)
+    return heard
+
+
+# --- who hears whom, and when ---
+
+
+def test_one_message_is_lost():
+    heard = follow(PATH, [loss(2, 0, 1)], 3)
+    assert heard.counts == [[0] * 4, [1] * 4, [2, 1, 2, 2], [3] * 4]
+    assert [row[1] for row in heard.fresh] == [True, True, False, True]
+    assert heard.trouble.lost == 1
+
+
+def test_a_message_that_is_late_is_heard_then_unless_a_newer_one_has_come():
+    heard = follow(PATH, [delay(1, 0, 1, 2), delay(2, 0, 1, 2), delay(3, 0, 1, 2), delay(2, 1, 0, 1)], 6)
+    over = [row[1] for row in heard.counts]
+    assert over == [0, 0, 0, 1, 4, 4 + 1, 6]  # that of round 2 comes in round 4, together with a newer one
+    assert [row[1] for row in heard.fresh] == [True, False, False, True, True, True, True]
+    assert [row[0] for row in heard.counts] == [0, 1, 1, 3, 4, 5, 6]
+    assert heard.trouble.lost == 0
+
+
+def test_a_link_that_is_down_loses_what_is_said_both_ways():
+    heard = follow(PATH, [{"kind": "link", "round": 3, "src": 1, "dst": 0, "rounds": 3}], 6)
+    assert [row[0] for row in heard.counts] == [0, 1, 2, 2, 2, 2, 6]
+    assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, 2, 6]
+    assert [row[2] for row in heard.counts] == list(range(7))
+    assert heard.trouble.lost == 6
+
+
+def test_who_is_away_stays_as_it_was_says_nothing_and_hears_nothing():
+    heard = follow(PATH, [away(2, 1, rounds=2)], 5)
+    assert [row[1] for row in heard.turns] == [0, 1, 1, 1, 2, 3]
+    assert [row[0] for row in heard.turns] == list(range(6))
+    assert [row[0] for row in heard.counts] == [0, 1, 1, 1, 2, 3]  # 0 hears 1
+    assert [row[1] for row in heard.counts] == [0, 1, 1, 1, 4, 5]  # 1 hears 0
+    assert [row[0] for row in heard.fresh] == [True, True, False, False, True, True]
+    assert heard.trouble.lost == 4  # what 0 and 2 said to 1
+    assert heard.trouble.away == 2 and heard.trouble.rounds == 5
+
+
+def test_who_is_asleep_hears_and_finds_it_new_when_it_wakes():
+    heard = follow(PATH, [{"kind": "asleep", "round": 2, "device": 1, "rounds": 2}], 4)
+    assert [row[1] for row in heard.turns] == [0, 1, 1, 1, 2]
+    assert [row[1] for row in heard.counts] == [0, 1, 2, 3, 4]
+    assert heard.trouble.lost == 0 and heard.trouble.away == 0
+
+
+def test_what_a_sleeper_was_told_stays_new_until_it_is_awake():
+    sleeper = {"kind": "asleep", "round": 2, "device": 1, "rounds": 2}
+    heard = follow(PATH, [sleeper, away(2, 0, rounds=9)], 4)  # 0 speaks last in round 1, when 1 is still awake
+    assert [row[1] for row in heard.fresh] == [True, True, True, True, False]
+
+
+def test_a_partition_cuts_the_links_between_the_halves():
+    heard = follow(RING, [{"kind": "partition", "round": 1, "rounds": 2}], 3)
+    ends = list(zip(RING.sources.tolist(), RING.indices.tolist(), strict=True))
+    apart = [(i < 2) != (j < 2) for i, j in ends]
+    assert heard.counts[2] == [0 if cut else 2 for cut in apart]
+    assert heard.counts[3] == [3] * 8
+    named = follow(RING, [{"kind": "partition", "round": 1, "rounds": 2, "devices": [0, 2]}], 2)
+    assert named.counts[2] == [0] * 8
+
+
+def test_old_tables_are_used_for_so_long_only():
+    down = [{"kind": "link", "round": 2, "src": 0, "dst": 1, "rounds": 9}]
+    assert [row[1] for row in follow(PATH, down, 5, stale="keep:age=2").counts] == [0, 1, 1, 1, None, None]
+    assert [row[1] for row in follow(PATH, down, 5, stale="keep:age=1").counts] == [0, 1, 1, None, None, None]
+    assert [row[1] for row in follow(PATH, down, 5, stale="drop").counts] == [0, 1, None, None, None, None]
+    gone = [away(2, 0, rounds=3)]
+    assert [row[1] for row in follow(PATH, gone, 5, stale="keep:age=2").counts] == [0, 1, 1, 1, None, 2]
+    assert [row[1] for row in follow(PATH, gone, 5, stale="drop").counts] == [0, 1, None, None, None, 2]
+
+
+def test_no_more_tables_are_kept_than_rounds_unless_delays_hold_them_up():
+    down = [{"kind": "link", "round": 2, "src": 0, "dst": 1, "rounds": 9}]
+    heard = follow(PATH, down, 3, stale="keep:age=2", schedule="jacobi*2")
+    assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, None, None]
+    late = [delay(t, 0, 1, 3) for t in range(1, 6)]  # here everybody speaks in both turns of a round
+    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="coloured")
+    assert [row[1] for row in heard.counts] == [0, 0, 0, None, None, None, None, 1, 2, 3, 4]
+
+
+def test_dropping_takes_what_is_late_as_lost():
+    heard = follow(PATH, [delay(2, 0, 1, 1)], 4, stale="drop")
+    assert [row[1] for row in heard.counts] == [0, 1, None, 3, 4]
+    assert heard.trouble.lost == 1
+
+
+def test_a_loss_may_be_of_one_turn():
+    heard = follow(PATH, [loss(1, 0, 1, turn=1)], 2, schedule="jacobi*3")
+    assert [row[1] for row in heard.counts] == [0, 1, 1, 3, 4, 5, 6]
+    assert follow(PATH, [loss(1, 0, 1)], 1, schedule="jacobi*3").trouble.lost == 3
+
+
+def test_a_late_message_to_one_who_is_away_by_then_is_lost():
+    heard = follow(PATH, [delay(1, 0, 1, 1), away(2, 1)], 3)
+    assert [row[1] for row in heard.counts] == [0, 0, 0, 3]
+    assert heard.trouble.lost == 3
+
+
+def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
+    heard = follow(PATH, [away(1, 0, 2), delay(3, 0, 1, 5)], 1)
+    heard.trouble.note(0, np.array([False, True, True]))
+    assert heard.trouble.judge("silent") == ""  # 0 is away, and not settled
+    assert heard.trouble.judge("converged") == "converged"
+    heard.trouble.note(0, np.ones(3, bool))
+    assert heard.trouble.judge("silent") == "silent"
+    late = follow(PATH, [delay(1, 0, 1, 5)], 1)
+    late.trouble.note(0, np.ones(3, bool))
+    assert late.trouble.judge("silent") == ""
+
+
+lines = st.one_of(
+    st.builds(loss, st.integers(0, 6), st.integers(0, 3), st.integers(0, 3)),
+    st.builds(delay, st.integers(0, 6), st.integers(0, 3), st.integers(0, 3), st.integers(1, 4)),
+    st.builds(away, st.integers(0, 6), st.integers(0, 3), st.integers(1, 4)),
+    st.builds(
+        lambda t, i, rounds: {"kind": "asleep", "round": t, "device": i, "rounds": rounds},
+        st.integers(0, 6), st.integers(0, 3), st.integers(1, 4),
+    ),
+    st.builds(
+        lambda t, i, rounds: {"kind": "link", "round": t, "src": i, "dst": (i + 1) % 4, "rounds": rounds},
+        st.integers(0, 6), st.integers(0, 3), st.integers(1, 4),
+    ),
+).filter(lambda line: line.get("src") != line.get("dst") or "src" not in line)  # fmt: skip
+
+
+def happens(lines, kind, t, *ends):
+    """Return whether a line says that this holds in a round for these devices, in any order."""
+    return any(
+        line["kind"] == kind
+        and line["round"] <= t < line["round"] + line["rounds"]
+        and {line[key] for key in ("device", "src", "dst") if key in line} == set(ends)
+        for line in lines
+    )
+
+
+def fate(lines, t, i, j):
+    """Return what becomes of what j says to i in a round: None: lost, else how many rounds late it is."""
+    mine = [line for line in lines if (line.get("src"), line.get("dst"), line["round"]) == (j, i, t)]
+    lost = any(line["kind"] == "loss" for line in mine) or happens(lines, "link", t, i, j)
+    late = max((line["rounds"] for line in mine if line["kind"] == "delay"), default=0)
+    return None if lost or happens(lines, "away", t, i) else late
+
+
+def naive(lines, rounds):
+    """Return the counts that each edge of the ring has heard after each round, and the losses, message by message."""
+    edges = list(zip(RING.sources.tolist(), RING.indices.tolist(), strict=True))
+    turns, heard, coming, lost, found = [0] * 4, {}, [], 0, []
+    for t in range(rounds + 1):
+        gone = [happens(lines, "away", t, i) for i in range(4)]
+        out = [gone[i] or happens(lines, "asleep", t, i) for i in range(4)]
+        turns = [turns[i] + (t > 0 and not out[i]) for i in range(4)]
+        fates = {(i, j): fate(lines, t, i, j) for i, j in edges if not out[j]}
+        lost += sum(late is None for late in fates.values())
+        coming += [(t + late, t, turns[j], i, j) for (i, j), late in fates.items() if late is not None]
+        due = [message for message in coming if message[0] == t]
+        lost += sum(gone[message[3]] for message in due)
+        for _, said, count, i, j in due:
+            if not gone[i]:
+                heard[i, j] = max(heard.get((i, j), (-1, 0)), (said, count))
+        found.append([heard[edge][1] if edge in heard else None for edge in edges])
+    return found, lost
+
+
+@given(st.lists(lines, max_size=12))
+@settings(max_examples=80, deadline=None)
+def test_everybody_hears_what_a_look_at_every_message_says(tape):
+    heard, (counts, lost) = follow(RING, tape, 7, stale="keep:age=64"), naive(tape, 7)
+    assert heard.counts == counts
+    assert heard.trouble.lost == lost
+
+
+# --- runs ---
+
+
+POINTS = p2pkm.Shards.from_list([np.array([[x]]) for x in (0.0, 4.0, 8.0)])
+START = np.array([2.0, 6.0, 10.0]).reshape(3, 1, 1)
+
+
+def write(path, *lines):
+    path.write_text("\n".join(events(*lines)) + "\n")
+    return str(path)
+
+
+def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
+    # one point x and one cluster: w = (x + alpha sum of what was heard) / (1 + alpha deg), at alpha 1/2
+    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
+    method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
+    graph = PATH
+    ends = [
+        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, central=False, faults=tape).centroids[:, 0, 0]
+        for t in (1, 2, 3)
+    ]
+    # E2 and E3 both pair the only centroids: two terms per link
+    first = [(0 + 6) / 2, (4 + 2 + 10) / 3, (8 + 6) / 2]
+    assert_allclose(ends[0], first)
+    second = [(0 + first[1]) / 2, (4 + 2 + first[2]) / 3, first[2]]  # 1 has not heard 0's new one, 2 is away
+    assert_allclose(ends[1], second)
+    assert_allclose(ends[2], [(0 + second[1]) / 2, (4 + second[0] + first[2]) / 3, (8 + first[1]) / 2])
+
+
+def test_the_share_away_is_that_of_the_clients(tmp_path):
+    tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
+    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, central=False, faults=tape)
+    assert_allclose(result.summary["away"], 1 / 9)
+
+
+def test_sent_and_lost_are_counted_apart(tmp_path):
+    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
+    method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
+    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, central=False, faults=tape)
+    assert_array_equal(result.ledger.messages, [4, 4, 4, 3])  # 2 says nothing in round 2
+    assert result.summary["messages"] == 15 and result.summary["lost"] == 2
+    assert_allclose(result.summary["away"], 1 / 9)
+    assert result.summary["descent"] == "not claimed" and result.summary["faults"] == tape
+
+
+def deal(n, seed=0, k=3):
+    rng = np.random.default_rng(seed)
+    return p2pkm.Shards.from_list([rng.normal(6.0 * rng.integers(0, k, (9, 1)), 1.0, (9, 2)) for _ in range(n)])
+
+
+KEPT = ("chain_sha256", "messages", "bytes", "stop", "rounds", "lost", "away")
+SPEC = "loss=0.1,delay=0.1,links=0.05,churn=0.05,late=0.2,stragglers=0.1,partition=4-6"
+
+
+@pytest.mark.parametrize(
+    ("method", "turns", "stages"),
+    [
+        (p2pkm.GTVMin(3, schedule="jacobi"), 1, "method"),
+        (p2pkm.GTVMin(3, schedule="jacobi"), 1, "all"),
+        (p2pkm.PushSumLloyd(3, gossips=4), 4, "method"),
+    ],
+)
+def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
+    graph, spec = topologies.small_world(12, degree=4, rewire=0.2, seed=1), f"{SPEC},stages={stages}"
+    topology = Topology.from_graph(graph)
+    tape = record(lay_faults(spec, topology, 7), topology, 200, turns)
+    (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
+    drawn, written = (
+        p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, central=False, rounds=40)
+        for faults in (spec, str(tmp_path / "t.jsonl"))
+    )
+    assert {key: drawn.summary[key] for key in KEPT} == {key: written.summary[key] for key in KEPT}
+
+
+def test_two_methods_meet_the_same_faults():
+    graph, lost = topologies.small_world(12, degree=4, rewire=0.2, seed=1), []
+    for method in (p2pkm.GTVMin(3, schedule="jacobi", tol=0.0), p2pkm.ADMM(3, tol=0.0)):
+        summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, central=False, rounds=25).summary
+        lost.append((summary["lost"], summary["away"], summary["rounds"]))
+    assert lost[0] == lost[1] and lost[0][0] > 100
+
+
+@pytest.mark.parametrize("faults", ["loss=0", "lag=3,away=2"])
+def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
+    graph = topologies.ring(6)
+    plain, other = (p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=one) for one in (None, faults))
+    assert plain.summary["chain_sha256"] == other.summary["chain_sha256"]
+    assert other.summary["descent"] == "certified" and other.summary["lost"] is None
+    (tmp_path / "empty.jsonl").write_text("\n")
+    again = p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=str(tmp_path / "empty.jsonl"))
+    assert again.summary["chain_sha256"] == plain.summary["chain_sha256"]
+
+
+def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
+    ring = Topology.from_graph(topologies.ring(4))
+    one, other = (lay_faults("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
+    source, target = ring.indices, ring.sources
+    order = np.array([3, 1, 7, 0])
+    assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
+    for whens in ([(t, 0) for t in range(500)], [(0, turn) for turn in range(500)]):
+        fates = np.concatenate([one.fates(*when, source, target) for when in whens])
+        assert set(fates) == {-1, 0, 1, 2, 3}
+        assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
+    said = [("loss=0.5", 3), ("loss=0.5,seed=3", 1), ("loss=0.5", 1)]
+    found = [
+        [lay_faults(spec, ring, seed).fates(t, 0, source, target).tolist() for t in range(9)] for spec, seed in said
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
+    events = lay_faults("late=1,join=3", Topology.star(300), 1).begin(0)
+    assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
+    rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
+    assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
+
+
+def test_a_hub_that_is_down_does_without_a_round(tmp_path):
+    shards = deal(4)
+    tape = write(tmp_path / "t.jsonl", away(2, 4), away(3, 0))  # the hub is device 4
+    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, central=False)
+    sent = {(int(s), int(d)): int(m) for s, d, m in zip(*result.ledger[:3], strict=True)}
+    # in round 2 the clients hear nothing and report again, to nobody; in round 3 the hub speaks to 0 in vain
+    assert [sent[i, 4] for i in range(4)] == [4, 5, 5, 5]
+    assert [sent[4, i] for i in range(4)] == [3, 3, 3, 3]
+    assert result.summary["lost"] == 5 and result.summary["rounds"] == 4
+
+
+@pytest.mark.parametrize("kind", [p2pkm.FKM, p2pkm.FeCA])
+def test_a_hub_that_misses_the_opening_is_told_again(tmp_path, kind):
+    tape = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
+    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, central=False)
+    assert np.isfinite(result.centroids[:, 0]).all()
+    assert result.summary["lost"] == 8  # the reports of the opening and of round 1
+
+
+# --- sums that must not be lost ---
+
+
+def balance(method, lines, rounds):
+    """Return what the masses and what is in between add up to, and what they should, after so many rounds."""
+    rng = np.random.default_rng(3)
+    links = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
+    table = arrange([rng.normal(size=(i + 1, 2)) for i in range(5)], links)
+    topology, devices, network = table
+    trouble = Trouble(Written(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
+                      network.placement)  # fmt: skip
+    schedule = make(method.schedule, devices, topology.colors)
+    played, schedule = trouble.open(method, schedule, network)
+    network.open(trouble)
+    centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
+    state = played.init(devices, Start(centroids, np.ones(5, bool)))
+    inbox = network.exchange(played.message(state, devices.of(schedule.opening)))
+    for t in range(1, rounds + 1):
+        for turn, awake in enumerate(schedule.turns(t)):
+            now = devices.at(t, turn, awake)
+            state = played.update(state, inbox, now)
+            inbox = network.exchange(played.message(state, now))
+    return state, devices, topology
+
+
+def losses(share, rounds, turns):
+    """Return the lines of a tape that loses this share of the messages of five devices."""
+    rng = np.random.default_rng(5)
+    pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
+    return [
+        loss(t, i, j, turn=u) for t in range(rounds) for u in range(turns) for i, j in pairs if rng.random() < share
+    ]
+
+
+@pytest.mark.parametrize("kind", [p2pkm.PushSumLloyd, p2pkm.TrackingLloyd])
+def test_masses_and_what_is_in_between_add_up_to_all_points(kind):
+    tape = [*losses(0.3, 12, 4), away(3, 1, 2), delay(5, 0, 2, 2), {"kind": "asleep", "round": 7, "device": 4}]
+    for rounds in (1, 4, 6, 12):
+        state, devices, topology = balance(kind(2, gossips=4, counters=True), tape, rounds)
+        owed = state.account.total[topology.indices] - state.account.edge_heard
+        if kind is p2pkm.TrackingLloyd:
+            degrees = topology.degrees
+            owed = owed / (1 + np.maximum(degrees[topology.sources], degrees[topology.indices]))[:, None, None]
+        assert_allclose(state.mass.sum(axis=0) + owed.sum(axis=0), state.account.own.sum(axis=0), atol=1e-9)
+        assert_allclose(state.account.own[:, :, -1].sum(), devices.sizes.sum())
+
+
+@pytest.mark.parametrize("kind", [p2pkm.PushSumLloyd, p2pkm.TrackingLloyd])
+def test_with_counters_losses_do_not_move_the_mean(kind):
+    """One cluster: every device must find the mean of all points."""
+    tape = losses(0.3, 60, 4)
+    means = {}
+    for counters in (True, False):
+        state, devices, _ = balance(kind(1, gossips=4, counters=counters), tape, 60)
+        mean = devices.points.mean(axis=0)
+        means[counters] = np.abs(state.centroids[:, 0] - mean).max()
+    assert means[True] < 1e-6 < 1e-3 < means[False]
+
+
+def test_counters_change_nothing_but_rounding_without_losses():
+    graph = topologies.ring(6)
+    one, other = (
+        p2pkm.simulate(p2pkm.TrackingLloyd(3, counters=counters), graph, deal(6), central=False).centroids
+        for counters in (None, True)
+    )
+    assert_allclose(one, other, rtol=1e-9)
+
+
+# --- seeding under faults ---
+
+
+@pytest.mark.parametrize("faults", ["loss=0.2", "churn=0.1", "delay=0.4,stragglers=0.1,late=0.3"])
+@pytest.mark.parametrize("method", [p2pkm.GTVMin(3), p2pkm.ConsensusLloyd(3)])
+def test_all_devices_begin_with_the_same_centroids(method, faults):
+    graph = topologies.random_regular(24, degree=4, seed=1)
+    result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", central=False)
+    assert np.isfinite(result.centroids).all()
+    assert result.summary["centroid_sets"] == 1
+    assert result.summary["lost"] > 0 or "delay" in faults
+
+
+# --- what is refused, and what is said ---
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--faults los=1", "Did you mean 'loss'"),
+        ("--faults loss=2", "faults loss is 2.0"),
+        ("--faults loss=nan", "expected a finite number"),
+        ("--faults partition=5", "expected its first and last round, as in 10-20"),
+        ("--faults lag=99,delay=.1", "expected at most 64 rounds"),
+        ("--faults away=0,churn=.1", "faults away is 0"),
+        ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
+        ("--faults .", "unknown key '.'"),
+        ("--faults loss=.1 --net wan", "--faults and --net are both given"),
+        ("--faults loss=.1 --theta 1.5", "overshooting on old tables diverges"),
+        ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
+        ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
+        ("--faults loss=.1 --stale drp", "Did you mean 'drop'"),
+        ("--faults loss=.1 --stale keep:age=0", "stale keep:age is 0"),
+        ("--faults loss=.1 --stale keep:age=65", "expected at most 64 rounds"),
+        ("--stale drop", "there are no faults"),
+    ],
+)
+def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ending = here("--out", "none", *words.split())
+    assert ending.code == 2 and said in ending.err and not ending.out
+
+
+def test_overshooting_is_refused_in_scripts_too():
+    with pytest.raises(ExperimentError, match=r"theta is 1\.5 with faults"):
+        p2pkm.simulate(p2pkm.GTVMin(3, theta=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
+
+
+def test_notes_say_what_is_not_struck(tmp_path):
+    def notes(faults, **options):
+        return " ".join(p2pkm.simulate(p2pkm.GTVMin(3, **options), topologies.ring(4), deal(4), faults=faults).notes)
+
+    assert "faults strike gtvmin, not what comes before (summaries, choose)" in notes("loss=0.1")
+    assert "faults do not strike leader" in notes("loss=0.1,stages=all", seeding="leader")
+    assert "not strike" not in notes("loss=0.1,stages=all")
+    assert "2 events of the tape" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
+
+
+@needs_mpirun
+def test_ranks_read_a_tape_that_only_the_first_can_open(tmp_path):
+    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2, 3), {"kind": "tape", "devices": 5, "stages": "all"})
+    words = "--graph ring --devices 5 --data grid16:points=5 --format json --out none -q --faults".split()
+    alone = here(*words, tape).summary
+    three = there(*ranks(3), "-m", "p2pkm", *words, tape, cwd=tmp_path).summary
+    assert all(alone[key] == three[key] for key in KEPT)
+
+
+def test_an_empty_tape_is_none():
+    assert play_tape(parse_tape([], PATH, "tape"), 3) is None

@@ -1,0 +1,601 @@
+"""What leaves a device: rows of few points never, points as they are counted, and who has seen whom."""
+
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from p2pkm.network.world import connect
+
+import p2pkm
+import topologies
+from p2pkm.cli.summary_table import guide
+from p2pkm.core.messages import Mail
+from p2pkm.engine.simulate import Job, perform
+from p2pkm.methods.init.pipelines import needs_hub, place_graph
+from p2pkm.methods.peer import gtvmin
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.network.local import LocalNetwork
+from p2pkm.network.mailbox import narrow
+from tests.support.run_cli import here, solve
+
+LEAST = 4
+SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "alone"]
+
+
+def deal(n=8, seed=0):
+    """Return points of n devices around four corners, unevenly: many rows would stand for one, two or three points."""
+    rng = np.random.default_rng(seed)
+    corners = 9.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+    y = [rng.choice(4, 14, p=rng.dirichlet([0.6] * 4)) for _ in range(n)]
+    return p2pkm.Shards.from_list([corners[one] + rng.normal(size=(14, 2)) for one in y])
+
+
+class Tap:
+    """Keeps what every device says first in each stage, and of tables of centroids all that is said."""
+
+    def __init__(self, monkeypatch):
+        self.mails, inner = [], LocalNetwork.exchange
+        letters = LocalNetwork.deliver
+
+        def exchange(network, mail):
+            self.mails.append((network._stage, network._turn, mail))
+            return inner(network, mail)
+
+        def deliver(network, said):
+            self.mails.append((network._stage, network._turn, said))
+            return letters(network, said)
+
+        monkeypatch.setattr(LocalNetwork, "exchange", exchange)
+        monkeypatch.setattr(LocalNetwork, "deliver", deliver)
+
+
+def nearest_counts(points, rows):
+    """Return how many points are nearest to each row."""
+    return np.bincount(((points[:, None] - rows[None]) ** 2).sum(axis=2).argmin(axis=1), minlength=len(rows))
+
+
+def told(mail, i):
+    """Return the rows that device i says, without the ids of origins."""
+    if isinstance(mail, Mail):
+        return mail.values[i, : max(mail.rows[i], 0), mail.header :]
+    place = np.flatnonzero(mail.who == i)
+    return mail.tables.take(place).flat()[:, mail.header :]
+
+
+def check(tap, shards, *, counted):
+    """Return how many rows were looked at; none of them may stand for fewer than LEAST points."""
+    seen, method = 0, tap.mails[-1][0]
+    for stage, turn, mail in tap.mails:
+        for i in range(shards.n):
+            rows, points = told(mail, i), shards.points[shards.offsets[i] : shards.offsets[i + 1]]
+            if not len(rows) or rows.shape[1] not in (2, 3):
+                continue
+            if rows.shape[1] == 3 and (counted or stage < method) and turn == 0:  # a count stands beside the row
+                assert ((rows[:, 2] > LEAST - 1e-9) | (rows[:, 2] == 0)).all()
+                assert (rows[rows[:, 2] == 0] == 0).all()
+                seen += len(rows)
+            elif stage == method and not counted:
+                assert (nearest_counts(points, rows[:, :2]) >= LEAST).all()
+                seen += len(rows)
+    return seen
+
+
+def scatter(seed, moved):
+    """Return 8 devices with many points at a place near each of two corners, and few near the others; these may move.
+
+    Neighbours together know all four corners, so that nobody has reason to take few points and others as one cluster.
+    """
+    rng, blocks = np.random.default_rng(seed), []
+    for i in range(8):
+        sizes = np.roll([*rng.integers(LEAST, 9, 2), LEAST - 1, 1], i)
+        places = 9.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) + rng.normal(0, 0.4, (4, 2))
+        places += moved * rng.normal(0, 0.05, (4, 2)) * (sizes < LEAST)[:, None]
+        blocks.append(np.repeat(places, sizes, axis=0))
+    return p2pkm.Shards.from_list(blocks)
+
+
+def listen(method, moved, seed, monkeypatch, **options):
+    """Return all rows that every device sends in a run, in order: of centroids, sums, counts, losses, corners."""
+    with monkeypatch.context() as patch:
+        tap, shards = Tap(patch), scatter(seed, moved)
+        graph = None if needs_hub(method) else topologies.ring(8)
+        p2pkm.simulate(method, graph, shards, rounds=5, seed=seed, min_count=LEAST, **options)
+    said = [(stage, i, told(mail, i)) for stage, _, mail in tap.mails for i in range(8)]
+    return [(stage, i, sorted(map(tuple, rows))) for stage, i, rows in said]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SHY)
+def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkeypatch):
+    method = p2pkm.KFED(4, local_k=4) if name == "kfed" else find(name)(4)
+    said = [listen(method, moved, seed, monkeypatch) for moved in (False, True)]
+    assert len(said[0]) > 8 and said[0] == said[1]
+
+
+FAULTS = "loss=0.2,churn=0.1,late=0.5,stages=all"
+
+
+@pytest.mark.parametrize(("options", "faults"), [
+    ({"seeding": "summaries:hops=1"}, None), ({"theta": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
+    ({"seeding": "rooted:candidates=5"}, None), ({"seeding": "summaries:candidates=5"}, FAULTS),
+    ({"recipe": "groups"}, None),
+    ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
+    ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
+], ids=str)  # fmt: skip
+def test_nothing_that_gtvmin_says_depends_on_where_few_points_are(options, faults, monkeypatch):
+    said = [listen(p2pkm.GTVMin(4, **options), moved, 1, monkeypatch, faults=faults) for moved in (False, True)]
+    assert len(said[0]) > 8 and said[0] == said[1]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"recipe": "groups"}, {"seeding": "own"}, {"seeding": "box"}, {"update": "as-printed"}, {"schedule": "async"},
+    {"recipe": "groups", "faults": FAULTS}, {"seeding": "own", "faults": FAULTS},
+], ids=str)  # fmt: skip
+def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypatch):
+    looked, inner, few = [], gtvmin.spare, set()
+
+    def spare(devices, centroids):
+        points, weights, offsets = inner(devices, centroids)
+        for i, rows in enumerate(centroids):
+            own = slice(offsets[i], offsets[i + 1])
+            rows = np.where(np.isfinite(rows), rows, 1e9)
+            taking = nearest_counts(points[own][weights[own] > 0], rows)
+            few.update(nearest_counts(points[own], rows).tolist())
+            assert ((taking == 0) | (taking >= LEAST)).all()
+            assert_array_equal(taking, np.where((n := nearest_counts(points[own], rows)) >= LEAST, n, 0))
+        looked.append(len(centroids))
+        return points, weights, offsets
+
+    monkeypatch.setattr(gtvmin, "spare", spare)
+    faults = options.get("faults")
+    method = p2pkm.GTVMin(4, **{name: value for name, value in options.items() if name != "faults"})
+    p2pkm.simulate(method, topologies.ring(8), deal(), rounds=6, seed=1, min_count=LEAST, faults=faults)
+    assert len(looked) >= 4 and (few & {1, 2, 3} or "own" in options.values())
+
+
+def test_own_seeds_are_means_of_enough_points():
+    points = np.array([[0.0], [1.0], [2.0], [3.0], [50.0], [51.0], [99.0]])
+    tables = [p2pkm.simulate(p2pkm.GTVMin(3, seeding="own"), topologies.path(2), p2pkm.Shards.from_list([points] * 2),
+                             rounds=0, min_count=least).centroids[0, :, 0] for least in (0, 2, 4)]  # fmt: skip
+    assert set(tables[0]) <= set(points[:, 0])
+    assert sorted(tables[1][np.isfinite(tables[1])]) == [1.5, 50.5]
+    assert sorted(tables[2][np.isfinite(tables[2])]) == [1.5]
+
+
+def test_a_row_of_few_points_is_what_the_neighbors_say():
+    few = np.array([[0.0], [0.0], [0.0], [8.0]])
+    many = np.array([[0.0]] * 3 + [[10.0]] * 3)
+    start = np.array([[[1.0], [9.0]]] * 2)
+    shards = p2pkm.Shards.from_list([few, many])
+
+    def play(least):
+        method = p2pkm.GTVMin(2, alpha=1.0, theta=1.0)
+        return p2pkm.simulate(method, topologies.path(2), shards, rounds=1, min_count=least, start=start).centroids
+
+    # device 0 speaks first: E2 and E3 add the row of device 1 twice to its own point, or to nothing
+    assert_array_equal(play(0)[0, :, 0], [2 / 5, (8.0 + 2 * 9.0) / 3])
+    assert_array_equal(play(2)[0, :, 0], [2 / 5, 9.0])
+
+
+@pytest.mark.parametrize("name", [name for name in SHY if not getattr(find(name)(4), "spares", name == "gossip")])
+def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
+    tap, shards = Tap(monkeypatch), deal()
+    graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
+    result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_count=LEAST)
+    counted = name in ("consensus", "pushsum", "tracking", "fkm")
+    if name == "pushsum":  # its first message is a known share of the mass
+        tap.mails = [(s, t, m._replace(values=m.values * 3.0) if s == tap.mails[-1][0] and t == 0 else m)
+                     for s, t, m in tap.mails]  # fmt: skip
+    assert check(tap, shards, counted=counted) > 5
+    assert result.summary["min_count"] == LEAST
+    assert result.summary["descent"] in ("not claimed", None)
+
+
+@pytest.mark.parametrize("method", [
+    p2pkm.GTVMin(4, seeding="summaries"), p2pkm.GTVMin(4, seeding="rooted"), p2pkm.GTVMin(4, recipe="groups"),
+], ids=["summaries", "rooted", "groups"])  # fmt: skip
+def test_no_pair_of_fewer_points_leaves_before_the_method(method, monkeypatch):
+    tap, shards = Tap(monkeypatch), deal()
+    p2pkm.simulate(method, topologies.ring(8), shards, rounds=4, seed=1, min_count=LEAST)
+    assert check(tap, shards, counted=True) > 1
+
+
+def test_it_costs_little():
+    words = "--data", "grid16:points=50", "--devices", 8
+    ratios = [solve(*words, "--min-count", least)["ratio_mean"] for least in (0, 5)]
+    assert max(ratios) < 1.02
+
+
+def test_without_the_option_such_rows_do_leave(monkeypatch):
+    tap, shards = Tap(monkeypatch), deal()
+    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, rounds=4, seed=1)
+    with pytest.raises(AssertionError):
+        check(tap, shards, counted=False)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--algorithm", "central"), "says points as they are"),
+    (("--algorithm", "coreset"), "says points as they are"),
+    (("--algorithm", "mufc"), "masked as a whole"),
+    (("--algorithm", "ffcm2"), "a share in every row"),
+    (("--algorithm", "admm"), "by their number"),
+    (("--seeding", "raced"), "points as they are"),
+    (("--seeding", "leader"), "points as they are"),
+    (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
+    (("--algorithm", "gtvmin:passes=2"), "did not look at in between"),
+])  # fmt: skip
+def test_what_cannot_withhold_is_refused(words, said):
+    ended = here("--min-count", 3, *words, "--out", "none", "-q", "--devices", "4")
+    assert ended.code == 2
+    assert said in ended.err
+    assert here("--min-count", -1, "--out", "none", "-q").code == 2
+
+
+def test_raw_points_are_counted_once_each():
+    shards, n = deal(), 8
+    count = {}
+    for name in ("central", "fkm", "kfed", "coreset", "gtvmin"):
+        graph = None if needs_hub(find(name)(4)) else topologies.ring(n)
+        count[name] = p2pkm.simulate(find(name)(4), graph, shards, rounds=2, seed=1).summary["raw_points"]
+    assert count["central"] == len(shards.points)
+    own = [p2pkm.simulate(p2pkm.GTVMin(4, seeding=seeding), topologies.ring(n), shards, rounds=2).summary["raw_points"]
+           for seeding in ("own", "leader")]  # fmt: skip
+    assert own[0] == n * 4  # k-means++ seeds are points of their device
+    assert own[1] == 4
+    assert 0 < count["fkm"] <= n * 4
+    assert count["coreset"] > 20
+    assert count["gtvmin"] < 15  # k-means of few points has clusters of one
+
+
+def test_small_clients_of_kfed_ship_all_their_points():
+    blocks = [np.random.default_rng(i).normal(size=(size, 2)) for i, size in enumerate((3, 2, 40, 40))]
+    shards = p2pkm.Shards.from_list(blocks)
+    summary = p2pkm.simulate(p2pkm.KFED(4, local_k=4), None, shards).summary
+    assert summary["raw_points"] >= 5
+    assert p2pkm.simulate(p2pkm.KFED(4, local_k=4), None, shards, min_count=2).summary["raw_points"] == 0
+
+
+@pytest.mark.parametrize("name", SHY)
+def test_no_point_leaves_as_it_is(name):
+    graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
+    for seeding in (None, "own") if name == "gtvmin" else (None,):
+        method = find(name)(4, **({"seeding": seeding} if seeding else {}))
+        assert p2pkm.simulate(method, graph, deal(), rounds=3, min_count=2).summary["raw_points"] == 0
+
+
+def test_who_has_seen_whom():
+    shards = deal()
+    path = topologies.path(8)
+    everybody = p2pkm.simulate(p2pkm.GTVMin(4), path, shards, rounds=2)
+    assert_array_equal(everybody.exposure.devices, np.full(8, 7))
+    near = p2pkm.simulate(p2pkm.GTVMin(4, seeding="own"), path, shards, rounds=2)
+    assert_array_equal(near.exposure.devices, [1, 2, 2, 2, 2, 2, 2, 1])
+    assert near.summary["exposure_max"] == 2
+    two = p2pkm.simulate(p2pkm.GTVMin(4, seeding="summaries:hops=2"), path, shards, rounds=2)
+    assert_array_equal(two.exposure.devices, [2, 3, 4, 4, 4, 4, 3, 2])
+    server = p2pkm.simulate(p2pkm.FKM(4), None, shards, rounds=2)
+    assert_array_equal(server.exposure.devices, [0] * 8 + [8])
+
+    assert near.exposure.rows.sum() == near.ledger.edge_rows.sum()
+
+
+def test_reach_is_that_of_networkx():
+    graph = nx.gnp_random_graph(14, 0.15, seed=3)
+    for hops in (1, 2, 3):
+        expected = [len(nx.single_source_shortest_path_length(graph, i, hops)) - 1 for i in range(14)]
+        assert_array_equal(topologies.measures.count_within(graph, hops), expected)
+
+
+def test_the_closing_table_says_it():
+    ended = here("--data", "grid16:points=5", "--devices", "4", "--rounds", "3", "--out", "none", "--no-plot", "-q")
+    assert "points in the open" in ended.out
+    assert "seen by one device" in ended.out
+    assert solve("--min-count", 2)["min_count"] == 2
+
+
+def graph_for(method, n=8):
+    return None if needs_hub(method) else topologies.ring(n)
+
+
+@pytest.mark.parametrize("name", SHY)
+def test_points_are_counted_not_what_they_weigh(name, monkeypatch):
+    tap, data = Tap(monkeypatch), deal()
+    shards = p2pkm.Shards(data.points, data.offsets, np.full(len(data.points), 8.0), None, data.rows)
+    method = find(name)(4)
+    result = p2pkm.simulate(method, graph_for(method), shards, rounds=4, seed=1, min_count=LEAST)
+    assert result.summary["raw_points"] == 0
+    seen = 0
+    for stage, turn, mail in tap.mails:
+        counted = stage < tap.mails[-1][0] or name in ("consensus", "tracking", "fkm")
+        for i in range(shards.n if counted and turn == 0 else 0):
+            rows = told(mail, i)
+            if rows.shape[1] == 3:
+                assert ((rows[:, 2] >= 8.0 * LEAST) | (rows[:, 2] == 0.0)).all()
+                seen += len(rows)
+    assert seen or name not in ("gtvmin", "consensus", "tracking", "fkm")
+
+
+def lure(seed):
+    """Return two clients; a Lloyd step of the first, from the rows of both, makes a row of its one far point alone."""
+    rng = np.random.default_rng(seed)
+    places = (((0, 0), 20), ((4.9, 0), 10), ((6.0123, 0.4567), 1)), (((3, 0), 200), ((8, 0.5), 200))
+    return p2pkm.Shards.from_list([
+        np.concatenate([at + rng.normal(0, 0.1 * (n > 1), (n, 2)) for at, n in one]) for one in places
+    ])
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_empty": True}, {"seeding": "random"}, {"local_steps": 3}], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_row_that_fkm_sends_is_the_one_that_was_counted(options, seed, monkeypatch):
+    tap, shards = Tap(monkeypatch), lure(seed)
+    result = p2pkm.simulate(p2pkm.FKM(2, **options), None, shards, rounds=5, seed=seed, min_count=5)
+    assert result.summary["raw_points"] == 0
+    models = [mail.values[2, : mail.rows[2]] for _, _, mail in tap.mails if mail.rows[2] > 0]
+    reports = [mail for _, _, mail in tap.mails if mail.rows[0] >= 0][1:]
+    for model, mail in zip(models, reports, strict=True):
+        for i in range(2 if options.get("local_steps", 1) == 1 else 0):
+            points = shards.points[shards.offsets[i] : shards.offsets[i + 1]]
+            nearest = ((points[:, None] - model) ** 2).sum(axis=2).argmin(axis=1)
+            sets = [points[nearest == c] for c in range(len(model)) if (nearest == c).sum() >= 5]
+            assert all(
+                any(len(one) == row[2] and np.allclose(one.mean(axis=0), row[:2]) for one in sets)
+                for row in told(mail, i)
+            )
+
+
+def test_without_the_option_fkm_is_as_the_paper_says():
+    assert p2pkm.simulate(p2pkm.FKM(2), None, lure(0), rounds=5).summary["raw_points"] > 0
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5), st.booleans())
+def test_what_is_published_is_a_mean_of_enough_points(seed, least, weighted):
+    from dataclasses import replace
+
+    from p2pkm.methods.building_blocks.small_clusters import publish
+    from tests.support.server import clients_of
+
+    rng = np.random.default_rng(seed)
+    data = [rng.normal(size=(n, 2)).round(1) for n in rng.integers(1, 12, 3)]
+    mass = rng.uniform(0.5, 9.0, sum(map(len, data))) if weighted else None
+    devices = replace(clients_of(data, weights=mass)[0], min_count=least)
+    rows = rng.normal(size=(4, 3, 2))
+    found = publish(devices, rows)
+    for i, points in enumerate(data):
+        weights = devices.point_weights[devices.offsets[i] : devices.offsets[i + 1]]
+        nearest = ((points[:, None] - rows[i]) ** 2).sum(axis=2).argmin(axis=1)
+        for c in range(3):
+            own = nearest == c
+            if own.sum() >= least:
+                assert_allclose(
+                    found[i, c], np.average(points[own], axis=0, weights=weights[own]), rtol=1e-12, atol=1e-12
+                )
+            else:
+                assert (found[i, c] == np.inf).all()
+    assert (found[3] == np.inf).all()
+    assert publish(replace(devices, min_count=1), rows) is rows
+
+
+@pytest.mark.parametrize("method", [
+    p2pkm.FeCA(4), p2pkm.FeCA(3, seeding="random", local_steps=1), p2pkm.FeCA(4, variant="theoretical"),
+    p2pkm.FeCA(4, pair="keep"),
+    p2pkm.FeCA(4, seeding="random"), p2pkm.KFED(4, local_k=3), p2pkm.MAvg(4),
+    p2pkm.FKMeansCB(4, local_k=3, epsilon=None),
+], ids=str)  # fmt: skip
+def test_every_row_of_a_server_method_is_the_mean_of_enough_points(method, monkeypatch):
+    rng, seen = np.random.default_rng(5), 0
+    data = [rng.normal(size=(7, 2)) for _ in range(200)]
+    tap, counts = Tap(monkeypatch), [some for r in range(3, 8) for some in combinations(range(7), r)]
+    p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), min_count=3)
+    for i, points in enumerate(data):
+        means = np.array([points[list(some)].mean(axis=0) for some in counts])
+        for row in told(tap.mails[0][2], i):
+            assert np.abs(means - row[:2]).max(axis=1).min() < 1e-12
+            seen += 1
+    assert seen > 100
+
+
+def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
+    def radii(x):
+        with monkeypatch.context() as patch:
+            tap, many = Tap(patch), np.concatenate((np.zeros((20, 2)), [[-1.0, 0.0]]))  # reaches 0.95
+            blocks = [np.concatenate((many, [[x, 0.0]])), 30.0 + many]
+            p2pkm.simulate(p2pkm.FeCA(2), None, p2pkm.Shards.from_list(blocks), min_count=4)
+        return told(tap.mails[0][2], 0).tolist()
+
+    assert len(radii(1.7)) == 1  # half-way to the point is 0.87
+    assert radii(1.7) == radii(1.75)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_a_least_row_of_one_point_changes_nothing(name):
+    rng, method = np.random.default_rng(2), find(name)(4)
+    shards = p2pkm.Shards.from_list([rng.normal(3.0 * (i % 3), 1.0, (n, 2)) for i, n in enumerate((1, 2, 9, 5))])
+    chains = {p2pkm.simulate(method, graph_for(method, 4), shards, rounds=3, min_count=least).summary["chain_sha256"]
+              for least in (0, 1)}  # fmt: skip
+    assert len(chains) == 1
+
+
+@pytest.mark.parametrize("name", ["ffcm1", "ffcm2"])
+def test_fuzzy_clients_of_few_points_with_a_least_row_of_one(name):
+    ended = here("--devices", 4, "--algorithm", name, "--data", "grid16:points=20", "--partition", "beta:beta=0.1",
+                 "--min-count", 1, "--out", "none", "-q")  # fmt: skip
+    assert ended.code == 0, ended.err
+
+
+def test_a_device_of_one_point_says_no_losses(monkeypatch):
+    tap, data = Tap(monkeypatch), [deal().points[14 * i : 14 * i + 14] for i in range(7)]
+    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]), min_count=5)
+    openings = [mail for stage, turn, mail in tap.mails if turn == 0 and told(mail, 0).shape[1] == 5]
+    assert len(openings) == 1
+    assert [len(told(openings[0], i)) for i in range(8)] == [1] * 7 + [0]
+
+
+def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
+    tap, shards = Tap(monkeypatch), deal()
+    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, min_count=LEAST)
+    pairs, losses = (next(mail for *_, mail in tap.mails if told(mail, 0).shape[1] == w) for w in (3, 5))
+    collected = np.concatenate([told(pairs, i) for i in range(8)])
+    assert (collected[:, 2] >= LEAST).all()
+    devices = [told(pairs, i) for i in range(8)]
+    found = [told(losses, i) for i in range(8)]
+    assert all(len(one) == (len(own) > 0) for one, own in zip(found, devices, strict=True))
+    chosen = p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, rounds=0, min_count=LEAST).centroids[0]
+    costs = [(own[:, 2] * ((own[:, None, :2] - chosen) ** 2).sum(axis=2).min(axis=1)).sum() for own in devices]
+    totals = np.concatenate([one for one in found if len(one)]).sum(axis=0)
+    best = totals.argmin()
+    assert_allclose([one[0, best] if len(one) else 0.0 for one in found], costs, rtol=1e-9, atol=1e-9)
+
+
+def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
+    """Play 4 devices, one of which has one point, that agree on a scale first; return what they sent, result, data."""
+    rng = np.random.default_rng(0)
+    shards = p2pkm.Shards.from_list([[[x, 7.0]], *(rng.normal(size=(n, 2)) for n in (5, 9, 30))])
+    with monkeypatch.context() as patch:
+        sent, method = tap(patch), p2pkm.GTVMin(5)
+        graph = place_graph(method, topologies.ring(4), 4)
+        result = perform(Job(method, graph, shards, scale=scale, rounds=2, min_count=least), connect())
+    return sent, result, shards
+
+
+def first_stage(scale, x, least, monkeypatch):
+    tap, _, _ = listen_scaling(scale, x, least, monkeypatch)
+    return [sorted(map(tuple, told(mail, i))) for stage, _, mail in tap.mails if stage == 0 for i in range(4)]
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax"])
+def test_scaling_tells_nothing_of_a_device_of_few_points(scale, monkeypatch):
+    said = [[first_stage(scale, x, least, monkeypatch) for x in (9.0, 9.5)] for least in (0, 5)]
+    assert said[0][0] != said[0][1]
+    assert said[1][0] == said[1][1] and any(said[1][0])
+    assert listen_scaling(scale, 9.0, 5, monkeypatch)[1].summary["raw_points"] == 0
+
+
+def test_moments_take_more_points_than_they_have_numbers_of_each_coordinate(monkeypatch):
+    said = first_stage("standard", 9.0, 5, monkeypatch)
+    assert {row[0] for rows in said for row in rows} == {9.0, 30.0}  # 5 points are no more than 5
+
+
+def test_corners_are_means_of_so_many_points(monkeypatch):
+    tap, _, shards = listen_scaling("minmax", 9.0, 5, monkeypatch)
+    own = np.sort(shards.points[shards.offsets[3] :], axis=0)
+    assert_allclose(told(tap.mails[0][2], 3), [own[:5].mean(axis=0), own[-5:].mean(axis=0)], rtol=1e-12)
+
+
+class Recorder:
+    """Keeps all runs of d numbers, side by side, in the rows that every device sends over a link, by stage."""
+
+    def __init__(self, monkeypatch, d):
+        self.sent, self.d = {}, d
+        exchange, deliver = LocalNetwork.exchange, LocalNetwork.deliver
+
+        def record(network, i, rows):
+            kept = self.sent.setdefault((network._stage == 0, i), set())
+            for row in np.asarray(rows).tolist():
+                kept.update(tuple(row[first : first + d]) for first in range(len(row) - d + 1))
+
+        def send(network, mail):
+            sources = np.repeat(np.arange(len(mail.rows)), np.diff(network.placement.indptr))
+            edges = narrow(mail.edges, network._active)
+            for i in np.unique(sources if edges is None else sources[edges]):
+                record(network, i, told(mail, i))
+            return exchange(network, mail)
+
+        def post(network, letters):
+            sources = np.searchsorted(network.placement.indptr, letters.edges, side="right") - 1
+            for i in np.unique(sources):
+                record(network, i, told(letters, i))
+            return deliver(network, letters)
+
+        monkeypatch.setattr(LocalNetwork, "exchange", send)
+        monkeypatch.setattr(LocalNetwork, "deliver", post)
+
+    def count(self, units):
+        """Return how many points left; units: for each device its points as in stage 0, and as in the others."""
+        return sum(
+            any(tuple(two[later][r].tolist()) in self.sent.get((not later, i), ()) for later in (0, 1))
+            for i, two in enumerate(units) for r in range(len(two[0]))
+        )  # fmt: skip
+
+
+RECORDED = [
+    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "alone", "ffcm1", "ffcm2")),
+    *((p2pkm.GTVMin(4, seeding=seeding), {}) for seeding in
+      ("own", "box", "leader", "raced", "rooted", "rooted:candidates=5", "summaries:hops=1", "rooted:rows=80")),
+    (p2pkm.GTVMin(4, recipe="groups"), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),
+    (p2pkm.GTVMin(4), {"faults": FAULTS}), (p2pkm.GTVMin(4), {"byzantine": "2:kind=flip,stages=all"}),
+    (p2pkm.GTVMin(4), {"byzantine": "2:kind=nan"}), (p2pkm.Coreset(4, spread="tree"), {}),
+    (p2pkm.FKM(4, seeding="random"), {"faults": "loss=0.3"}), (p2pkm.ConsensusLloyd(4), {"min_count": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options"), RECORDED, ids=str)
+def test_raw_points_are_those_that_a_recorder_of_all_messages_finds(method, options, monkeypatch):
+    rng = np.random.default_rng(3)
+    sizes, edges = (1, 2, 3, 20, 4, 9, 1, 0, 6, 5), [(i, i + 1) for i in range(8)]
+    blocks = [rng.normal(4.0 * (i % 3), 1.0, (n, 2)) for i, n in enumerate(sizes)]
+    blocks[4][1:3] = blocks[4][0]  # equal points
+    recorder, graph = Recorder(monkeypatch, 2), nx.Graph(edges)
+    graph.add_node(9)  # who has no link sends nothing
+    result = p2pkm.simulate(method, None if needs_hub(method) else graph, p2pkm.Shards.from_list(blocks), rounds=4,
+                            allow_disconnected=True, **options)  # fmt: skip
+    assert result.summary["raw_points"] == recorder.count([(one, one) for one in blocks])
+    assert result.summary["raw_points"] > 0 or options.get("min_count") or method.name == "fkmeanscb"
+
+
+def test_points_that_are_passed_on_are_counted(monkeypatch):
+    blocks = [np.random.default_rng(i).normal(size=(3, 2)) for i in range(9)]
+    method = p2pkm.GTVMin(3, seeding="rooted")
+    result = p2pkm.simulate(method, topologies.path(9), p2pkm.Shards.from_list(blocks), rounds=0)
+    assert result.summary["raw_points"] == 8 * 3  # all but those of the root, which clusters
+
+
+@pytest.mark.parametrize("name", ["ffcm1", "ffcm2"])
+def test_points_in_the_units_of_a_server_method_are_counted(name, monkeypatch):
+    rng = np.random.default_rng(4)
+    blocks = [rng.integers(0, 64, (n, 2)) / 4.0 for n in (1, 1, 6, 9)]
+    blocks[2][:2] = [[0.0, 0.0], [16.0, 16.0]]
+    recorder = Recorder(monkeypatch, 2)
+    result = p2pkm.simulate(find(name)(2), None, p2pkm.Shards.from_list(blocks), rounds=3)
+    assert result.summary["raw_points"] == recorder.count([(one, one / 16.0) for one in blocks]) >= 2
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax"])
+def test_points_that_scaling_sends_are_counted(scale, monkeypatch):
+    recorder, result, shards = listen_scaling(scale, 9.0, 0, monkeypatch, lambda patch: Recorder(patch, 2))
+    own = np.split(shards.points, shards.offsets[1:-1])
+    units = [(one, (one - shift) / span) for one, shift, span in zip(own, *result.scaling, strict=True)]
+    assert result.summary["raw_points"] == recorder.count(units)
+    assert recorder.count([(one, one * np.nan) for one, _ in units]) >= 1
+    assert recorder.count([(one * np.nan, two) for one, two in units]) >= 2
+
+
+def test_points_in_the_units_of_a_method_are_found():
+    from p2pkm.channel.suppression import Disclosure
+    from p2pkm.methods.server.star import StarState
+    from tests.support.server import clients_of
+
+    rng = np.random.default_rng(4)
+    devices, _ = clients_of([rng.normal(size=(n, 2)) for n in (1, 3, 5)])
+    shift, span = np.full((4, 2), 0.3), np.full((4, 2), 1.7)
+    state = StarState(*[None] * 6, shift, span)
+    rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
+    mail = Mail(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
+    found = Disclosure(devices, 9)
+    found.note(mail, state, devices)
+    assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
+    found = Disclosure(devices, 9)
+    found.note(mail, state._replace(shift=shift * 0.0, span=span / span), devices)
+    assert not found.left.any()
+
+
+@pytest.mark.parametrize("raw", [None, 0, 1, 10])
+def test_the_words_of_a_bare_run_do_not_contradict_its_figures(raw):
+    text = guide({"devices": 16, "clusters": 4, "graph": "ring", "bytes": 5000, "messages": 32, "ratio_mean": 1.0,
+                  "ratio_alone": 2.0, "out": None, "raw_points": raw})  # fmt: skip
+    assert ("No point left" in text) == (raw == 0)
+    assert raw is None or raw == 0 or f"{raw} point" in text
+    assert ("not counted" in text) == (raw is None)

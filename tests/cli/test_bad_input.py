@@ -1,0 +1,99 @@
+"""What a user can get wrong: the exit code, a message that says what, no traceback, and nothing written."""
+
+import os
+import shlex
+import shutil
+
+import pytest
+
+from tests.support.bad_input_files import README, RUNS, damage, make_files, rows, table
+from tests.support.run_cli import SMALL, here, listed, needs_mpirun, ranks, there
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Make a folder with all the files, and runs, whole and damaged."""
+    folder = tmp_path_factory.mktemp("place") / "here"
+    folder.mkdir()
+    make_files(folder)
+    assert here(*SMALL, "--out", folder / "run-good", "-q").code == 0
+    for name in RUNS.keys() - {"run-good"}:
+        damage(name, shutil.copytree(folder / "run-good", folder / name))
+    return folder
+
+
+@pytest.fixture
+def folder(place, monkeypatch):
+    monkeypatch.chdir(place)
+    return place
+
+
+def _check(ending, code, piece, folder, before):
+    assert ending.code == code, ending
+    assert ending.out == "" or code == 6
+    assert piece in " ".join((ending.err + ending.out).split())
+    assert "Traceback" not in ending.err and "Warning" not in ending.err
+    assert listed(folder) == before
+    assert (folder / "full" / "precious").read_text() == "do not touch"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.words) for row in rows()])
+def test_mistake(folder, row, monkeypatch):
+    before, words = listed(folder), shlex.split(row.words)
+    while words and words[0].startswith("P2PKM_"):
+        monkeypatch.setenv(*words.pop(0).split("=", 1))
+    fixed = SMALL if words[0].startswith("-") and words[0] != "--config" and words[-1] != "run" else ()
+    _check(here(*fixed, *words), row.code, row.piece, folder, before)
+
+
+def test_the_table_is_that_of_the_rows():
+    found = rows()
+    assert len(found) >= 120 and len({row.words for row in found}) > 0.98 * len(found)
+    assert README.read_text("utf-8") == table(), "write it anew: python -m tests.support.bad_input_files"
+
+
+@pytest.mark.parametrize("key", ["hops", "candidates"])
+def test_values_of_a_seeding(folder, key):
+    before = listed(folder)
+    _check(here(*SMALL, "--seeding", f"summaries:{key}=0"), 2, "at least 1", folder, before)
+
+
+def test_long_name(folder):
+    before = listed(folder)
+    _check(here(*SMALL, "--out", "a" * 300), 2, "cannot be used", folder, before)
+
+
+def test_folder_that_may_not_be_written_to(folder, monkeypatch, request):
+    locked = folder / "locked"
+    locked.mkdir(mode=0o500)
+    request.addfinalizer(locked.rmdir)
+    if os.access(locked, os.W_OK):  # root may write anywhere
+        access = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: path != locked and access(path, mode))
+    before = listed(folder)
+    _check(here(*SMALL, "--out", "locked/run"), 2, "may be written to", folder, before)
+
+
+def test_dry_run_refuses_as_well(folder):
+    before = listed(folder)
+    _check(here(*SMALL, "--dry-run", "--graph", "file:two.edgelist"), 3, "disconnected", folder, before)
+
+
+@needs_mpirun
+@pytest.mark.parametrize(
+    ("words", "code", "piece"),
+    [
+        (["--graph", "rnig"], 2, "Did you mean 'ring'?"),
+        (["--nope"], 2, "No such option"),
+        (["--data", "ragged.csv"], 3, "3 fields, expected 2"),
+        (["--graph", "file:two.edgelist", "--devices", "4"], 3, "it has 2 components"),
+    ],
+)
+def test_all_ranks_end_alike(folder, words, code, piece):
+    """The launcher returns the logical OR of the codes, so a rank with another one would show."""
+    before = listed(folder)
+    ending = there(*ranks(3), "-m", "p2pkm", *words)
+    _check(ending, code, piece, folder, before)
+    assert ending.err.count(piece) == 1
+    assert "Abort" not in ending.err

@@ -1,0 +1,251 @@
+"""The command line: defaults, the JSON object, the table, progress, and TOML."""
+
+import io
+import json
+import os
+import sys
+import time
+import tomllib
+
+import pytest
+
+from p2pkm.cli.run import command
+from p2pkm.cli.summary_table import Progress
+from p2pkm.core.units import write_number
+from p2pkm.experiments.config import FIELDS, Experiment
+from p2pkm.metrics.result import SUMMARY_KEYS
+from tests.support.run_cli import FILES, SMALL, Ending, here, needs_mpirun, ranks, solve, there
+
+PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_json_object():
+    """One object on stdout with all keys in order, and nothing else; progress goes to stderr."""
+    ending = here(*SMALL, "--out", "none", "--format", "json", "-v")
+    summary = ending.summary
+    assert list(summary) == SUMMARY_KEYS
+    assert (summary["algorithm"], summary["graph"], summary["devices"], summary["ranks"]) == ("gtvmin", "ring", 4, 1)
+    assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
+    assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
+    assert (summary["recipe"], summary["seeding"], summary["coupling"], summary["alpha"]) == ("global", None, 10, None)
+    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("coloured", 1.5, 1, 0)
+    assert (summary["descent"], summary["out"]) == ("certified", None)
+    assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
+    for name in ("rounds", "messages", "bytes", "rows_max_per_device", "centroid_sets"):
+        assert isinstance(summary[name], int) and summary[name] > 0
+    for name in ("ratio_mean", "ratio_worst", "ratio_alone", "objective", "gtv", "ari", "nmi", "purity", "ari_local"):
+        assert isinstance(summary[name], float)
+    assert ending.err.count("\n") > 5
+
+
+def test_defaults(tmp_path):
+    ending = here("--dry-run", "--format", "json")
+    config = json.loads(ending.out)
+    assert ending.code == 0 and ending.out.count("\n") == 1 and not list(tmp_path.iterdir())
+    wanted = {"graph": "ring", "devices": 16, "data": "grid16:points=200,sd=1,seed=0", "clusters": 16, "rounds": 150,
+              "algorithm": "gtvmin", "partition": "dirichlet:alpha=0.3,by=class,minimum=0,seed=0", "seed": 0,
+              "every": 1, "central": True,
+              "allow_disconnected": False, "require_converged": False}  # fmt: skip
+    assert config.items() >= wanted.items()
+
+
+def test_every_field_is_an_option():
+    options = {parameter.name for parameter in command.params}
+    assert set(FIELDS) <= options
+    assert options - set(FIELDS) >= {"config", "force", "form", "dry_run", "quiet", "verbose", "version"}
+
+
+def test_help_keeps_the_examples_apart():
+    text = here("--help").out
+    assert "\n  python -m p2pkm --graph ring " in text and "\n  mpirun -n 16 python -m p2pkm --graph ring " in text
+    assert all(option in text for option in ("--graph", "--clusters", "--no-central", "--allow-disconnected"))
+    assert "Exit codes" in text and "\\b" not in text
+
+
+def test_table():
+    ending = here(*SMALL, "--out", "none", "-q")
+    assert ending.code == 0 and ending.err == ""
+    lines = ending.out.splitlines()
+    assert lines[0].startswith("16 clusters, 4 devices on a ring graph, 1 rank, ")
+    for words in ("quality, mean device", "central k-means; 1 is as good", "without talking", "adjusted Rand index",
+                  "0 is consensus", "certified", "converged", "messages", "bytes", "run folder"):  # fmt: skip
+        assert words in ending.out
+    assert "\x1b" not in ending.out and max(map(len, lines)) < 160
+
+
+def test_table_leaves_out_what_is_not_known():
+    text = here(*SMALL, "--out", "none", "--no-central").out
+    assert "quality, mean device" not in text and "None" not in text and "nan" not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_terminal(monkeypatch):
+    """Rich on a terminal: colours and a live line, which is gone at the end."""
+    out, err = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    from p2pkm.cli.main import main
+
+    clock = iter(range(10**6))
+    monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: next(clock))
+    assert main([*SMALL, "--out", "none"]) == 0
+    assert "\x1b[" in out.getvalue() and "quality, mean device" in out.getvalue()
+    assert "round" in err.getvalue() and "\x1b[2K" in err.getvalue()
+
+
+def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: now[0])
+    progress = Progress("gtvmin", 100, quiet=False, verbose=False)
+    record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "settled": 2, "bytes": 12345}
+    for t in range(100):
+        now[0] += 0.1
+        progress(record | {"round": t})
+    now[0] += 9
+    progress(record | {"stage": "summaries", "round": 251})
+    progress.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert 3 <= len(lines) <= 5
+    assert all("of at most 100" in line and "12,345 bytes" in line for line in lines[:-1])
+    assert lines[-1].startswith("summaries round 251: ratio")  # --rounds is about the method alone
+
+
+def test_quiet_and_verbose():
+    assert here(*SMALL, "--out", "none", "--quiet").err == ""
+    lines = here(*SMALL, "--out", "none", "--verbose", "--seeding", "own", "--tol", 0, "--rounds", 4).err.splitlines()
+    assert sum(line.startswith("gtvmin round") for line in lines) == 5
+
+
+def test_run_is_the_same_as_no_command():
+    command_line = (*SMALL, "--out", "none", "--format", "json")
+    first, second = here(*command_line).summary, here("run", *command_line).summary
+    timed = {"wall_seconds": 0, "compile_seconds": 0}
+    assert first | timed == second | timed
+
+
+def test_compile():
+    assert here("compile") == Ending(0, "the kernels are compiled\n", "")
+
+
+def test_dry_run(tmp_path):
+    ending = here(*SMALL, "--dry-run", "--graph", "karate", "--devices", 34, "--out", "run")
+    assert ending.code == 0 and json.loads(ending.out)["graph"] == "karate:weighted=false"
+    assert not list(tmp_path.iterdir())
+
+
+OPTIONS = ("--graph", "small-world:degree=2,rewire=0.3", "--partition", "by-label", "--alpha", "0.7", "--schedule",
+           "jacobi", "--theta", "0.9", "--seeding", "summaries:hops=2", "--seed", "3", "--no-central")  # fmt: skip
+
+
+def test_a_run_is_repeated_from_its_folder(tmp_path):
+    first = here(*SMALL, *OPTIONS, "--out", "first", "--format", "json").summary
+    second = here("--config", "first/config.toml", "--out", "second", "--format", "json").summary
+    assert {name for name in first if first[name] != second[name]} <= {"out", "wall_seconds", "compile_seconds"}
+    texts = [(tmp_path / name / "config.toml").read_text() for name in ("first", "second")]
+    assert texts[0] == texts[1]
+    assert {path.name for path in (tmp_path / "second").iterdir()} >= FILES
+    config = tomllib.loads(texts[0])
+    assert config["seeding"] == "summaries:hops=2" and config["central"] is False
+
+
+def test_the_command_line_beats_toml(tmp_path):
+    text = (
+        'graph = "star"\nseed = 4\nallow-disconnected = true\ncentral = false\ndata = "grid16:points=5"\ndevices = 5\n'
+    )
+    (tmp_path / "mine.toml").write_text(text)
+    config = json.loads(here("--config", "mine.toml", "--graph", "path", "--central", "--dry-run").out)
+    assert (config["graph"], config["seed"], config["devices"]) == ("path", 4, 5)
+    assert config["central"] is True and config["allow_disconnected"] is True
+    assert config["data"] == "grid16:points=5,sd=1,seed=4"
+
+
+@pytest.mark.parametrize("word", ["global", "none"])
+def test_recipe(word):
+    summary = solve("--recipe", word)
+    assert (summary["recipe"], summary["seeding"]) == (word, "own" if word == "none" else None)
+
+
+def test_a_seeding_replaces_the_recipe():
+    assert solve("--seeding", "box")["recipe"] == "none"
+
+
+def test_require_converged():
+    words = (*SMALL, "--out", "none", "--format", "json", "--tol", 0, "--rounds", 2, "--seeding", "own")
+    assert here(*words).code == 0
+    ending = here(*words, "--require-converged")
+    assert ending.code == 5 and ending.summary["stop"] == "round-limit"
+    assert here(*SMALL, "--out", "none", "--require-converged", "--rounds", 150).code == 0
+
+
+@needs_mpirun
+def test_ranks(tmp_path):
+    """As many devices as ranks unless told otherwise; one object, the same as in one process."""
+    words = ("--data", "grid16:points=5", "--format", "json", "--no-plot")
+    summary = there(*ranks(3), "-m", "p2pkm", *words, "--out", "three", cwd=tmp_path).summary
+    assert summary["devices"] == summary["ranks"] == 3
+    alone = here(*words, "--devices", 3, "--out", "none").summary
+    assert {name for name in alone if alone[name] != summary[name]} <= {
+        "ranks",
+        "out",
+        "wall_seconds",
+        "compile_seconds",
+        *PLACED,
+    }
+    assert alone["placement"] is None and summary["placement"] == "blocks" and summary["cut"] == 3
+    assert summary["ghosts"] == 6 and summary["balance_devices"] == 1.0
+    manifest = json.loads((tmp_path / "three" / "manifest.json").read_text())
+    assert manifest["ranks"] == 3 and manifest["mpi"]
+
+
+def test_experiment_is_checked_without_the_command_line():
+    with pytest.raises(Exception, match="devices is 0"):
+        Experiment(devices=0)
+
+
+def test_json_goes_through_a_pipe():
+    ending = there(sys.executable, "-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", COLUMNS="20")
+    assert ending.summary["out"] is None and os.linesep not in ending.out[:-1]
+
+
+def test_compilation_is_said_once_and_counted_apart(capsys):
+    """A kernel that no cache holds is compiled; a run that compiles nothing says nothing of it."""
+    numba = pytest.importorskip("numba")
+    from p2pkm.cli.summary_table import show
+    from p2pkm.kernels import announce_compilation, count_compilation  # noqa: F401 - begins to count
+    from p2pkm.kernels import numba as compiled
+
+    said = []
+    announce_compilation(said.append)
+    inner = numba.njit(lambda x: x + 1)
+    outer, again = numba.njit(lambda x: inner(x) * 2), numba.njit(lambda x: x - 1)
+    before, began = count_compilation(), time.perf_counter()
+    assert outer(1) == 4 and again(1) == 0
+    spent = count_compilation() - before
+    assert 0 < spent <= time.perf_counter() - began  # the inner one is not counted twice
+    assert len(said) == 1 and said[0].startswith("compiling kernels")
+    assert outer(2) == 6 and count_compilation() == before + spent
+    summary = here(*SMALL, "--out", "none", "--format", "json").summary
+    show(summary | {"wall_seconds": 1.5, "compile_seconds": 30.25}, [], sys.stdout)
+    assert "1 rank, 1.50 s (and 30.25 s to compile kernels, once)" in capsys.readouterr().out
+    show(summary | {"wall_seconds": 1.5, "compile_seconds": 0.0}, [], sys.stdout)
+    assert "1 rank, 1.50 s\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.000"), (0.99999, "1.000"), (17.0132, "17.01"), (0.0, "0"), (1234.0, "1234"), (1e-10, "1.000e-10"),
+     (123456.0, "1.235e+05")],
+)  # fmt: skip
+def test_numbers_keep_their_digits(value, text):
+    assert write_number(value) == text

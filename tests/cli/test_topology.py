@@ -1,0 +1,197 @@
+"""`p2pkm topology list | describe | draw`."""
+
+import json
+
+import pytest
+
+import topologies
+from p2pkm.experiments.graph_comparison import shorten
+from p2pkm.experiments.graph_report import _MEANINGS, Question, build_graph, measure
+from p2pkm.network.graph import Topology
+from p2pkm.viz.figures.graph import plot_topology
+from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
+from tests.support.run_cli import here
+
+SMALL_WORLD = ("topology", "describe", "small-world:degree=4,rewire=0.2", "--devices", 30, "--seed", 5)
+
+
+def test_list_names_every_family():
+    table, data = here("topology", "list"), here("topology", "list", "--format", "json")
+    assert (table.code, data.code) == (0, 0)
+    found = {one["name"]: one for one in json.loads(data.out)}
+    assert found.keys() == topologies.FAMILIES.keys() | topologies.TIME_VARYING.keys()
+    assert found["small-world"]["options"] == {"degree": 4, "rewire": 0.1}
+    assert all(name in table.out for name in found) and "small-world:degree=4,rewire=0.1" in table.out
+
+
+def test_describe_prints_one_object_with_what_the_library_says():
+    found = here(*SMALL_WORLD, "--format", "json").summary
+    graph = topologies.small_world(30, degree=4, rewire=0.2, seed=5)
+    expected = {name: one._asdict() for name, one in topologies.measures.describe(graph, seed=5).items()}
+    colors = found["measures"].pop("colors")
+    assert found["measures"] == expected
+    assert colors["value"] == Topology.from_graph(graph).colors.max() + 1
+    assert found["graph"] == "small-world:degree=4,rewire=0.2,seed=5" and found["coupling"] == 30
+    predicted = topologies.measures.predict(graph, coupling=30)
+    assert found["predicted"]["contraction"]["value"] == predicted.contraction.value
+
+
+def test_the_table_says_which_figures_are_estimates():
+    small, large = here(*SMALL_WORLD), here("topology", "describe", "grid", "--devices", 1_200)
+    assert (small.code, large.code) == (0, 0)
+    assert "~" not in small.out and "~" in large.out and "standard error" in large.out
+    assert all(line.count("  ") for line in small.out.splitlines()[1:] if line.startswith("  "))
+
+
+def test_every_figure_has_a_meaning():
+    found = here(*SMALL_WORLD, "--format", "json").summary
+    assert {*found["measures"], *found["predicted"]} <= _MEANINGS.keys()
+
+
+def test_infinity_is_null_and_the_reason_is_given(tmp_path):
+    file = tmp_path / "apart.txt"
+    file.write_text("0 1\n2 3\n")
+    found = here("topology", "describe", f"file:{file}", "--format", "json").summary
+    assert found["measures"]["diameter"] == {"value": None, "exact": True, "how": "no path between some devices"}
+
+
+def test_a_raw_alpha_becomes_a_strength():
+    found = here("topology", "describe", "ring", "--alpha", 2, "--points", 1_000, "-k", 5, "--format", "json").summary
+    assert found["strength"] == pytest.approx(2 * 16 * 5 / 1_000)
+    assert found["predicted"]["contraction"]["value"] == pytest.approx(0.64 / 1.64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["rng"], 2, "Did you mean 'ring'"),
+        (["ring:degree=3"], 2, "unknown key"),
+        (["ring", "--devices", 0], 2, "devices"),
+        (["ring", "--seed", -1], 2, "seed"),
+        (["grid", "--devices", 7], 3, "prime"),
+        (["karate", "--devices", 9], 3, "34 devices"),
+        (["file:nowhere.graphml"], 3, "nowhere"),
+        (["ring", "--alpha", 1], 2, "--points"),
+        (["ring", "--points", 10], 2, "--alpha"),
+        (["ring", "--alpha", 1, "--coupling", 1], 2, "give one"),
+        (["ring", "--coupling", -1], 2, "coupling is -1"),
+        (["ring", "--coupling", "nan"], 2, "coupling is nan"),
+        (["ring", "--decay", 1], 2, "decay is 1"),
+    ],
+)
+def test_mistakes_are_told(arguments, code, words):
+    ended = here("topology", "describe", *arguments)
+    assert ended.code == code and words in ended.err and not ended.out
+
+
+GRAPHS = (
+    "ring",
+    "small-world:degree=4",
+    "small-world:degree=6",
+    "one-peer-exponential",
+    "gallery:walkers-50",
+    "karate",
+)
+
+
+def test_compare_prints_what_describe_says_of_each_in_the_order_given():
+    found = here("topology", "compare", *GRAPHS, "--devices", 20, "--format", "json").summary
+    assert found["figure"] is None and len(found["graphs"]) == len(GRAPHS)
+    for name, one in zip(GRAPHS, found["graphs"], strict=True):
+        size = () if name in ("karate", "gallery:walkers-50") else ("--devices", 20)
+        assert one == here("topology", "describe", name, *size, "--format", "json").summary
+
+
+def test_the_table_of_compare_has_a_column_for_each_and_marks_estimates(tmp_path):
+    large = "grid", "grid:rows=3", "karate", "gallery:walkers-50"
+    ended = here("topology", "compare", *large, "--devices", 1_200, "--out", tmp_path / "all.svg")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert all(len(line) <= 120 for line in lines) and "~ an estimate" in ended.out
+    (devices,) = [line.split()[1:] for line in lines if line.startswith("  devices")]
+    assert devices == ["1,200", "1,200", "34", "50"]
+    picture = (tmp_path / "all.svg").read_text()
+    for word in ("grid", "rows=3", "karate", "spectral gap", "those of round 0", "1,200 devices, 1,997 links"):
+        assert word in picture
+    assert picture.count("~") >= 5
+
+
+def test_names_in_a_comparison_say_in_what_they_differ():
+    specs = ["ring", "small-world:degree=4,rewire=0.1", "small-world:degree=6,rewire=0.1", "gallery:karate"]
+    assert shorten(specs) == ["ring", "small-world:degree=4", "small-world:degree=6", "gallery:karate"]
+    assert shorten(["ring", "ring"]) == ["ring", "ring"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "GRAPH"),
+        (["ring"], 2, "two or more"),
+        (["ring", "rng"], 2, "Did you mean 'ring'"),
+        (["ring", "grid", "--devices", 7], 3, "prime"),
+        (["ring", "file:nowhere.graphml"], 3, "nowhere"),
+        (["ring", "star", "--out", "x.gif"], 2, ".png, .svg or .pdf"),
+        (["ring", "star", "--decay", 1], 2, "decay"),
+        (["ring", "star", "--alpha", 1], 2, "--points"),
+    ],
+)
+def test_mistakes_in_a_comparison_are_told_before_anything_is_measured(arguments, code, words, monkeypatch):
+    monkeypatch.setattr("p2pkm.experiments.graph_comparison._draw", None)
+    ended = here("topology", "compare", *arguments)
+    assert ended.code == code and words in ended.err and not ended.out
+
+
+def test_a_picture_of_a_comparison_names_everything_without_overlap():
+    specs = ("ring", "star", "one-peer-exponential", "edge-markov:over=torus", "gallery:inner-outer-32")
+    built = [build_graph(spec, None if ":inner" in spec else 12, 0) for spec in specs]
+    panels = [
+        Panel(spec, one.topology, one.graph.active(0) if hasattr(one.graph, "active") else None,
+              {**(told := measure(one, Question(spec)))["measures"], **told["predicted"]})
+        for spec, one in zip(specs, built, strict=True)
+    ]  # fmt: skip
+    figure = plot_graphs(panels).figure
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for ax in figure.axes for text in (ax.title, ax._left_title, *ax.texts,
+             *(ax.get_yticklabels() if ax.axison else ())) if text.get_text()]  # fmt: skip
+    for i, one in enumerate(boxes):
+        assert one.x0 >= 0 and one.x1 <= figure.bbox.x1 and one.y0 >= 0 and one.y1 <= figure.bbox.y1
+        assert not any(one.overlaps(other) for other in boxes[i + 1 :])
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_draw_writes_the_same_bytes_every_time(tmp_path, kind):
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    files = [tmp_path / "new" / f"{name}.{kind}" for name in ("one", "other")]
+    for file in files:
+        ended = here("topology", "draw", "star", "--devices", 9, "--out", file)
+        assert ended.code == 0 and str(file) in ended.out
+    one, other = (file.read_bytes() for file in files)
+    assert one == other and one.startswith(starts[kind])
+
+
+def test_draw_names_its_file_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert here("topology", "draw", "karate").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["karate-34.png"]
+
+
+def test_files_that_cannot_be_drawn(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out, words in (
+        (tmp_path / "one.gif", ".png, .svg or .pdf"),
+        (tmp_path / "file" / "one.png", "cannot be written"),
+    ):
+        ended = here("topology", "draw", "ring", "--out", out)
+        assert ended.code == 2 and words in ended.err
+
+
+def test_pictures_color_devices_by_their_links_where_these_differ():
+    even, uneven = (
+        plot_topology(Topology.from_graph(graph), "it") for graph in (topologies.ring(9), topologies.star(9))
+    )
+    assert not even.child_axes and uneven.child_axes
+    marks = uneven.collections[-1]
+    assert sorted(marks.get_array().tolist()) == [1] * 8 + [8]
+    assert uneven.get_title(loc="left") == "it: 9 devices, 8 links"
+    large = plot_topology(Topology.from_graph(topologies.build("torus", 40_000, light=True)), "torus")
+    assert "a sample of 20,000 devices and 5,000 links" in large.get_title(loc="left")

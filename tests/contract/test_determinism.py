@@ -1,0 +1,89 @@
+"""The same bits in one process and on any number of MPI ranks, with the plain and with the compiled kernels."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import p2pkm
+import p2pkm.engine.build_batch
+from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference as plain
+from tests.support.programs import determinism as same_bits_program
+
+PROGRAM = Path(same_bits_program.__file__)
+LIMIT = 240  # seconds for one mpirun: a hang is how an exchange fails
+
+
+def find_mpirun():
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+needs_mpi = pytest.mark.skipif(find_mpirun() is None, reason="no mpirun beside the interpreter or on PATH")
+RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16])
+
+
+def start(ranks, what):
+    """Run the program on so many ranks; return its lines."""
+    command = [find_mpirun(), "-n", str(ranks), sys.executable, "-W", "error", str(PROGRAM), what]
+    environment = os.environ | {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        output, errors = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # mpirun ends its ranks; killed, it would leave them running
+        output, errors = process.communicate(timeout=20)
+        pytest.fail(f"{ranks} ranks did not end within {LIMIT} s: {errors[-3000:]}")
+    assert process.returncode == 0, errors[-3000:]
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert lines
+    assert all(line.pop("ranks") == ranks for line in lines)
+    return lines
+
+
+@cache
+def in_process():
+    return list(same_bits_program.runs())
+
+
+@needs_mpi
+@RANKS
+def test_every_number_of_ranks_gives_the_same_bits(ranks):
+    found, expected = start(ranks, "runs"), in_process()
+    assert [line["name"] for line in found] == [line["name"] for line in expected]
+    assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
+
+
+@needs_mpi
+@RANKS
+def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
+    lines = start(ranks, "mail")
+    assert [line for line in lines if line["wrong"] or line["kept"]] == []
+    assert len(lines) == 24
+    assert (sum(line["requests"] for line in lines) > 0) == (ranks > 1)
+
+
+def test_plain_and_compiled_kernels_give_the_same_bits(monkeypatch):
+    monkeypatch.setattr(p2pkm.engine.build_batch, "pick", lambda *size: plain)
+    by_numpy = list(same_bits_program.runs())
+    monkeypatch.setattr(p2pkm.engine.build_batch, "pick", lambda *size: compiled)
+    assert by_numpy == list(same_bits_program.runs())
+    assert by_numpy == in_process()
+
+
+def test_the_runs_differ_from_each_other_and_the_seed_matters():
+    lines = in_process()
+    assert len({line["chain_sha256"] for line in lines}) == len(lines)
+    name, graph, shards, algorithm, options = next(same_bits_program.configurations())
+    chains = {
+        p2pkm.simulate(algorithm, graph, shards, seed=seed, **options).summary["chain_sha256"] for seed in (5, 5, 6)
+    }
+    assert name == lines[0]["name"]
+    assert len(chains) == 2

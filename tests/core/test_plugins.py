@@ -1,0 +1,212 @@
+"""A package from outside adds a method, a partition and a graph; its errors are said when it is asked for."""
+
+import importlib
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.data.partition import PARTITIONS
+from p2pkm.methods.registry import METHODS, find, known, names
+from tests.support.play_rounds import arrange, last
+from tests.support.resume import difference, keep_all, resume
+from tests.support.run_cli import SMALL, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import here as call
+
+SOURCE = Path(__file__).parent / "plugin"
+CALL = (
+    "--algorithm",
+    "neighbor-mean:pull=0.4",
+    "--graph",
+    "double-ring:stride=3",
+    "--partition",
+    "sorted",
+    "--rounds",
+    6,
+)
+
+
+def install(folder, name, module, groups):
+    """Write what an installer would: the module and the list of its entry points."""
+    (folder / f"{name.replace('-', '_')}.py").write_text(module)
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
+        for group, points in groups.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("p2pkm_example_plugin", None)
+
+
+@pytest.fixture
+def plugin(site):
+    """Install the package of tests/plugin as its pyproject.toml says."""
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    module = (SOURCE / "p2pkm_example_plugin.py").read_text()
+    install(site, project["name"], module, project["entry-points"])
+    return site
+
+
+def test_the_command_line_takes_it_like_what_is_built_in(plugin):
+    summary = solve(*CALL)
+    assert summary["algorithm"] == "neighbor-mean"
+    assert summary["graph"] == "double-ring:stride=3"
+    assert summary["partition"] == "sorted:feature=0,minimum=0,seed=0"
+    assert summary["rounds"] == 6
+    assert summary["messages"] > 0
+    text = call("algorithms", "neighbor-mean").out
+    assert "Move every centroid" in text and "pull=0.5" in text
+    assert "neighbor-mean" in call("algorithms").out
+    assert "double-ring:stride=2" in call("topology", "list").out
+    assert call("topology", "describe", "double-ring", "--devices", 9, "--format", "json").code == 0
+    assert call("plan", *SMALL[:4], *CALL, "--format", "json").code == 0
+
+
+def test_scripts_and_the_estimator_take_it(plugin):
+    assert topologies.build("double_ring", 9, stride=4).number_of_edges() == 18
+    X, _ = p2pkm.blobs(clusters=3, points=20, seed=0)
+    model = p2pkm.P2PKMeans(3, algorithm="neighbor-mean", graph="double-ring", random_state=0).fit(X)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 16, seed=0), devices=16)
+    method = find("neighbor-mean")(3)
+    result = p2pkm.simulate(method, topologies.build("double-ring", 16), shards, rounds=150, central=False)
+    assert_array_equal(model.device_centers_, result.centroids)
+
+
+@needs_mpirun
+def test_the_same_bits_on_every_number_of_ranks(plugin):
+    words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, *CALL)
+    path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
+    chains = {json.loads(there(*ranks(n), *words, PYTHONPATH=path).out)["chain_sha256"] for n in (1, 2, 3)}
+    assert chains == {solve("--devices", 7, *CALL)["chain_sha256"]}
+
+
+def test_only_neighbors_know_after_a_round(plugin):
+    rng, method = np.random.default_rng(0), find("neighbor-mean")(3)
+    table = arrange([rng.normal(0, 3, (6, 2)) for _ in range(9)], [(i, (i + 1) % 9) for i in range(9)])
+    start = rng.normal(0, 3, (9, 3, 2))
+    other = start.copy()
+    other[4] += 1.0
+    for rounds, reached in ((1, {3, 4, 5}), (2, {2, 3, 4, 5, 6})):
+        one, two = (last(method, table, centroids, rounds) for centroids in (start, other))
+        changed = set(np.flatnonzero((one != two).any(axis=(1, 2))))
+        assert {3, 5} <= changed <= reached
+
+
+KEPT = (*SMALL, *CALL, "--devices", 7, "--seed", 3, "--checkpoint-every", 1, "-q")
+
+
+@pytest.fixture
+def kept(plugin, tmp_path, monkeypatch):
+    """Return the folder of a run of the plug-in, and copies of it after each checkpoint."""
+    place = tmp_path / "place"
+    place.mkdir()
+    with monkeypatch.context() as patched:
+        keep_all(patched, place / "run", place / "copies")
+        assert call(*KEPT, "--out", place / "run").code == 0
+    return place / "run", sorted((place / "copies").iterdir())
+
+
+def test_its_run_goes_on_from_every_checkpoint(kept):
+    whole, copies = kept
+    assert len(copies) > 6
+    for copy in copies:
+        assert difference(whole, resume(copy)) == "", copy
+
+
+@needs_mpirun
+def test_its_run_goes_on_in_another_process_and_on_ranks(kept, plugin):
+    whole, copies = kept
+    path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
+    for start, copy in (([sys.executable], copies[4]), (ranks(3), copies[5])):
+        ending = there(*start, "-m", "p2pkm", "resume", copy, "-q", PYTHONPATH=path)
+        assert ending.code == 0, ending.err
+        assert difference(whole, copy) == ""
+
+
+def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
+    _, copies = kept
+    module = plugin / "p2pkm_example_plugin.py"
+    for before, after, words in (
+        ('register("neighbor-mean")', 'register("neighbor-mean:2")', "which is no state that"),
+        ("    settled: Any\n", "    settled: Any\n    more: Any = None\n", "with these fields"),
+    ):
+        text = module.read_text()
+        module.write_text(text.replace(before, after))
+        path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
+        ending = there(sys.executable, "-m", "p2pkm", "resume", copies[4], "-q", PYTHONPATH=path)
+        module.write_text(text)
+        assert ending.code == 3 and words in ending.err and "'neighbor-mean'" in ending.err
+        assert "Traceback" not in ending.err
+
+
+def test_a_plug_in_without_a_registered_state_runs_without_checkpoints(plugin, tmp_path, monkeypatch):
+    module = plugin / "p2pkm_example_plugin.py"
+    module.write_text(module.read_text().replace('@register("neighbor-mean")', ""))
+    ending = call(*KEPT[:-1], "--out", tmp_path / "run")
+    assert ending.code == 0
+    words = "no checkpoint could be written: p2pkm_example_plugin.NeighborMeanState is not registered"
+    assert ending.err.count(words) == 1 and "the run goes on without" in ending.err
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["rounds"] == 6
+
+
+BROKEN = {
+    "p2pkm.algorithms": {"torn": "torn_plugin:Method"},
+    "p2pkm.partitions": {"torn": "torn_plugin:deal"},
+    "topologies.graphs": {"torn": "torn_plugin:graph"},
+}
+
+
+def test_a_plug_in_that_cannot_be_imported_is_an_error_when_it_is_asked_for(site):
+    install(site, "torn-plugin", "import a_module_that_nobody_has\n", BROKEN)
+    assert solve()["algorithm"] == "gtvmin"
+    for option in ("--algorithm", "--partition", "--graph"):
+        ending = call(*SMALL, "--out", "none", option, "torn")
+        assert ending.code == 2
+        assert "plug-in 'torn'" in ending.err and "of package torn-plugin cannot be imported" in ending.err
+        assert "a_module_that_nobody_has" in ending.err
+    with pytest.raises(topologies.PluginError, match="torn-plugin"):
+        topologies.build("torn", 5)
+    for words in (("algorithms",), ("topology", "list")):
+        listing = call(*words)
+        assert listing.code == 0
+        assert "cannot be imported: ModuleNotFoundError" in listing.out
+
+
+def test_a_name_that_is_built_in_is_refused(site):
+    install(site, "greedy-plugin", "", {"topologies.graphs": {"Ring": "greedy_plugin:ring"}})
+    assert solve()["graph"] == "ring"
+    ending = call(*SMALL, "--out", "none", "--graph", "rink")
+    assert ending.code == 2
+    assert "plug-in 'Ring'" in ending.err and "named like one that is built in" in ending.err
+
+
+def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **group: pytest.fail("looked for plug-ins"))
+    known("gtvmin:tol=1")
+    find("fkm")
+    topologies.build("ring", 5)
+    solve()
+
+
+def test_a_misspelled_plug_in_is_suggested_and_not_imported(plugin):
+    ending = call(*SMALL, "--out", "none", "--algorithm", "neighbour-mean")
+    assert ending.code == 2
+    assert "Did you mean 'neighbor-mean'?" in ending.err
+    assert "p2pkm_example_plugin" not in sys.modules
+    assert set(names()) - set(METHODS) == {"neighbor-mean"}
+    assert "sorted" not in PARTITIONS

@@ -1,0 +1,249 @@
+"""Points on disk: each rank reads its own rows, and the bits are those of the same points in one array."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from p2pkm.core.errors import DataError, P2PKMError
+from p2pkm.core.spec import Spec
+from p2pkm.data.out_of_core.index import open_stored
+from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.partition import PARTITIONS
+from p2pkm.data.readers.folder import find
+from p2pkm.data.shards import Shards
+from p2pkm.data.table import Table
+from p2pkm.experiments.config import Experiment, prepare
+from tests.support.run_cli import here, needs_mpirun, ranks, solve, there
+
+FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")
+
+
+def write(folder, sizes, *, labelled=True, dtype=np.float64):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(sum(sizes), 2)).astype(dtype), rng.choice([2, 5, 7], sum(sizes))
+    ends = np.cumsum(sizes)[:-1]
+    for i, (part, labels) in enumerate(zip(np.split(X, ends), np.split(y, ends), strict=True)):
+        np.save(folder / f"part-{i}.npy", part)
+        if labelled:
+            np.save(folder / f"part-{i}.labels.npy", labels)
+    return X, y, np.repeat(np.arange(len(sizes)), sizes)
+
+
+def opened(path, partition, n, dtype="float64") -> Sharded:
+    stored = open_stored(str(path), partition, None, None)
+    assert stored is not None
+    return Sharded.deal(stored, partition, n, dtype)
+
+
+def same(one: Shards, other: Shards) -> None:
+    assert one.points.dtype == other.points.dtype
+    for name in ("points", "offsets", "weights", "rows"):
+        assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert (one.labels is None) == (other.labels is None)
+    if one.labels is not None:
+        assert_array_equal(one.labels, other.labels)
+
+
+@pytest.mark.parametrize("name", ["blocks", "column", "iid", "quantity", "dirichlet", "by-label"])
+@pytest.mark.parametrize("minimum", [0, 1])
+def test_a_part_is_what_dealing_the_whole_gives_these_devices(tmp_path, monkeypatch, name, minimum):
+    monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 14)  # several pieces per file
+    sizes = [9, 4, 20, 1, 13, 7, 6, 8, 5, 3, 11, 2]
+    X, y, file = write(tmp_path, sizes)
+    n = len(sizes) if name == "column" else 5
+    owner = PARTITIONS[name](Table(X, y, 3, file), n, minimum=minimum, seed=4)
+    whole = Shards.deal(X, owner, devices=n, labels=y)
+    dealt = opened(tmp_path / "part-*.npy", Spec(name, {"minimum": minimum, "seed": 4}), n)
+    assert (dealt.n, dealt.m, dealt.d, dealt.stored.classes) == (n, len(X), 2, 3)
+    for first, last in ((0, n), (0, 2), (2, 3), (3, n), (2, 2)):
+        same(dealt.part(first, last), whole.take(np.arange(first, last)) if last > first else whole.take([]))
+    again = Sharded.from_mapping(json.loads(json.dumps(dealt.with_hub().to_mapping())))
+    assert again.n == n + 1
+    same(again.part(1, n + 1), whole.with_hub().part(1, n + 1))
+
+
+def test_files_are_sorted_as_people_count_and_companions_are_no_points(tmp_path):
+    write(tmp_path, [1] * 12)
+    names = [path.rsplit("-", 1)[1] for path in find(str(tmp_path / "part-*.npy"))]
+    assert names == [f"{i}.npy" for i in range(12)]
+
+
+def test_a_file_without_rows_is_a_device_without_points(tmp_path):
+    X, _, _ = write(tmp_path, [3, 0, 2], labelled=False)
+    part = opened(tmp_path / "part-*.npy", Spec("column", {}), 3).part(0, 3)
+    assert_array_equal(part.sizes, [3, 0, 2])
+    assert_array_equal(part.points, X)
+    assert part.labels is None
+
+
+def test_float32_files_stay_float32_and_are_widened_exactly(tmp_path):
+    X, _, _ = write(tmp_path, [5, 6], dtype=np.float32)
+    for dtype in ("float32", "float64"):
+        points = opened(tmp_path / "part-*.npy", Spec("column", {}), 2, dtype).part(0, 2).points
+        assert points.dtype == dtype
+        assert_array_equal(points, X)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: np.where(np.arange(10).reshape(5, 2) == 7, np.nan, x), "is nan at row 3, column 1"),
+        (lambda x: np.where(np.arange(10).reshape(5, 2) == 0, -np.inf, x), "is -inf at row 0, column 0"),
+        (lambda x: x[:, :1], "has 1 features, labels and no column of devices, but .* has 2 features"),
+        (lambda x: x[:, 0], r"has shape \(5,\), expected"),
+        (lambda x: x.astype(object), "without pickles"),
+        (lambda x: x.astype("U3"), "has dtype <U3; expected real numbers"),
+        (lambda x: x[:4], r"labels.npy has shape \(5,\) .* the 4 rows"),
+        (lambda x: x * 1e200, "reach .*e[+]200, whose squares overflow"),
+    ],
+)
+def test_a_wrong_shard_is_named(tmp_path, spoil, message):
+    X, _, _ = write(tmp_path, [5, 5, 5])
+    np.save(tmp_path / "part-1.npy", spoil(X[5:10]))
+    with pytest.raises(DataError, match=f"part-1.*{message}"):
+        opened(tmp_path / "part-*.npy", Spec("column", {}), 3).part(0, 3)
+
+
+def test_what_float32_cannot_hold_is_named_with_its_row(tmp_path):
+    X, _, _ = write(tmp_path, [5, 5])
+    X[8, 0] = 1e60
+    np.save(tmp_path / "part-1.npy", X[5:])
+    for partition in (Spec("column", {}), Spec("iid", {"seed": 1})):
+        with pytest.raises(DataError, match=r"part-1.npy is 1e\+60 at row 3, column 0 .* float32 cannot hold"):
+            opened(tmp_path / "part-*.npy", partition, 2, "float32").part(0, 2)
+
+
+def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
+    write(tmp_path, [50, 50])
+    with pytest.raises(DataError, match="partition beta looks at all points"):
+        opened(tmp_path / "part-*.npy", Spec("beta", {}), 2)
+    with pytest.raises(DataError, match="the files name 2 devices, expected 3"):
+        opened(tmp_path / "part-*.npy", Spec("column", {}), 3)
+    with open(tmp_path / "part-1.npy", "r+b") as file:
+        file.truncate(300)
+    with pytest.raises(DataError, match=r"part-1.npy cannot be read"):
+        open_stored(str(tmp_path / "part-*.npy"), None, None, None)
+    with pytest.raises(DataError, match=r"no file is like .*part-\*\.npz"):
+        find(str(tmp_path / "part-*.npz"))
+
+
+def test_one_file_in_blocks_is_the_same_as_read_as_a_whole(tmp_path):
+    X, _, _ = write(tmp_path, [23, 20], labelled=False)
+    np.save(tmp_path / "all.npy", X)
+    dealt = opened(tmp_path / "all.npy", Spec("blocks", {}), 4)
+    same(dealt.part(0, 4), Shards.deal(X, PARTITIONS["blocks"](Table(X), 4), devices=4))
+    assert open_stored(str(tmp_path / "all.npy"), Spec("iid", {}), None, None) is None
+    assert open_stored(str(tmp_path / "all.csv"), None, None, None) is None
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_points_of_other_row_groups_stay_unread(tmp_path, monkeypatch, count):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from p2pkm.data.out_of_core import formats
+
+    rng = np.random.default_rng(0)
+    X, y, owner = rng.normal(size=(60, 2)), rng.integers(0, 3, 60), np.sort(rng.permutation(np.arange(60) % 6))
+    owner[[10, 19]] = owner[[19, 10]]
+    for i, rows in enumerate(np.array_split(np.arange(60), count)):
+        columns = {"x": X[rows, 0], "device": owner[rows], "label": y[rows], "y": X[rows, 1]}
+        parquet.write_table(arrow.table(columns), tmp_path / f"{i}.parquet", 10)
+    path = tmp_path / ("0.parquet" if count == 1 else "*.parquet")
+    dealt, whole = opened(path, Spec("column", {}), 6), Shards.deal(X, owner, labels=y)
+    groups = []
+    columns = formats._columns
+
+    def note(file, group, wanted):
+        if wanted != [1]:  # the devices
+            groups.append(group)
+        return columns(file, group, wanted)
+
+    monkeypatch.setattr(formats, "_columns", note)
+    for first, last in ((0, 6), (0, 1), (4, 6)):
+        groups.clear()
+        same(dealt.part(first, last), whole.part(first, last))
+        if count == 1 and last == 1:
+            assert groups and set(groups) <= {0, 1}
+
+
+def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path):
+    """In pyarrow's native code the same file ends the process of whoever asks a column for its statistics."""
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "0.parquet"
+    parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 1]}), path)
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with contextlib.suppress(P2PKMError):
+            stored = open_stored(str(path), Spec("column", {}), None, None)
+            if stored is not None:  # else it has no column of devices any more
+                Sharded.deal(stored, Spec("column", {}), 2, "float64").part(0, 2)
+
+
+def test_a_name_in_a_parquet_file_that_is_no_text_is_a_mistake(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"device", b"devic\xe5", 1))
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read as Parquet"):
+        opened(tmp_path / "*.parquet", Spec("column", {}), 2)
+
+
+def test_a_gap_in_the_column_of_a_parquet_file(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="has no device 1, but one 2"):
+        opened(tmp_path / "a.parquet", Spec("column", {}), 3).part(0, 3)
+
+
+def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
+    X, _, _ = write(tmp_path, [40, 30, 50], labelled=False)
+    np.savez(tmp_path / "all.npz", X=X, device=np.repeat([0, 1, 2], [40, 30, 50]))
+    shards = here(*FEW, "--data", tmp_path / "part-*.npy").summary
+    whole = here(*FEW, "--data", tmp_path / "all.npz").summary
+    for name in ("centroids_sha256", "chain_sha256", "ratio_mean", "partition", "messages"):
+        assert shards[name] == whole[name], name
+    assert shards["devices"] == 3
+    said = here(*FEW[:-1], "--data", tmp_path / "part-*.npy", "--devices", "7").err
+    assert "120 points stay on disk; of 1 rank each needs at most about" in said
+    assert prepare(Experiment(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
+
+
+@needs_mpirun
+def test_ranks_read_their_own_rows_with_the_same_bits_and_fail_together(tmp_path):
+    X, y, _ = write(tmp_path, [40, 30, 50, 20])
+    np.savez(tmp_path / "all.npz", X=X, y=y, device=np.repeat(np.arange(4), [40, 30, 50, 20]))
+    whole = here(*FEW, "--data", tmp_path / "all.npz").summary
+    program = [*ranks(3), "-m", "p2pkm"]
+    out = [*FEW[:5], "--out", tmp_path / "run", "--format", "json", "-q"]
+    shards = there(*program, *out, "--data", tmp_path / "part-*.npy").summary
+    for name in ("centroids_sha256", "chain_sha256", "ratio_mean", "ari", "bytes"):
+        assert shards[name] == whole[name], name
+    assert here("verify", tmp_path / "run").code == 0
+    X[125, 1] = np.nan
+    np.save(tmp_path / "part-3.npy", X[120:])
+    ended = there(*program, *FEW, "--data", tmp_path / "part-*.npy")
+    assert ended.code == 3
+    assert ended.err.count("part-3.npy is nan at row 5, column 1") == 1
+    assert ended.err.count("\n") == 1
+
+
+def test_float32_runs_are_those_of_the_rounded_points(tmp_path):
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    np.save(tmp_path / "exact.npy", X)
+    np.save(tmp_path / "rounded.npy", X.astype(np.float32).astype(np.float64))
+    half = solve("--data", tmp_path / "exact.npy", "--dtype", "float32", "-k", "3")
+    for name in ("rounded", "exact"):
+        whole = solve("--data", tmp_path / f"{name}.npy", "-k", "3")
+        assert (half["chain_sha256"] == whole["chain_sha256"]) == (name == "rounded")
+        assert (half["ratio_mean"] == whole["ratio_mean"]) == (name == "rounded")

@@ -1,0 +1,424 @@
+"""LEAF, AnnData, Arrow, and folders of one file per device: what is read is what was written."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import p2pkm
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.data import readers as files
+from p2pkm.data.partition import column
+from p2pkm.data.readers import anndata as annotated
+from p2pkm.data.readers import read_table
+from p2pkm.data.size_estimate import has_header, measure
+from p2pkm.data.sources import parse_source
+from p2pkm.experiments.config import Experiment, prepare
+from tests.support.run_cli import here, solve
+
+POINTS = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0], [8.0, 9.5]])
+
+
+def _leaf(path, users, **more):
+    data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
+    known = {"users": list(users), "num_samples": [len(x) for x, _ in users.values()], "user_data": data}
+    path.write_text(json.dumps(known | more))
+    return path
+
+
+# LEAF
+
+
+def test_a_user_of_leaf_is_a_device(tmp_path):
+    path = _leaf(
+        tmp_path / "all.json", {"f_b": ([[0, 1], [2, 3]], [7, 3]), "f_a": ([[4.0, 5.5]], [7]), "f_c": ([], [])}
+    )
+    table = read_table(path)
+    np.testing.assert_array_equal(table.points, [[0, 1], [2, 3], [4, 5.5]])
+    np.testing.assert_array_equal(table.labels, [1, 0, 1])
+    np.testing.assert_array_equal(column(table.device), [1, 1, 0])
+    assert table.classes == 2
+
+
+def test_nested_points_are_laid_end_to_end_and_labels_may_be_absent(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"user_data": {"u": {"x": [[[1, 2], [3, 4]]]}, "v": {"x": [[[5, 6], [7, 8]]]}}}))
+    table = read_table(path)
+    np.testing.assert_array_equal(table.points, [[1, 2, 3, 4], [5, 6, 7, 8]])
+    assert table.labels is None
+
+
+def test_a_user_in_two_files_of_leaf_is_one_device(tmp_path):
+    _leaf(tmp_path / "part-2.json", {"u": ([[3.0]], ["b"])})
+    _leaf(tmp_path / "part-10.json", {"u": ([[4.0]], ["c"]), "t": ([[5.0]], ["b"])})
+    _leaf(tmp_path / "part-1.json", {"v": ([[1.0], [2.0]], ["a", "b"])})
+    table = read_table(tmp_path)
+    np.testing.assert_array_equal(table.points[:, 0], [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(table.labels, [0, 1, 1, 2, 1])
+    np.testing.assert_array_equal(column(table.device), [2, 2, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "is not LEAF's JSON; expected"),
+        ('{"user_data": []}', "is not LEAF's JSON; expected"),
+        ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"users": ["a"], "user_data": {}}', "user 'a' is not once in users and once in user_data"),
+        ('{"users": [], "user_data": {"a": {}}}', "user 'a' is not once"),
+        ('{"users": ["a", "a", "b"], "user_data": {"a": {}, "b": {}}}', "user 'a' is not once"),
+        ('{"users": [1], "user_data": {"1": {}}}', "users is no list of names"),
+        ('{"users": ["a"], "num_samples": [], "user_data": {"a": {}}}', "num_samples is no list of 1 numbers"),
+        ('{"num_samples": [2], "user_data": {"a": {"x": [[1]]}}}', "user 'a': num_samples says 2, but x has 1"),
+        ('{"user_data": {"a": 3}}', "user 'a' has no list x"),
+        ('{"user_data": {"a": {"x": []}}}', "has no points"),
+        ('{"user_data": {"a": {"x": [[1], [2]], "y": [0]}}}', "user 'a': y is no list of 2 labels"),
+        ('{"user_data": {"a": {"x": [[1, 2], [3]]}}}', "row 1 of x (counted from 0) has shape (1,), the first (2,)"),
+        ('{"user_data": {"a": {"x": [[1], ["red"]]}}}', "row 1 of x (counted from 0): expected finite numbers, got"),
+        (
+            '{"user_data": {"a": {"x": [[1], [NaN]]}}}',
+            "(counted from 0): expected finite numbers, got [nan]",
+        ),
+        ('{"user_data": {"a": {"x": ["img.png"]}}}', "got 'img.png'"),
+        ('{"user_data": {"a": {"x": [[1]], "y": [[1]]}}}', "y holds [[1]]; expected all numbers or all names"),
+        ('{"user_data": {"a": {"x": [[1], [2]], "y": [1, "b"]}}}', "y holds [1, 'b']"),
+        ('{"user_data": {"a": {"x": [[1]]}, "b": {"x": [[1, 2]]}}}', "user 'b' has 2 features, but"),
+        ('{"user_data": {"a": {"x": [[1]], "y": [0]}, "b": {"x": [[1]]}}}', "user 'b' has nothing as label"),
+        ('{"user_data": {"a": {"x": [[1]], "y": [0]}, "b": {"x": [[1]], "y": ["c"]}}}', "has text as label"),
+    ],
+)
+def test_other_forms_of_json(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert message in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_leaf_has_no_columns_to_name_and_a_limit(tmp_path, monkeypatch):
+    path = _leaf(tmp_path / "a.json", {"u": ([[3.0]], [0])})
+    with pytest.raises(DataError, match="has no columns to name"):
+        read_table(path, device_column="u")
+    monkeypatch.setattr("p2pkm.data.readers.leaf.LARGEST", 10)
+    with pytest.raises(DataError, match="more than 10 bytes; cut it into several files"):
+        read_table(path)
+
+
+# AnnData
+
+
+@pytest.fixture
+def cells(tmp_path):
+    """Return a writer of five cells, with X as it is given."""
+    anndata = pytest.importorskip("anndata")
+    import pandas
+
+    def make(matrix, name="cells.h5ad", **more):
+        obs = pandas.DataFrame(
+            {"site": pandas.Categorical(list("bbaca")), "cell_type": list("TBTTB"), "batch": [0, 0, 1, 2, 1]},
+            index=[f"cell{i}" for i in range(5)],
+        )
+        data = anndata.AnnData(X=matrix, obs=obs, **more)
+        data.write_h5ad(tmp_path / name)
+        return str(tmp_path / name)
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["array", "csr_matrix", "csc_matrix"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_cells_by_site(cells, form, dtype):
+    from scipy import sparse
+
+    matrix = np.array([[0, 1, 0], [2, 0, 0], [0, 0, 3], [0, 0, 0], [4, 5, 6]], dtype)
+    path = cells(matrix if form == "array" else getattr(sparse, form)(matrix))
+    table = read_table(path, label_column="cell_type", device_column="site")
+    np.testing.assert_array_equal(table.points, matrix)
+    assert table.points.dtype == (np.float32 if dtype == "float32" else np.float64)
+    np.testing.assert_array_equal(table.labels, [1, 0, 1, 1, 0])
+    np.testing.assert_array_equal(column(table.device), [1, 1, 0, 2, 0])
+    assert read_table(path).device is None
+    np.testing.assert_array_equal(read_table(path, device_column=2).device, [0, 0, 1, 2, 1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_other_matrices_of_the_cells(cells):
+    path = cells(np.zeros((5, 3)), obsm={"X_pca": POINTS}, layers={"counts": np.ones((5, 3))})
+    np.testing.assert_array_equal(read_table(f"{path}:obsm:X_pca").points, POINTS)
+    np.testing.assert_array_equal(read_table(f"{path}:layers:counts").points, np.ones((5, 3)))
+    with pytest.raises(DataError, match=r"cells.h5ad has no 'obsm:X_umap'; it has 'X', 'layers:counts', 'obsm:X_pca'"):
+        read_table(f"{path}:obsm:X_umap")
+    with pytest.raises(DataError, match="has no 'obs:site'"):
+        read_table(f"{path}:obs:site")
+    with pytest.raises(DataError, match="obs has no column 'place' for --device-column; its columns are 'site'"):
+        read_table(path, device_column="place")
+    with pytest.raises(DataError, match="column 'site' is both label and device"):
+        read_table(path, device_column="site", label_column="site")
+    found = solve("--data", f"{path}:obsm:X_pca", "--device-column", "site", "--devices", "3", "-k", "2")
+    assert (found["devices"], found["data"]) == (3, f"file:{path}:obsm:X_pca")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_sparse_matrix_says_twice_is_added_up_and_its_columns_need_no_names(cells):
+    from scipy import sparse
+
+    twice = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3, 3, 3, 3])), (5, 2))
+    path = cells(twice, obsm={"X_pca": sparse.csr_matrix(POINTS), "X_umap": POINTS})
+    np.testing.assert_array_equal(read_table(path).points, [[0, 3], [4, 0], [0, 0], [0, 0], [0, 0]])
+    parts = ("", ":obsm:X_pca", ":obsm:X_umap")
+    found = [annotated.read_annotated(Path(f"{path}{part}"), None, None) for part in parts]
+    assert [one.names for one in found] == [("0", "1"), (), ()]
+    for one in found[1:]:
+        np.testing.assert_array_equal(one.points, POINTS)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_files_of_cells_must_have_the_same_genes(cells, tmp_path):
+    import pandas
+
+    genes = [pandas.DataFrame(index=list(names)) for names in ("xyz", "xyz", "xzy")]
+    for number in (0, 1):
+        cells(np.full((5, 3), float(number)), f"site-{number}.h5ad", var=genes[number])
+    table = read_table(tmp_path, label_column="cell_type")
+    np.testing.assert_array_equal(table.device, [0] * 5 + [1] * 5)
+    assert len(table.labels) == 10
+    cells(np.zeros((5, 3)), "site-2.h5ad", var=genes[2])
+    with pytest.raises(DataError, match="expected the same in the same order"):
+        read_table(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sparse_cells_that_are_too_many_or_damaged(cells, monkeypatch):
+    from scipy import sparse
+
+    h5py = pytest.importorskip("h5py")
+    path = cells(sparse.csr_matrix(np.eye(5)), obsm={"X_pca": POINTS})
+    monkeypatch.setattr(annotated, "DENSE", 199)
+    with pytest.raises(DataError, match=r"5 x 5, and takes 200 bytes when it is dense, .* at most 199.*obsm:X_pca"):
+        read_table(path)
+    monkeypatch.undo()
+    for name, at, wrong in (
+        ("indices", 2, 5), ("indices", 0, -1), ("indptr", 0, 1), ("indptr", 1, 4), ("indptr", 5, 4)
+    ):  # fmt: skip
+        with h5py.File(path, "r+") as file:
+            right = file["X"][name][at]
+            file["X"][name][at] = wrong
+        with pytest.raises(DataError, match=r"sparse and damaged: its indices do not fit its shape \(5, 5\)"):
+            read_table(path)
+        with h5py.File(path, "r+") as file:
+            file["X"][name][at] = right
+    with h5py.File(path, "r+") as file:
+        file["X"].attrs["shape"] = [10**9, 10**9]
+    with pytest.raises(DataError, match="when it is dense"):
+        read_table(path)
+    with h5py.File(path, "r+") as file:
+        del file["X"]
+    with pytest.raises(DataError, match="has no X; name another matrix after the path: 'obsm:X_pca'"):
+        read_table(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_of_cells_that_is_cut_short(cells, tmp_path):
+    content = Path(cells(POINTS)).read_bytes()
+    for share in (0.1, 0.5, 0.9):
+        (tmp_path / "cut.h5ad").write_bytes(content[: int(share * len(content))])
+        with pytest.raises(DataError, match=r"cut\.h5ad cannot be read as AnnData"):
+            read_table(tmp_path / "cut.h5ad")
+
+
+def test_what_is_no_anndata(tmp_path, monkeypatch):
+    pytest.importorskip("anndata")
+    path = tmp_path / "a.h5ad"
+    path.write_text("nothing")
+    with pytest.raises(DataError, match=r"a.h5ad cannot be read as AnnData"):
+        read_table(path)
+    with pytest.raises(DataError, match=r"there is no file .*b.h5ad"):
+        read_table(f"{tmp_path}/b.h5ad:obsm:X_pca")
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    monkeypatch.setitem(sys.modules, "anndata.io", None)
+    with pytest.raises(DataError, match=r"needs anndata, which is not installed; pip install 'p2pkm\[anndata\]'"):
+        read_table(path)
+
+
+# Arrow
+
+
+def _write_arrow(path, kind, table):
+    import pyarrow
+    from pyarrow import feather, ipc, parquet
+
+    if kind == "feather":
+        feather.write_feather(table, path, compression="zstd")
+    elif kind == "parquet":
+        parquet.write_table(table, path)
+    else:
+        new = ipc.new_file if kind == "file" else ipc.new_stream
+        with pyarrow.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+
+
+@pytest.mark.parametrize("kind", ["file", "stream", "feather", "parquet"])
+def test_arrow_with_a_column_of_devices(tmp_path, kind):
+    arrow = pytest.importorskip("pyarrow")
+    suffix = {"file": ".arrow", "stream": ".ipc"}.get(kind, f".{kind}")
+    path = tmp_path / f"a{suffix}"
+    site = arrow.array(list("bbaca")).dictionary_encode()
+    columns = {"x": POINTS[:, 0], "site": site, "y": POINTS[:, 1].astype("f4"), "label": [1, 0, 0, 2, 1]}
+    _write_arrow(path, kind, arrow.table(columns | {"__index_level_0__": range(5)}))
+    table = read_table(path, device_column="site")
+    np.testing.assert_array_equal(table.points, POINTS)
+    np.testing.assert_array_equal(table.labels, [1, 0, 0, 2, 1])
+    np.testing.assert_array_equal(column(table.device), [1, 1, 0, 2, 0])
+    found = solve("--data", path, "--device-column", "site", "--devices", "3", "-k", "2")
+    assert (found["devices"], found["partition"]) == (3, "column:minimum=0,seed=0")
+
+
+def test_arrow_that_cannot_be_used(tmp_path, monkeypatch):
+    arrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "a.arrow"
+    _write_arrow(path, "file", arrow.table({"x": [1.0, None]}))
+    with pytest.raises(DataError, match="is nan at row 1, column 0"):
+        read_table(path)
+    _write_arrow(path, "file", arrow.table({"x": ["red"]}))
+    with pytest.raises(DataError, match="column 'x' has the type string; expected numbers"):
+        read_table(path)
+    _write_arrow(path, "file", arrow.table({"x": arrow.array([], arrow.float64())}))
+    with pytest.raises(DataError, match="has no rows"):
+        read_table(path)
+    for content in (b"", b"nonsense", b"ARROW1 and no more"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"cannot be read as Arrow|has no rows"):
+            read_table(path)
+    _write_arrow(path, "file", arrow.table({"x": [1.0], "label": ["name"]}))
+    for word in (b"label", b"name"):
+        good = path.read_bytes()
+        path.write_bytes(good.replace(word, b"\xc4" + word[1:]))
+        with pytest.raises(DataError, match=r"cannot be read as Arrow: .*(UTF|utf)"):
+            read_table(path)
+        path.write_bytes(good)
+    path.write_bytes(b"FEA1....")
+    with pytest.raises(DataError, match="Feather of version 1; write it anew"):
+        read_table(path)
+    _write_arrow(path, "feather", arrow.table({"x": np.zeros(100_000)}))
+    monkeypatch.setattr("p2pkm.data.readers.npy._USUAL", 10_000)
+    with pytest.raises(DataError, match="unpacks to 524288 bytes, expected at most 200 times"):
+        read_table(path)
+    monkeypatch.setattr("p2pkm.data.readers.npy._USUAL", 600_000)
+    with pytest.raises(DataError, match="unpacks to 800000 bytes"):  # in two batches
+        read_table(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.ipc", None)
+    with pytest.raises(DataError, match=r"needs pyarrow, which is not installed; pip install 'p2pkm\[parquet\]'"):
+        read_table(path)
+
+
+# Folders
+
+
+def _write(path, points, labels=None):
+    if path.suffix in {".csv", ".tsv"}:
+        mark = {".csv": ",", ".tsv": "\t"}[path.suffix]
+        head = ["x", "y"] + (["label"] if labels else [])
+        rows = [[*map(str, point), *([labels[i]] if labels else [])] for i, point in enumerate(points.tolist())]
+        path.write_text("\n".join(mark.join(row) for row in [head, *rows]) + "\n")
+    elif path.suffix == ".npz":
+        np.savez(path, X=points, **({"y": labels} if labels else {}))
+    else:
+        np.save(path, points)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz"])
+@pytest.mark.parametrize("labels", [None, "abcab"])
+@pytest.mark.parametrize("as_pattern", [False, True])
+def test_each_file_of_a_folder_is_a_device(tmp_path, suffix, labels, as_pattern):
+    for number, rows in ((10, slice(3, 5)), (2, slice(1, 3)), (1, slice(0, 1))):
+        _write(tmp_path / f"site-{number}{suffix}", POINTS[rows], labels and list(labels[rows]))
+    (tmp_path / "README.txt").write_text("what this is")
+    (tmp_path / ".hidden.npy").write_text("")
+    table = read_table(f"{tmp_path}/*{suffix}" if as_pattern else tmp_path)
+    np.testing.assert_array_equal(table.points, POINTS)
+    np.testing.assert_array_equal(table.device, [0, 1, 1, 2, 2])
+    if labels:
+        np.testing.assert_array_equal(table.labels, [0, 1, 2, 0, 1])
+    else:
+        assert table.labels is None
+    found = solve("--data", f"{tmp_path}/", "--devices", "3", "-k", "2")
+    assert (found["devices"], found["partition"]) == (3, "column:minimum=0,seed=0")
+    spec = parse_source(f"{tmp_path}/")
+    assert measure(spec).devices == 3 and not has_header(spec)
+
+
+def test_a_folder_of_arrays_stays_on_disk(tmp_path):
+    for number in (2, 10, 1):
+        np.save(tmp_path / f"part-{number}.npy", np.full((number, 2), float(number)))
+    spec = parse_source(f"{tmp_path}/")
+    assert measure(spec).stored and measure(spec).devices == 3 and has_header(spec)
+    prepared = prepare(Experiment(data=f"{tmp_path}/", clusters=2), None)
+    np.testing.assert_array_equal(prepared.shards.part(0, 3).sizes, [1, 2, 10])
+    np.testing.assert_array_equal(prepared.shards.part(1, 2).points, np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(read_table(tmp_path).device, np.repeat([0, 1, 2], [1, 2, 10]))
+
+
+def test_a_file_whose_name_is_like_a_pattern_is_one_file(tmp_path):
+    for name, value in (("a[1].csv", 5), ("a1.csv", 7)):
+        (tmp_path / name).write_text(f"x\n{value}\n")
+    table = read_table(tmp_path / "a[1].csv")
+    assert (table.points.tolist(), table.device) == ([[5.0]], None)
+
+
+def test_files_may_name_their_devices_themselves(tmp_path):
+    (tmp_path / "monday.csv").write_text("x,client\n1,d1\n2,d0\n")
+    (tmp_path / "tuesday.csv").write_text("x,client\n3,d1\n")
+    np.testing.assert_array_equal(column(read_table(tmp_path).device), [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("b.csv", "x,y,label\n1,2,a\n", "b.csv has 2 features, but .*a.csv has 1"),
+        ("b.csv", "y,label\n1,a\n", "b.csv has the features 'y', but .*a.csv 'x'"),
+        ("b.csv", "x\n1\n", "b.csv has nothing as label, but .*a.csv has text"),
+        ("b.csv", "x,label\n1,3\n", "b.csv has numbers as label, but .*a.csv has text"),
+        ("b.csv", "x,label,client\n1,a,0\n", "b.csv has numbers as device, but .*a.csv has nothing"),
+        ("b.csv", "x,label\n1,a\nred,b\n", "b.csv, line 3, column 'x' is 'red'"),
+        ("b.csv", "", "b.csv is empty"),
+        ("b.tsv", "x\tlabel\n1\ta\n", r"files of several kinds: '.csv', '.tsv'; expected one kind: give a pattern"),
+    ],
+)
+def test_a_file_that_is_not_like_the_others(tmp_path, name, text, message):
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path)
+
+
+def test_folders_with_nothing_or_too_much(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="is a folder without a file of points; expected one per device"):
+        read_table(tmp_path)
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x\n1\n2\n")
+    monkeypatch.setattr(files, "LARGEST", 31)
+    with pytest.raises(DataError, match=r"up to .*b.csv hold 32 bytes, expected at most 31"):
+        read_table(tmp_path)
+
+
+def test_a_path_is_known_by_its_separator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sites").mkdir()
+    assert parse_source("sites/") == ("file", {"path": "sites/"})
+    assert parse_source("data/sites") == ("file", {"path": "data/sites"})
+    assert parse_source("cells.h5ad:obsm:X_pca") == ("file", {"path": "cells.h5ad:obsm:X_pca"})
+    with pytest.raises(ExperimentError, match=r"unknown data 'sites'.*in the folder of that name write sites/"):
+        parse_source("sites")
+    assert here("--data", "data/sites", "--no-plot").code == 3
+
+
+def test_scripts_read_tables(tmp_path):
+    (tmp_path / "a.csv").write_text("x,site,kind\n1,s,u\n2,t,v\n9,s,v\n")
+    table = p2pkm.read_table(tmp_path / "a.csv", label_column="kind", device_column="site")
+    shards = p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device), labels=table.labels)
+    np.testing.assert_array_equal(shards.sizes, [2, 1])

@@ -1,0 +1,68 @@
+"""The pages of the documentation say what is so: code runs, figures are right, nothing public is left out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import p2pkm
+import topologies
+from p2pkm.cli.run import command
+from p2pkm.data.readers import SUFFIXES
+from p2pkm.methods.registry import METHODS
+from tests.support.run_cli import solve
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def read(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_the_code_of_the_first_page_runs_and_prints_what_it_says(capsys):
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", read("start.md"), re.DOTALL):
+        exec(compile(code, "start.md", "exec"), names)
+    lines = capsys.readouterr().out.splitlines()
+    assert round(float(lines[0]), 3) == 1.002
+    assert lines[1:3] == ["(4, 2) (12, 4, 2)", "9 51264"]
+    ratio, alone = map(float, lines[3].split())
+    assert (round(ratio, 3), round(alone, 1)) == (1.002, 15.3)
+
+
+def test_the_ledger_page_counts_what_the_ledger_counts():
+    summary = solve("--graph", "ring", "--devices", 16, "--data", "grid16:points=200", "--rounds", 150)
+    assert f"**{summary['messages']}**" in read("ledger.md")
+    assert f"**{summary['bytes']:,}**" in read("ledger.md")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_place_and_a_picture(name):
+    pages = read("peer-methods.md") + read("server-methods.md")
+    assert f"`{name}`" in pages
+    assert f"(_made/{name}.png)" in pages
+
+
+def test_the_reference_lists_every_public_name():
+    listed = set(re.findall(r"^   (?:\w+\.)?(\w+)$", read("api.md"), re.MULTILINE))
+    public = {*p2pkm.__all__, *topologies.__all__, *p2pkm.partition.__all__}
+    assert public - listed == {
+        *("FAMILIES", "FIXED", "LARGE", "LIGHT", "TIME_VARYING", "PARTITIONS"),  # tables
+        *("measures", "partition"),  # modules
+    }
+
+
+@pytest.mark.parametrize("name", command.commands)
+def test_every_command_is_on_the_page_of_commands(name):
+    assert f"`{name}" in read("commands.md") or f"[{name}]" in read("commands.md")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_kind_of_file_is_on_the_page_of_points(suffix):
+    assert f"`{suffix}`" in read("data.md")
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for page in DOCS.glob("*.md"):
+        for target in re.findall(r"\]\(([\w./-]+\.(?:md|png))", page.read_text(encoding="utf-8")):
+            assert target.startswith("_made/") or (DOCS / target).exists(), f"{page.name}: {target}"

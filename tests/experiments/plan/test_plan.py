@@ -1,0 +1,344 @@
+"""The command plan: sizes, memory, seconds, refusals, and what it prints."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import p2pkm
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.spec import Spec
+from p2pkm.core.units import write_size
+from p2pkm.data import sources
+from p2pkm.data.size_estimate import Size, measure
+from p2pkm.data.sources import load, parse_source
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.plan import free_memory as machine
+from p2pkm.experiments.plan import run as lead
+from p2pkm.experiments.plan import time_model as speed
+from p2pkm.experiments.plan.draft import sketch
+from p2pkm.experiments.plan.memory_check import weigh_plan
+from p2pkm.experiments.plan.memory_model import Load, advise, need, refuse, together
+from p2pkm.experiments.plan.time_model import Costs, Link, Split, fit, predict
+from p2pkm.network.rank_partition import Division
+from tests.support.run_cli import ROOT, environment, here, needs_mpirun, ranks, there
+
+COSTS = Costs(turn=1e-4, device=1e-7, point=1e-8, link=1e-7, opening=1e-8)
+LINK = Link(1e-4, 1e9, "given")
+HUGE = ("--devices", "1000000", "--data", "blobs:clusters=4,points=12500000")
+
+
+def split(topology, ranks):
+    return speed.split(topology, Division.blocks(topology.n, ranks))
+
+
+@pytest.fixture
+def uncalibrated(monkeypatch):
+    """Spare the trials: costs as above."""
+    monkeypatch.setattr(speed, "calibrate", lambda plan: COSTS)
+    monkeypatch.setattr(speed, "measure_link", lambda *rest: LINK)
+    monkeypatch.setenv("P2PKM_MEMORY", "24G")
+
+
+@pytest.mark.parametrize("text", ["grid16:points=3", "grid16:points=2,sd=0", "blobs:clusters=3,features=5,points=4",
+                                  "slike:points=2", "balls:features=3", "communities:devices=6,points=5", "iris",
+                                  "wine", "digits:components=3"])  # fmt: skip
+def test_sizes_are_those_of_the_data(text):
+    spec = parse_source(text)
+    size, table = measure(spec), load(spec, seed=0)
+    assert (size.points, size.features) == table.points.shape
+    assert size.classes == table.classes
+    assert size.labelled == (table.labels is not None)
+    assert size.distinct == len(np.unique(table.points, axis=0))
+    assert size.devices == (None if table.device is None else len(np.unique(table.device)))
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_sizes_of_points_that_stay_on_disk_are_those_of_their_headers(tmp_path, labelled):
+    for i in range(3):
+        np.save(tmp_path / f"part-{i}.npy", np.ones((4 + i, 2)))
+        if labelled:
+            np.save(tmp_path / f"part-{i}.labels.npy", np.arange(4 + i) % 4)
+    spec = parse_source(str(tmp_path / "part-*.npy"))
+    assert measure(spec) == Size(15, 2, devices=3, labelled=labelled, stored=True)
+    assert measure(spec, whole_file=True).classes == (4 if labelled else None)
+    alone = parse_source(str(tmp_path / "part-1.npy"))
+    assert measure(alone, partition=Spec("blocks", {})) == Size(5, 2, labelled=labelled, stored=True)
+    assert not measure(alone).stored
+
+
+def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_path, uncalibrated):
+    for i in range(4):
+        np.save(tmp_path / f"part-{i}.npy", np.random.default_rng(i).normal(size=(200, 2)))
+    words = ("plan", "--data", tmp_path / "part-*.npy", "-k", "3", "--ranks", "4", "--format", "json")
+    kept, drawn = (json.loads(here(*words, *more).out) for more in ((), ("--partition", "iid")))
+    assert (kept["devices"], kept["points"]) == (4, 800)
+    for found in (kept, drawn):
+        four = next(row for row in found["memory"] if row["ranks"] == 4)
+        assert four["rank0"]["reading"] == four["other"]["reading"]
+    assert found["memory"][0]["rank0"]["reading"] > kept["memory"][0]["rank0"]["reading"]
+    blocks = sketch(Experiment(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
+    assert blocks.sizes.tolist() == [267, 267, 266] and blocks.dealt
+
+
+@pytest.mark.parametrize("columns", [{}, {"label_column": "2"}, {"label_column": "2", "device_column": "0"}])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
+def test_sizes_of_files_are_those_of_the_data(tmp_path, suffix, columns):
+    path = tmp_path / f"points{suffix}"
+    array = np.column_stack((np.arange(7), np.random.default_rng(0).normal(size=7), np.arange(7) % 3))
+    writers = {
+        ".npy": np.save,
+        ".npz": lambda file, X: np.savez(file, X=X),
+        ".csv": lambda file, X: np.savetxt(file, X, delimiter=","),
+    }
+    writers[suffix](path, array)
+    spec = parse_source(str(path))
+    size = measure(spec, **columns)
+    assert (size.points, size.features) == load(spec, seed=0, **columns).points.shape
+    assert size.labelled == ("label_column" in columns)
+
+
+def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
+    path = tmp_path / "large.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 20)})
+        file.truncate(file.tell() + 8 * 20 * 10**9)  # a hole: it takes no room on the disk
+    assert measure(parse_source(str(path)))[:2] == (10**9, 20)
+    ending = here("plan", "--data", path, "--clusters", "4", "--devices", "8", "--partition", "iid")
+    assert ending.code == 3
+    assert "does not fit into memory" in ending.err
+
+
+PROGRAM = """
+import contextlib, io, pathlib, sys
+from p2pkm.cli.main import main
+COMMON = "-q --no-plot --no-central --out none --format json --seeding box --every 100".split()
+def peak(*arguments):
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main([*COMMON, *arguments]) == 0
+    (line,) = [line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+    return 1024 * int(line.split()[1])
+before = peak("--devices", "16", "--rounds", "2")
+print(peak(*sys.argv[1:]) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("devices", "points"), [(120_000, 500_000), (2_000, 1_000_000)])
+def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
+    options = dict(
+        graph="small-world:degree=6", devices=devices, data=f"blobs:clusters=4,points={points}", partition="iid",
+        dtype=dtype,
+    )  # fmt: skip
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
+                          env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
+    plan = sketch(Experiment(seeding="box", central=False, every=100, rounds=2, **options), None)
+    one = need(weigh_plan(plan, 1, 0))
+    assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
+
+
+def test_memory_grows_with_everything_and_shrinks_with_ranks():
+    base = Load(10_000, 4, 1000, 6000, 8)
+    for name in ("points", "features", "devices", "edges", "clusters", "records"):
+        assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
+    assert need(base._replace(central=True)).peak > need(base).peak
+    assert need(base._replace(flooded=80, swell=20.0)).peak > need(base).peak
+    assert need(base._replace(word=4)).peak < need(base).peak
+    others = [need(base._replace(ranks=r), first=False).held for r in (2, 4, 8, 16)]
+    assert others == sorted(others, reverse=True)
+    assert together(base) == need(base).peak
+
+
+def test_a_refusal_says_what_would_do():
+    load = Load(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, central=True)
+    with pytest.raises(DataError, match=r"--no-central and a larger --every would do.*P2PKM_MEMORY"):
+        refuse(load, 10**9)
+    refuse(load, None)
+    refuse(load, together(load))
+    assert any("ranks" in one for one in advise(Load(10**6, 2, 10**7, 10**7, 16), 10**10))
+    small = Load(10**9, 2, 100, 200, 4)
+    (fewer,) = [one for one in advise(small, 10**9) if "fewer points" in one]
+    most = int(fewer.split("about ")[1].split(" ")[0].replace(",", ""))
+    assert together(small._replace(points=most)) <= 1.05 * 10**9
+    assert advise(Load(10, 2, 10**9, 10**9, 4), 10**9) == ["take fewer devices"]
+
+
+@pytest.mark.parametrize("words", [("plan",), ("run",), ()])
+def test_what_cannot_fit_is_refused_before_any_work(monkeypatch, words, tmp_path):
+    monkeypatch.setenv("P2PKM_MEMORY", "150M")
+    monkeypatch.chdir(tmp_path)
+    ending = here(*words, "--devices", "4", "--data", "grid16:points=10")
+    assert ending.code == 3
+    assert "does not fit into memory" in ending.err
+    assert "Traceback" not in ending.err
+    assert not os.listdir(tmp_path)
+
+
+def test_a_limit_of_nought_asks_for_no_check(monkeypatch):
+    monkeypatch.setenv("P2PKM_MEMORY", "0")
+    assert machine.available() is None
+    monkeypatch.setenv("P2PKM_MEMORY", "1.5gb")
+    assert machine.available() == 1_500_000_000
+    for wrong in ("many", "-1", "nan", "8X", "inf"):
+        monkeypatch.setenv("P2PKM_MEMORY", wrong)
+        with pytest.raises(ExperimentError, match="expected a size"):
+            machine.available()
+
+
+def test_control_groups_limit_what_is_free(tmp_path):
+    lists, root = tmp_path / "cgroup", tmp_path / "groups"
+    for folder, most, used, pages in (
+        (root, "max", 0, 0),
+        (root / "a", "1000", 700, 100),
+        (root / "a/b", "5000", 100, 0),
+    ):
+        folder.mkdir()
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {pages}\n")
+    lists.write_text("0::/a/b\n")
+    assert sorted(machine._groups(lists, root)) == [400, 4900]
+    old = root / "memory/c"
+    old.mkdir(parents=True)
+    for name, text in (("limit_in_bytes", "90"), ("usage_in_bytes", "30"), ("stat", "total_inactive_file 7")):
+        (old / f"memory.{name}").write_text(text)
+    lists.write_text("4:cpu:/x\n3:memory:/c\n")
+    assert list(machine._groups(lists, root)) == [67]
+    assert list(machine._groups(tmp_path / "none", root)) == []
+
+
+def test_costs_are_found_again():
+    rows = np.array([[1, 10, 100, 20], [3, 30, 100, 20], [1, 50, 10, 100], [2, 100, 1000, 100], [1, 1, 1, 1.0]])
+    costs = np.array([1e-4, 2e-6, 3e-6, 4e-6])
+    np.testing.assert_allclose(fit(rows, rows @ costs), costs)
+    some = fit(rows, np.array([1.0, 0.1, 1.0, 0.1, 1.0]))
+    assert (some >= 0).all()
+    assert not fit(rows, np.zeros(5)).any()
+
+
+def test_predictions_rise_with_work_and_with_messages():
+    plan = sketch(Experiment(devices=64, partition="iid"), None)
+    part = Split(4, 16, 32, 2, 2, 2, 4)
+    base = predict(plan, COSTS, LINK, part, 800)
+    assert predict(plan, COSTS, LINK, part, 1600) > base
+    for name in ("devices", "edges", "peers", "sent"):
+        assert predict(plan, COSTS, LINK, part._replace(**{name: 100}), 800) > base
+    assert predict(plan, COSTS, LINK._replace(latency=1e-3), part, 800) > base
+    assert predict(plan, COSTS, LINK._replace(bandwidth=1e6), part, 800) > base
+    for name in COSTS._fields[:4]:
+        assert predict(plan, COSTS._replace(**{name: 1.0}), LINK, part, 800) > base
+
+
+def test_a_server_is_not_shared_out():
+    plan = sketch(Experiment(devices=64, algorithm="fkm", partition="iid"), None)
+    free = Link(1e-15, 1e18, "free")
+    rows = speed.strong(plan, COSTS._replace(point=0.0), free, [split(plan.topology, r) for r in (1, 2, 16)])
+    assert rows[2]["seconds"] == pytest.approx(rows[0]["seconds"], rel=1e-3)
+
+
+def test_text_names_every_stage_and_every_number_of_ranks(uncalibrated):
+    ending = here("plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--rounds", "20")
+    assert ending.code == 0, ending.err
+    for word in ("summaries", "choose", "gtvmin", "4,096", "12 devices, 17 links", "rank 0", "not", "free here"):
+        assert word in ending.out or word == "not"
+    assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
+
+
+def test_json_holds_what_the_text_says(uncalibrated):
+    ending = here(
+        "plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--format", "json", "--ranks", "3"
+    )
+    found = json.loads(ending.out)
+    assert ending.code == 0
+    assert (found["devices"], found["links"], found["points"], found["features"]) == (12, 17, 3200, 2)
+    assert (
+        [row["ranks"] for row in found["strong"]]
+        == [row["ranks"] for row in found["memory"]]
+        == [1, 2, 3, 16, 256, 4096]
+    )
+    assert found["stages"][-1]["first"] == {"messages": 34, "bytes": 34 * 16 * 2 * 8, "exact_messages": True,
+                                            "exact_bytes": True}  # fmt: skip
+    assert found["refusals"] == found["measured"] == found["figures"] == []
+    assert Experiment.from_mapping(found["experiment"], "the plan").devices == 12
+
+
+def test_a_million_devices_are_planned_without_a_point(uncalibrated, monkeypatch):
+    monkeypatch.setattr(sources, "generator", None)
+    ending = here("plan", *HUGE, "--seeding", "box", "--no-central", "--every", "1000", "--format", "json")
+    found = json.loads(ending.out)
+    assert ending.code == 0
+    assert (found["devices"], found["links"], found["points"]) == (10**6, 10**6, 5 * 10**7)
+    gtvmin = found["stages"][-1]["first"]
+    assert (gtvmin["messages"], gtvmin["bytes"], gtvmin["exact_bytes"]) == (2 * 10**6, 2 * 10**6 * 4 * 2 * 8, True)
+    assert 2e9 < found["memory"][0]["rank0"]["peak"] < 2e10
+
+
+def test_a_picture_shows_the_curves(uncalibrated, tmp_path):
+    ending = here("plan", "--devices", "32", "--out", tmp_path / "plan", "--format", "json")
+    assert sorted(os.listdir(tmp_path / "plan")) == ["scaling.png", "scaling.svg"]
+    words = (tmp_path / "plan/scaling.svg").read_text()
+    assert all(word in words for word in ("the same run on more ranks", "devices on each rank", "Seconds per round"))
+    assert len(json.loads(ending.out)["figures"]) == 2
+
+
+@pytest.mark.parametrize("options", [("--latency", "0"), ("--bandwidth", "-1"), ("--ranks", "0"), ("--seeds", "1-2")])
+def test_wrong_options_are_refused(options):
+    assert here("plan", *options).code == 2
+
+
+def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrated):
+    crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-central", "--every", "1000")
+    ending = here("plan", *crowd, "--seeding", "summaries")
+    assert ending.code == ExperimentError.code
+    assert "floods the graph" in ending.err
+    assert "seconds   per round" in ending.out
+
+
+@pytest.mark.parametrize("name", ["gtvmin", "gossip", "fkm", "coreset"])
+def test_trials_give_costs(name):
+    plan = sketch(Experiment(algorithm=name, devices=6, data="blobs:clusters=3,points=40", clusters=3), None)
+    costs = speed.calibrate(plan)
+    assert all(np.isfinite(cost) and cost >= 0.0 for cost in costs)
+    assert sum(costs) > 0.0
+
+
+def test_trials_do_not_stop_early():
+    seconds = lead.speed.play(speed.LocalWorld(), speed.endless(p2pkm.GTVMin(2)), speed.build_topology(
+        speed.Spec("ring", {}), 8, 1), 400, 2)  # fmt: skip
+    assert len(seconds.rounds) == 4
+    assert min(seconds.rounds) > 0.0
+
+
+@needs_mpirun
+def test_ranks_measure_what_is_between_them():
+    ending = there(*ranks(2), "-m", "p2pkm", "plan", "--devices", "4", "--format", "json", P2PKM_MEMORY="24G")
+    found = json.loads(ending.out)
+    assert ending.code == 0, ending.err
+    assert found["ranks"] == 2
+    assert found["link"]["source"] == "measured between 2 ranks"
+    assert found["link"]["latency"] > 0.0
+
+
+@needs_mpirun
+def test_measured_rounds_stand_beside_the_prediction(uncalibrated):
+    ending = here("plan", "--devices", "8", "--measure", "--format", "json")
+    rows = json.loads(ending.out)["measured"]
+    assert [row["ranks"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["error"] == pytest.approx(row["predicted"] / row["seconds"] - 1.0)
+
+
+def test_sizes_are_written_with_units():
+    assert [write_size(size) for size in (0, 999, 1e3, 2.5e6, 7.2e9, 3e12)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "2.5 MB",
+        "7.2 GB",
+        "3 TB",
+    ]

@@ -1,0 +1,256 @@
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import p2pkm.experiments.study.run
+from p2pkm.core.errors import ExperimentError
+from p2pkm.experiments.compare import compare, interval, split_specs, tabulate
+from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.study.run import run_study
+from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
+from p2pkm.network.local import LocalWorld
+from p2pkm.storage.study_table import find_gap, judge_gap, name_run
+from p2pkm.viz import plot_quality
+from tests.support.run_cli import here, needs_mpirun, ranks, there
+
+SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "8", "--no-plot", "-q")
+
+
+def row(algorithm, graph, seed, ratio, bytes_=1000, error=None):
+    return {"algorithm": algorithm, "graph": graph, "seed": seed, "error": error, "ratio_mean": ratio, "ari": 0.5,
+            "ratio_worst": ratio, "bytes": bytes_, "bytes_busiest": bytes_ // 2, "messages": 3, "rounds": 2,
+            "ratio_best": ratio, "ratio_best_stage": algorithm, "ratio_best_round": 2, "rounds_to_1pct": 1,
+            "bytes_to_1pct": 10, "stop": "silent"}  # fmt: skip
+
+
+def record(stage, t, ratio, volume):
+    return {"stage": stage, "round": t, "ratio_mean": ratio, "bytes": volume}
+
+
+@pytest.mark.parametrize(
+    ("texts", "specs"),
+    [
+        (["gtvmin,fkm"], ["gtvmin", "fkm"]),
+        (["fkm:a=1,b=2,feca", "kfed"], ["fkm:a=1,b=2", "feca", "kfed"]),
+        (["small-world:degree=4,rewire=0.1,ring"], ["small-world:degree=4,rewire=0.1", "ring"]),
+    ],
+)
+def test_lists_of_specs(texts, specs):
+    assert split_specs(texts) == specs
+
+
+@pytest.mark.parametrize("texts", [["a,,b"], ["a,a"], [""]])
+def test_lists_with_gaps_or_repetitions_are_refused(texts):
+    with pytest.raises(ExperimentError):
+        split_specs(texts)
+
+
+def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
+    records = [record("a", 0, None, 5), record("a", 2, None, 10), record("b", 0, 1.02, 10), record("b", 1, 1.005, 20),
+               record("b", 2, 1.03, 30), record("b", 3, 1.004, 40), record("b", 4, 1.0, 50)]  # fmt: skip
+    assert [step[0] for step in trace(records)] == [0, 2, 2, 3, 4, 5, 6]
+    assert told(records) == [(5, 3, 40, None), (5, 3, 40, None)]
+    assert [told(records[:2]), told([])] == [[(None,) * 4] * 2] * 2
+    assert told(records[2:3]) == [(0, 0, 10, None), (None,) * 4]
+
+
+def told(records):
+    """Return rounds with and without initialization, bytes and seconds: to the own 1 %, and to that of central."""
+    names = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
+    found = reach(records)
+    return [tuple(found[name + goal] for name in names) for goal in ("", "_of_central")]
+
+
+def test_a_bad_end_is_soon_reached_but_never_that_of_central_k_means():
+    """The ratio ends at 2.5 and is there at once: the fastest of all by its own end, and never good."""
+    bad = [record("a", 0, 3.0, 5), record("a", 1, 2.5, 10), record("b", 0, 2.5, 10), record("b", 1, 2.5, 20)]
+    assert told(bad) == [(1, 0, 10, None), (None,) * 4]
+    left = [record("a", 0, 1.0, 5), record("a", 1, 1.02, 10)]  # near central for a while only
+    assert told(left) == [(1, 1, 10, None), (None,) * 4]
+    better = [record("a", 0, 1.5, 5), record("a", 1, 1.01, 10), record("a", 2, 0.9, 20)]
+    assert told(better) == [(2, 2, 20, None), (1, 1, 10, None)]
+    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}, "_of_central") == "never"
+    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}) == "0 (1)"
+    assert write_rounds({"ratio_mean": None}, "_of_central") == "-"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "best"),
+    [
+        ([1.5, 1.0017, 1.0017, 1.0019], (1.0017, "a", 2)),  # the last round that was as good
+        ([1.5, 1.0, 1.00009, 1.0], (1.0, "a", 3)),
+        ([None, 1.2, None, 1.3], (1.2, "a", 1)),
+        ([None, None], (None, None, None)),
+    ],
+)
+def test_the_best_of_a_run_and_when_it_was_left(ratios, best):
+    found = find_best(record("a", t, ratio, 0) for t, ratio in enumerate(ratios))
+    assert tuple(found.values()) == best
+
+
+def worsened(seed, best, last):
+    return row("a", "ring", seed, last) | {"ratio_best": best, "ratio_best_stage": "tracking", "ratio_best_round": 5}
+
+
+def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
+    rows = [worsened(0, 1.078, 4.54), worsened(1, 1.2, 1.2)]
+    rows = [one | reach([record("a", 0, one["ratio_mean"], 10)]) for one in rows]
+    near = [row("fkm", "server", seed, 1.005) | reach([record("a", 0, 1.005, 10)]) for seed in (0, 1)]
+    half = [row("b", "ring", seed, ratio) | reach([record("a", 0, ratio, 10)]) for seed, ratio in ((0, 1.0), (1, 1.5))]
+    text = tabulate(compare([*rows, *near, *half], "a") | {"failed": 0, "error": None, "out": None})
+    assert "got worse: a on ring, in 1 of 2 runs, most from ratio 1.0780 in round 5 of tracking to 4.5400 at" in text
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "never" in lines["a on ring"] and "never" not in lines["fkm with a server"]
+    assert "0.0 (0.0) 1/2" in lines["b on ring"]
+    assert "got worse: fkm" not in text
+
+
+def test_differences_that_the_interval_does_not_tell_from_zero_are_tied():
+    group = {seed: row("b", "ring", seed, 1.0 + gap) for seed, gap in enumerate((-0.001, 0.001, -0.0005, 0.0006))}
+    other = {seed: row("a", "ring", seed, 1.0) for seed in range(4)}
+    apart = {seed: row("c", "ring", seed, 1.1 + seed / 1000) for seed in range(4)}
+    words = [judge_gap(find_gap(*sides, "ratio_mean")) for sides in ((group, other), (apart, other), (other, apart))]
+    assert words == ["tied", "worse", "better"]
+    assert find_gap({0: group[0]}, other, "ratio_mean")["tied"] is None
+    assert find_gap({9: group[0]}, other, "ratio_mean") is None
+
+
+def test_names_of_runs():
+    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("alone:n_init=2", "server"))
+    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "alone:n_init=2"]
+    assert [name_run(*pair) for pair in pairs] == names
+
+
+def test_means_and_paired_differences_by_hand():
+    rows = [row("a", "ring", 0, 1.0), row("a", "ring", 1, 2.0), row("b", "ring", 1, 2.5), row("b", "ring", 0, 1.25)]
+    rows += [row("c", "server", 0, 1.5), row("c", "server", 1, None, error="broken"), row("b", "path", 0, 7.0)]
+    found = compare(rows, "a")
+    means = {(one["algorithm"], one["graph"]): one["ratio_mean"] for one in found["table"]}
+    assert means == {("a", "ring"): 1.5, ("b", "ring"): 1.875, ("c", "server"): 1.5, ("b", "path"): 7.0}
+    gaps = {(one["algorithm"], one["graph"]): one for one in found["differences"]}
+    assert set(gaps) == {("b", "ring"), ("c", "server")}  # b on path has no counterpart
+    assert gaps["b", "ring"]["ratio_mean"]["mean"] == pytest.approx(0.375)
+    assert gaps["b", "ring"]["ratio_mean"]["low"] == 0.25
+    assert gaps["b", "ring"]["ratio_mean"]["high"] == 0.5
+    assert gaps["c", "server"]["seeds"] == 1
+
+
+def test_intervals_cover_the_mean_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = [low <= 0.0 <= high for low, high in (interval(rng.normal(size=30)) for _ in range(200))]
+    assert 0.88 < np.mean(covered) < 0.99
+    assert interval([3.0]) == (3.0, 3.0)
+
+
+def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_path, monkeypatch):
+    computed = []
+    execute = p2pkm.experiments.study.run.execute
+    monkeypatch.setattr(
+        p2pkm.experiments.study.run, "execute", lambda *given: computed.append(given[0]) or execute(*given)
+    )
+    common = ("compare", "--algorithm", "gtvmin,fkm,kfed", "--graph", "ring,path", *SMALL, "--out", tmp_path / "c")
+    first = here(*common, "--seeds", "0-1", "--format", "json")
+    assert first.code == 0, first.err
+    assert len(computed) == 2 * (2 + 1 + 1)
+    again = here(*common, "--seeds", "0-2", "--format", "json")
+    assert len(computed) == 8 + 4  # the new seed only
+    answer = json.loads(again.out)
+    assert len(answer["rows"]) == 12
+    assert answer["failed"] == 0
+    lines = [json.loads(line) for line in (tmp_path / "c/rows.jsonl").read_text().splitlines()]
+    with open(tmp_path / "c/rows.csv", newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [one["centroids_sha256"] for one in lines] == [one["centroids_sha256"] for one in cells]
+    assert {one["graph"] for one in lines} == {"ring", "path", "server"}
+    before = json.loads(first.out)["rows"]
+    assert [one for one in answer["rows"] if one["seed"] < 2] == before
+
+
+def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
+    seen = []
+    execute = p2pkm.experiments.study.run.execute
+    monkeypatch.setattr(
+        p2pkm.experiments.study.run, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
+    )
+    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, central=False)
+             for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
+    run_study(cells, None, LocalWorld())
+    for group in (seen[:3], seen[3:]):
+        for one in group[1:]:
+            assert np.array_equal(one.points, group[0].points)
+            assert np.array_equal(one.offsets[:5], group[0].offsets[:5])
+    assert not np.array_equal(seen[0].points, seen[3].points)
+
+
+def test_a_failed_run_is_a_row_with_its_error_and_code_4(tmp_path):
+    ending = here("compare", "--algorithm", "fkm,gtvmin", "--graph", "random-regular:degree=9", *SMALL, "--seeds", "0",
+                  "--format", "json", "--out", tmp_path / "c")  # fmt: skip
+    assert ending.code == 4
+    rows = json.loads(ending.out)["rows"]
+    assert rows[0]["error"] is None
+    assert "degree" in rows[1]["error"]
+    assert not list((tmp_path / "c/runs").glob(f"{rows[1].get('key')}*"))
+
+
+def test_mistakes_are_refused_before_any_run(tmp_path):
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "thesis.tex").write_text("precious")
+    for words, code in (
+        (("--algorithm", "gtvmin,fkm", "--reference", "feca"), 2),
+        (("--algorithm", "gtvmni"), 2),
+        (("--algorithm", "fkm:server_n_init=0"), 2),
+        (("--seeds", "3-1"), 2),
+        (("--out", used), 2),
+    ):
+        ending = here("compare", *SMALL, *words)
+        assert ending.code == code, words
+        assert "Traceback" not in ending.err
+    assert [path.name for path in used.iterdir()] == ["thesis.tex"]
+
+
+@needs_mpirun
+def test_ranks_share_the_runs_of_a_comparison(tmp_path):
+    words = ("compare", "--algorithm", "gtvmin,fkm", *SMALL, "--seeds", "0-2", "--format", "json")
+    done = there(*ranks(3), "-m", "p2pkm", *words, "--out", tmp_path / "three")
+    assert done.code == 0, done.err
+    alone = here(*words, "--out", tmp_path / "one")
+    keys = ("algorithm", "graph", "seed", "centroids_sha256", "bytes", "ratio_mean", "rounds_to_1pct")
+    found, expected = ([{key: one[key] for key in keys} for one in json.loads(text)["rows"]]
+                       for text in (done.out, alone.out))  # fmt: skip
+    assert found == expected
+
+
+def test_the_figure_shows_every_method_with_its_interval():
+    table = compare([row("a", "ring", s, 1.0 + s / 10) for s in (1, 2)] + [row("b", "star", s, 1.5, 0) for s in (1, 2)],
+                    "a")["table"]  # fmt: skip
+    ax = plot_quality(table, against="bytes_busiest")
+    assert len(ax.containers) == 1  # b sends nothing: a line
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert words == ["a", "b (sends nothing)", "on ring", "on star"]
+    assert ax.get_xscale() == "log"
+
+
+def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
+    words = [word for word in SMALL if word != "--no-plot"]
+    ending = here("compare", "--algorithm", "gtvmin,fkm", *words, "--seeds", "0", "--out", tmp_path / "c")
+    assert ending.code == 0, ending.err
+    assert {path.name for path in Path(tmp_path / "c/figures").iterdir()} == {
+        f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg")
+    }
+    assert "difference to gtvmin" in ending.out
+
+
+def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_path):
+    points = tmp_path / "points.csv"
+    words = ("compare", "--algorithm", "central", "--data", points, "-k", "2", "--devices", "2", "--seeds", "0", "-q",
+             "--no-plot", "--format", "json", "--out", tmp_path / "c")  # fmt: skip
+    seen = []
+    for last in (10, 20, 10):
+        points.write_text("x\n" + "\n".join(map(str, [*range(9), last])) + "\n")
+        seen.append(json.loads(here(*words).out)["rows"][0])
+    assert seen[0] == seen[2]
+    assert seen[0]["centroids_sha256"] != seen[1]["centroids_sha256"]

@@ -1,0 +1,43 @@
+import contextlib
+import json
+import os
+
+from p2pkm.experiments.study.process_pool import work_through
+
+ECHO = "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: (print('noise'), t.strip() * 2)[1])"
+ENDS = "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: os._exit(3) if 'b' in t else t.strip())"
+ENVIRONMENT = (
+    "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: os.environ[t.strip()])"
+)
+
+
+def never():
+    return False
+
+
+def test_every_task_is_answered_once_and_noise_is_no_answer(capfd):
+    tasks = [json.dumps(one) for one in range(7)]
+    found = dict(work_through(ECHO, tasks, 3, never))
+    assert {number: answer.strip() for number, answer in found.items()} == {n: f"{n}{n}" for n in range(7)}
+    assert capfd.readouterr().err.count("noise") == 7
+
+
+def test_a_process_that_dies_costs_its_own_task_only():
+    found = dict(work_through(ENDS, ["a", "b", "c", "b", "d"], 2, never))
+    assert {number: answer and answer.strip() for number, answer in found.items()} == {
+        0: "a", 1: None, 2: "c", 3: None, 4: "d"
+    }  # fmt: skip
+
+
+def test_a_program_that_does_not_even_start_answers_nothing():
+    assert dict(work_through("raise SystemExit(1)", ["a", "b"], 2, never)) == {0: None, 1: None}
+
+
+def test_each_process_has_one_thread_and_none_is_left_after_an_interruption():
+    found = dict(work_through(ENVIRONMENT, ["NUMBA_NUM_THREADS"], 4, never))
+    assert found[0].strip() == "1"
+    slow = "from p2pkm.experiments.study.process_pool import serve; import os, time; serve(lambda t: time.sleep(60))"
+    asked = iter([False, False, True])
+    assert list(work_through(slow, ["a", "b"], 2, lambda: next(asked))) == []
+    with contextlib.suppress(ChildProcessError):
+        assert os.waitpid(-1, os.WNOHANG) == (0, 0)

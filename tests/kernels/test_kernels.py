@@ -1,0 +1,374 @@
+"""The compiled kernels against their plain twins, NumPy's Philox and scikit-learn's k-means."""
+
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.cluster import KMeans
+
+from p2pkm.core.batch import trials
+from p2pkm.core.messages import pack
+from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference as plain
+from p2pkm.kernels.numba import kmeans as compiled_kmeans
+from p2pkm.kernels.numba.philox import _philox, _uniform
+from p2pkm.kernels.reference.kmeans import _lloyd
+
+FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
+
+
+def draw_points(rng, n, d, most=12):
+    """Draw points of n devices, some of them without any; whole numbers, so that ties are frequent, or not.
+
+    Some are more than a block; some single precision; some without weights.
+    """
+    sizes = rng.integers(0, rng.choice([most, most, 30 * most]), n) * (rng.random(n) < 0.8)
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    points = rng.normal(0, 2, (offsets[-1], d))
+    points = points.round() if rng.random() < 0.5 else points
+    weights = rng.integers(1, 4, offsets[-1]) * (1.0 if rng.random() < 0.5 else rng.random())
+    weights = weights.astype(float) if rng.random() < 0.7 else np.empty(0)
+    return np.ascontiguousarray(points, rng.choice([np.float64, np.float32])), weights, offsets
+
+
+def draw_centroids(rng, n, k, d):
+    """Draw centroids with ties and absent rows; some devices have none at all."""
+    centroids = rng.normal(0, 2, (n, k, d))
+    centroids = centroids.round() if rng.random() < 0.5 else centroids
+    centroids[rng.random((n, k)) < rng.choice([0.0, 0.3])] = np.inf
+    centroids[rng.random(n) < 0.1] = np.inf
+    return centroids
+
+
+def draw_graph(rng, n):
+    """Return indptr and indices of a random graph."""
+    upper = np.triu(rng.random((n, n)) < 0.5, 1)
+    links = upper | upper.T
+    return np.concatenate(([0], np.cumsum(links.sum(axis=1)))).astype(np.int64), np.nonzero(links)[1].astype(np.int64)
+
+
+def draw_shape(rng, n, k, d):
+    """Draw numbers of devices, clusters and features below the given ones, sometimes of several vectors."""
+    wide, long = rng.random() < 0.3, rng.random() < 0.05
+    return tuple(int(rng.integers(1, most)) for most in (n, 20 if wide else k, 90 if long else 30 if wide else d))
+
+
+def freeze(array):
+    """Return a read-only view, as an inbox holds it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def kmeans_case(seed):
+    rng = np.random.default_rng(seed)
+    n, k, d = draw_shape(rng, 5, 7, 5)
+    keys = rng.integers(0, 2**64, n, dtype=np.uint64)
+    count, starts, limit = trials(k, bool(rng.integers(2))), int(rng.integers(1, 4)), int(rng.choice([0, 1, 3, 300]))
+    points, weights, offsets = draw_points(rng, n, d)
+    odds, tols = [weights, np.ones(len(points))][rng.integers(2)], rng.choice([0.0, 0.5], n)
+    numbers = int(rng.integers(1, 20)), int(rng.integers(0, 50))
+    return (points, weights, odds, offsets, k, count, starts, limit, tols, keys, *numbers)
+
+
+def refine_case(seed):
+    rng = np.random.default_rng(seed)
+    n, k, d = draw_shape(rng, 5, 7, 5)
+    points, weights, offsets = draw_points(rng, n, d)
+    start, rows = rng.normal(0, 3, (n, k, d)).round(), rng.integers(0, k + 1, n)
+    limit, fill = int(rng.choice([0, 1, 3, 300])), bool(rng.integers(2))
+    return points, weights, offsets, start, rows, limit, rng.choice([0.0, 0.5], n), fill
+
+
+def gtvmin_case(seed):
+    rng = np.random.default_rng(seed)
+    n, k, d = draw_shape(rng, 6, 6, 5)
+    indptr, indices = draw_graph(rng, n)
+    source = np.repeat(np.arange(n), np.diff(indptr))
+    mirror = np.lexsort((source, indices))
+    tables = rng.normal(0, 2, (n, k + 1, d + 1)).round(int(rng.integers(0, 2)) * 3)
+    rows = rng.integers(-1, k + 2, n)
+    slots = np.where((rows[indices] >= 0) & (rng.random(len(indices)) < 0.9), indices, -1)
+    alpha = rng.choice([0.0, 0.1, 1.0, 7.0], len(indices)) * rng.choice([1.0, 1 / 3])
+    theta = float(rng.choice([1.0, 0.5, 1.5, 1.9]))
+    options = theta, int(rng.integers(1, 4)), bool(rng.integers(2)), bool(rng.integers(2))
+    awake = rng.random(n) < 0.8
+    centroids = draw_centroids(rng, n, k, d)
+    if seed % 2:  # everybody moves at once, and most have said what they hold
+        awake[:], (tables, rows) = True, pack(centroids)
+        tables = tables + (rng.random(n) < 0.2)[:, None, None]
+    if seed % 4 == 3:  # and all have: one look at a link serves both ends
+        centroids = rng.normal(0, 2, (n, k, d)).round(int(rng.integers(0, 2)) * 3)
+        tables, rows, slots = centroids, np.full(n, k), indices
+    previous = np.where(centroids < np.inf, rng.normal(size=centroids.shape), np.inf)
+    return (*draw_points(rng, n, d), centroids, previous, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
+            *options)  # fmt: skip
+
+
+def assert_same(case, name):
+    """Run both forms of a kernel; neither may write into what it was given."""
+    copies = [np.copy(one) if isinstance(one, np.ndarray) else one for one in case]
+    results = [getattr(form, name)(*case) for form in (plain, compiled)]
+    for one, before in zip(case, copies, strict=True):
+        assert_array_equal(one, before)
+    pair = [one if isinstance(one, tuple) else (one,) for one in results]
+    for a, b in zip(*pair, strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_kmeans_equals_its_twin(block):
+    for seed in range(60 * block, 60 * block + 60):
+        assert_same(kmeans_case(seed), "kmeans")
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_refine_equals_its_twin(block):
+    for seed in range(60 * block, 60 * block + 60):
+        assert_same(refine_case(seed), "refine")
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_gtvmin_equals_its_twin(block):
+    for seed in range(100 * block, 100 * block + 100):
+        assert_same(gtvmin_case(seed), "gtvmin")
+
+
+def test_losses_price_and_gtv_equal_their_twins():
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        n, k, d, q, classes = (int(rng.integers(low, most)) for low, most in ((1, 6), (1, 6), (1, 5), (0, 5), (0, 4)))
+        points, weights, offsets = draw_points(rng, n, d)
+        centroids = draw_centroids(rng, n, k, d)
+        assert_same((points, weights, offsets, centroids), "losses")
+        labels = rng.integers(0, max(classes, 1), len(points))
+        assert_same((points, weights, offsets, labels, classes, draw_centroids(rng, q, k, d)), "price")
+        indptr, indices = draw_graph(rng, n)
+        assert_same((centroids, np.arange(n), indptr, indices, indices), "gtv")
+
+
+def test_sums_tables_and_digests_equal_their_twins():
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n, k, d, classes = (int(rng.integers(1, most)) for most in (90, 6, 5, 4))
+        points, weights, offsets = draw_points(rng, n, d)
+        given = weights if rng.random() < 0.5 else weights[:0]
+        assert_same((points, given, offsets, rng.normal(size=d)), "moments")
+        labels = rng.integers(-1, k, len(points))
+        assert_same((offsets, rng.integers(0, classes, len(points)), labels, classes, k), "tabulate")
+        assert_same((draw_centroids(rng, int(rng.integers(0, n)), k, d),), "digest")
+        graph = tuple(freeze(part) for part in draw_graph(rng, min(n, 12)))
+        assert_same(graph, "mirror")
+
+
+@FORMS
+def test_moments_by_hand(form):
+    found = form.moments(np.array([[1.0], [3.0], [5.0]]), np.array([1.0, 2.0, 1.0]), np.array([0, 2, 2, 3]), np.ones(1))
+    assert_array_equal(found, [[3, 4, 8], [0, 0, 0], [1, 4, 16]])
+
+
+@FORMS
+def test_digests_are_those_of_the_standard(form):
+    words = np.frombuffer(bytes(range(256)), np.float64).reshape(2, 8, 2)
+    expected = [hashlib.sha256(bytes(range(first, first + 128))).digest() for first in (0, 128)]
+    assert [row.tobytes() for row in form.digest(words)] == expected
+
+
+def test_flooding_kernels_equal_their_twins_in_every_round():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, r, w = (int(rng.integers(1, most)) for most in (8, 4, 4))
+        indptr, indices = draw_graph(rng, n)
+        known = np.eye(n, dtype=bool)
+        flood = known, known, rng.normal(size=(n, r, w)), rng.integers(0, r + 1, n)
+        for _ in range(n):
+            assert_same(flood[1:], "bundle")
+            values, rows = plain.bundle(*flood[1:])
+            fresh = (rows[indices] > 0) & (rng.random(len(indices)) < 0.9)
+            slots = np.where(fresh, indices, -1)
+            case = freeze(values), rows, slots, fresh, indptr, flood[0], *flood[2:]
+            assert_same(case, "merge")
+            flood = plain.merge(*case)
+
+
+def test_flooded_tables_reach_a_rank_that_held_none():
+    known, store = np.zeros((1, 3), bool), (np.zeros((3, 2, 1)), np.full(3, -1))
+    tables = np.array([[[1.0, 5.0], [1.0, 6.0], [2.0, 7.0]]])
+    one = np.array([3]), np.array([0]), np.array([True]), np.array([0, 1])
+    for form in (plain, compiled):
+        held, news, values, rows = form.merge(freeze(tables), *one, known, *store)
+        assert_array_equal(held, [[False, True, True]])
+        assert_array_equal(news, held)
+        assert_array_equal(rows, [-1, 2, 1])
+        assert_array_equal(values[1:, :, 0], [[5.0, 6.0], [7.0, 0.0]])
+
+
+@FORMS
+def test_a_batch_is_as_many_batches_of_one(form):
+    for seed in range(40):
+        points, weights, odds, offsets, *rest = kmeans_case(seed)
+        k, count, starts, limit, tols, keys, purpose, first = rest
+        whole = form.kmeans(points, weights, odds, offsets, *rest)
+        for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
+            part = np.array([0, offsets[i + 1] - offsets[i]])
+            its = points[own], weights[own], odds[own], part, k, count, starts, limit  # no weights stay none
+            one = form.kmeans(*its, tols[i : i + 1], keys[i : i + 1], purpose, first)
+            for a, b in zip(whole, one, strict=True):
+                assert_array_equal(a[i : i + 1], b)
+        points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
+        given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest
+        whole, _ = form.gtvmin(*given)
+        _, alpha, *options = rest
+        for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
+            links, part = slice(indptr[i], indptr[i + 1]), np.array([0, offsets[i + 1] - offsets[i]])
+            mine = (one[i : i + 1] for one in (centroids, previous, awake))
+            one, _ = form.gtvmin(
+                points[own], weights[own], part, *mine, indptr[i : i + 2] - indptr[i], tables, rows, slots[links],
+                np.full(links.stop - links.start, -1), alpha[links], *options,
+            )  # fmt: skip
+            assert_array_equal(whole[i], one[0] if awake[i] else centroids[i])
+
+
+def philox_of_numpy(counter, step, key, purpose):
+    """Return one block of numpy's generator, which counts up before it draws its first block."""
+    before = (counter + (step << 64) - 1) % 2**256
+    return np.random.Philox(counter=before, key=key + (purpose << 64)).random_raw(4)
+
+
+def test_philox_is_that_of_numpy():
+    rng = np.random.default_rng(0)
+    words = [0, 1, 2**32, 2**63, 2**64 - 1]
+    cases = [(a, b, c, d) for a in words for b in words for c in words for d in (0, 1, 2**64 - 1)]
+    cases += [tuple(map(int, row)) for row in rng.integers(0, 2**64, (50, 4), dtype=np.uint64)]
+    for counter, step, key, purpose in cases:
+        expected = philox_of_numpy(counter, step, key, purpose)
+        assert_array_equal(plain.philox(counter, step, key, purpose)[0], expected)
+        assert_array_equal(_philox(*map(np.uint64, (counter, step, key, purpose))), expected)
+
+
+def test_uniforms_are_the_upper_bits_of_the_stream():
+    key, purpose, step = 2**63 + 12345, 7, 3
+    expected = np.concatenate([philox_of_numpy(block, step, key, purpose) for block in range(5)])[:18]
+    draws = plain.uniforms(key, purpose, [0, step], 18)
+    assert draws.shape == (2, 18)
+    assert_array_equal(draws[1], (expected >> np.uint64(11)) * 2.0**-53)
+    assert_array_equal(draws[1], [_uniform(np.uint64(key), purpose, step, number) for number in range(18)])
+    many = plain.uniforms(key, purpose, range(500), 40)
+    assert 0.0 <= many.min() < 0.001
+    assert 0.999 < many.max() < 1.0
+    assert abs(many.mean() - 0.5) < 0.01
+    assert len(np.unique(many)) == many.size
+
+
+def lloyd(points, weights, centroids):
+    """Run plain Lloyd steps to unchanged labels; return centroids, labels, cost and whether a cluster emptied."""
+    labels = np.full(len(points), -1)
+    for _ in range(300):
+        distances = ((points[:, None] - centroids[None]) ** 2).sum(axis=2)
+        before, labels = labels, distances.argmin(axis=1)
+        members = np.bincount(labels, minlength=len(centroids))
+        if (members == 0).any() or np.array_equal(before, labels):
+            break
+        centroids = np.array([
+            np.average(points[labels == c], axis=0, weights=weights[labels == c]) for c in range(len(centroids))
+        ])
+    return centroids, labels, (weights * distances.min(axis=1)).sum(), (members == 0).any()
+
+
+@FORMS
+def test_kmeans_is_that_of_scikit_learn_from_the_same_seeds(form):
+    compared = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        k, d = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+        points, weights = rng.normal(0, 3, (60, d)), rng.uniform(0.5, 2, 60)
+        fixed = points, weights, weights, np.array([0, 60]), k, trials(k), 1
+        keys = np.array([seed], np.uint64)
+        seeds, _, _ = form.kmeans(*fixed, 0, np.zeros(1), keys, 1, 0)
+        centroids, counts, costs = form.kmeans(*fixed, 300, np.zeros(1), keys, 1, 0)
+        assert all((points == row).all(axis=1).any() for row in seeds[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            oracle = KMeans(k, init=seeds[0], n_init=1, algorithm="lloyd", tol=0.0, max_iter=300).fit(
+                points, sample_weight=weights
+            )
+        naive, labels, cost, emptied = lloyd(points, weights, seeds[0])
+        if emptied:
+            continue
+        compared += 1
+        assert costs[0] <= oracle.inertia_ * (1 + 1e-9)
+        assert costs[0] == pytest.approx(cost, rel=1e-9)
+        assert_allclose(centroids[0], naive, rtol=1e-9, atol=1e-12)
+        assert_array_equal(form.losses(points, weights, np.array([0, 60]), centroids)[1], oracle.labels_)
+        assert_allclose(counts[0], np.bincount(labels, weights, k))
+    assert compared > 30
+
+
+@FORMS
+def test_weighted_points_are_repeated_points(form):
+    compared = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        points, times, k = rng.integers(-20, 20, (25, 2)).astype(float), rng.integers(1, 5, 25), int(rng.integers(1, 5))
+        rest = k, trials(k), 1, 300, np.zeros(1), np.array([seed], np.uint64), 1, 0
+        mass = times.astype(float)
+        heavy = form.kmeans(points, mass, mass, np.array([0, 25]), *rest)
+        repeated = np.repeat(points, times, axis=0)
+        ones = np.ones(len(repeated))
+        light = form.kmeans(repeated, ones, ones, np.array([0, len(repeated)]), *rest)
+        start, _, _ = form.kmeans(points, mass, mass, np.array([0, 25]), k, trials(k), 1, 0, *rest[4:])
+        if not lloyd(points, times, start[0])[3]:
+            compared += 1
+            for a, b in zip(heavy, light, strict=True):
+                assert_allclose(a, b, rtol=1e-12)
+    assert compared > 50
+
+
+@FORMS
+def test_the_best_of_several_starts_wins_and_the_first_on_ties(form):
+    rng = np.random.default_rng(5)
+    points, weights, offsets, keys = rng.normal(size=(40, 2)), np.ones(40), np.array([0, 40]), np.array([9], np.uint64)
+    own = points, weights, weights, offsets
+    singles = [form.kmeans(*own, 6, 1, 1, 300, np.zeros(1), keys, 1, first) for first in range(3, 11)]
+    best = min(singles, key=lambda one: one[2][0])
+    found = form.kmeans(*own, 6, 1, 8, 300, np.zeros(1), keys, 1, 3)
+    for a, b in zip(found, best, strict=True):
+        assert_array_equal(a, b)
+    assert len({float(one[2][0]) for one in singles}) > 1
+
+
+@FORMS
+def test_fewer_distinct_points_than_clusters_leave_rows_absent(form):
+    points = np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 5.0], [1.0, 2.0]])
+    offsets, keys = np.array([0, 4, 4]), np.array([1, 2], np.uint64)
+    ones = np.ones(4)
+    centroids, counts, costs = form.kmeans(points, ones, ones, offsets, 4, 3, 5, 300, np.zeros(2), keys, 1, 0)
+    assert_array_equal(np.sort(centroids[0, :2], axis=0), [[1.0, 2.0], [5.0, 5.0]])
+    assert np.isposinf(centroids[0, 2:]).all()
+    assert np.isposinf(centroids[1]).all()
+    assert_array_equal(np.sort(counts[0]), [0, 0, 1, 3])
+    assert_array_equal(counts[1], 0)
+    assert_array_equal(costs, 0)
+
+
+def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
+    points, centroids = np.array([[0.0], [1.0], [10.0]]), np.array([[0.0], [100.0], [200.0]])
+    found, counts, cost = _lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
+    assert_array_equal(found[:, 0], [0.0, 10.0, 1.0])  # 10 is the farthest, then 1; the last point is not taken away
+    assert_array_equal(counts, 1)
+    assert cost == 0.0
+    found, _, _ = _lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
+    assert found[1, 0] == 1.0  # 200 x 1 is more than 1 x 100
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        points, rows = rng.normal(0, 2, (int(rng.integers(1, 9)), 2)).round(), int(rng.integers(1, 6))
+        weights, start = rng.uniform(0.5, 3, len(points)), rng.normal(0, 20, (rows, 2)).round()
+        twin, counts, mine = start.copy(), np.zeros(rows), int(rng.choice([0, 1, 2, 300]))
+        cost = compiled_kmeans._lloyd(points, weights, mine, 0.0, True, twin, rows, counts)
+        expected = _lloyd(points, weights, mine, 0.0, True, start)
+        for a, b in zip((twin, counts, cost), expected, strict=True):
+            assert_array_equal(a, b)

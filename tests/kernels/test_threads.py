@@ -1,0 +1,73 @@
+"""Several threads in one process: each takes a range of devices, and no bit depends on how many there are."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference as plain
+from p2pkm.kernels.numba import threads
+from tests.kernels.test_kernels import draw_points, freeze, gtvmin_case
+
+
+@pytest.fixture(params=[2, 3, 5])
+def divided(monkeypatch, request):
+    """Let every call be divided among so many threads, and count the ranges."""
+    ranges = []
+    divide = threads.divide
+
+    def watch(task, offsets):
+        divide(lambda first, last: ranges.append((int(first), int(last))) or task(first, last), offsets)
+
+    monkeypatch.setattr(threads, "count", lambda: request.param)
+    monkeypatch.setattr(threads, "_LEAST", 1)
+    for name in ("gtvmin", "kmeans", "price"):
+        monkeypatch.setattr(f"p2pkm.kernels.{name}.divide", watch)
+    return ranges
+
+
+def circle(n, rng, k, d):
+    """Return a case of GTVMin on a ring where all have said what they hold: one look at a link serves both ends."""
+    indices = np.sort((np.arange(n)[:, None] + [-1, 1]) % n, axis=1).ravel()
+    source = np.repeat(np.arange(n), 2)
+    centroids = rng.normal(size=(n, k, d))
+    links = np.full(n, k), indices, np.lexsort((source, indices)), rng.random(2 * n), 1.0, 1, True, False
+    indptr = np.arange(0, 2 * n + 1, 2)
+    return (*draw_points(rng, n, d), centroids, centroids, np.ones(n, bool), indptr, freeze(centroids), *links)
+
+
+@pytest.mark.parametrize(("k", "d"), [(4, 2), (3, 5), (9, 2)])
+def test_links_between_the_ranges_of_two_threads_are_looked_at_from_both_ends(divided, k, d):
+    for seed in range(12):
+        case = circle(17, np.random.default_rng(seed), k, d)
+        for one, other in zip(compiled.gtvmin(*case), plain.gtvmin(*case), strict=True):
+            assert_array_equal(one, other)
+    assert len(divided) > 12
+
+
+def test_no_kernel_depends_on_the_number_of_threads(divided):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        case = gtvmin_case(seed)
+        for one, other in zip(compiled.gtvmin(*case), plain.gtvmin(*case), strict=True):
+            assert_array_equal(one, other)
+        points, weights, offsets = draw_points(rng, 6, 3)
+        own = points, weights, weights, offsets, 3, 2, 2, 10, np.zeros(6), np.arange(6, dtype=np.uint64), 1, 0
+        centroids = compiled.kmeans(*own)
+        for one, other in zip(centroids, plain.kmeans(*own), strict=True):
+            assert_array_equal(one, other)
+        given = points, weights, offsets, centroids[0]
+        for one, other in zip(compiled.losses(*given), plain.losses(*given), strict=True):
+            assert_array_equal(one, other)
+    assert len(divided) > 120
+
+
+def test_ranges_follow_one_another_and_hold_everybody(divided):
+    offsets = np.concatenate(([0], np.cumsum([0, 5, 0, 0, 90, 1, 1, 0])))
+    threads_seen = []
+    threads.divide(lambda first, last: threads_seen.append((int(first), int(last))), offsets)
+    seen = sorted(threads_seen)
+    assert seen[0][0] == 0 and seen[-1][1] == 8
+    assert all(one[1] == other[0] for one, other in pairwise(seen))

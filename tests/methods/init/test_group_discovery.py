@@ -1,0 +1,401 @@
+"""Recipe `groups`: the benchmark, gate, review, limits and links that give way, each against plain loops."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.engine.loop import Start
+from p2pkm.methods.building_blocks.total_variation import curb, lower_quartile, weigh
+from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_selection import Gate
+from p2pkm.methods.init.saturation_thresholds import Limits
+from p2pkm.methods.schedules import asynchronous
+from tests.support.play_rounds import arrange, loss, play, points_of, random_links, squared, variation
+from tests.support.run_cli import here
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def talk(algorithm, table, start=None, rounds=3):
+    """Return the state of a stage that everybody takes part in, after so many rounds."""
+    devices, network = table.devices, table.network
+    network.open()
+    given = None if start is None else Start(np.array(start, float), np.ones(len(devices), bool))
+    state = algorithm.init(devices, given)
+    inbox = network.exchange(algorithm.message(state, devices))
+    for t in range(1, rounds + 1):
+        now = devices.at(t, 0, devices.awake)
+        state = algorithm.update(state, inbox, now)
+        inbox = network.exchange(algorithm.message(state, now))
+    assert state.settled.all()
+    return state
+
+
+def draw(seed, *, least=0):
+    """Return devices with points from two mixtures and random links between them, and centroids."""
+    rng = np.random.default_rng(seed)
+    n, k, d = int(rng.integers(2, 8)), int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    places = rng.normal(0, 6, (2, k, d))
+    sizes = rng.integers(least, 8, n)
+    sizes[0] = 3
+    data = [places[i % 2, rng.integers(0, k, m)] + rng.normal(size=(m, d)) for i, m in enumerate(sizes)]
+    links = random_links(rng, n, rng.choice([0.4, 1.0]))
+    start = places[np.arange(n) % 2] + rng.normal(0, rng.choice([0.1, 2.0]), (n, k, d))
+    return arrange(data, links, d=d, seed=seed % 1000), start
+
+
+def quartile(values):
+    return np.quantile(values, 0.25) if len(values) else math.nan
+
+
+# --- the benchmark ---
+
+
+@pytest.mark.parametrize("second", ["same", "shifted", "fresh"])
+def test_two_communities(second):
+    made = p2pkm.communities(second=second, seed=3)
+    assert made.points.shape == (16 * 24, 2)
+    assert made.tests.shape == (16, 400, 2)
+    assert_array_equal(made.device, np.repeat(np.arange(16), 24))
+    assert_array_equal(made.truth, np.repeat([0, 1], 8))
+    one, other = made.centers[0], made.centers[15]
+    for centers in (one, other):
+        assert np.sqrt(squared(centers, centers) + 99 * np.eye(4)).min() > 5
+    assert (np.abs(one) <= 8).all()
+    away = np.sqrt(((other - one) ** 2).sum(axis=1))
+    assert_allclose(away, {"same": 0.0, "shifted": 4.0}.get(second, away), atol=1e-12)
+    assert (second == "fresh") == (np.ptp(away) > 1e-9)
+    assert made.labels.max() == (3 if second == "same" else 7)
+    drawn = made.points - made.centers[made.device, made.labels % 4]
+    assert abs(drawn.std() - 1) < 0.1
+    assert_array_equal(made.points, p2pkm.communities(second=second, seed=3).points)
+
+
+def test_the_devices_of_a_community_have_weights_of_their_own():
+    made = p2pkm.communities(points=500, seed=1)
+    shares = np.array([np.bincount(made.labels[made.device == i] % 4, minlength=4) for i in range(16)]) / 500
+    assert shares.std() > 0.1  # Dirichlet(2): sqrt(3/16/9) = 0.14
+
+
+def test_the_score_is_the_cost_over_that_of_the_true_centers():
+    made = p2pkm.communities(seed=2, devices=3)
+    assert_allclose(made.score(made.centers), 1.0)
+    centroids = np.full((3, 5, 2), np.inf)
+    centroids[:, :2] = [[0.0, 1.0], [3.0, -2.0]]
+    expected = [loss(made.tests[i], centroids[i, :2]) / loss(made.tests[i], made.centers[i]) for i in range(3)]
+    assert_allclose(made.score(centroids), expected)
+
+
+def test_the_communities_of_graph_and_data_are_the_same():
+    for n in (2, 3, 7, 16):
+        graph, truth = topologies.communities(n, seed=4), p2pkm.communities(devices=n).truth
+        assert sum(truth[i] != truth[j] for i, j in graph.edges) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"second": "other"}, "second is 'other'"), ({"devices": 1}, "devices is 1"), ({"clusters": 401}, "at most 400")],
+)
+def test_options_out_of_range(options, message):
+    with pytest.raises(p2pkm.ExperimentError, match=message):
+        p2pkm.communities(**options)
+
+
+# --- the gate ---
+
+
+def keep(table, pairs):
+    """Return what the gate keeps, by plain loops: pairs is a list of (rows, counts), empty ones too."""
+    devices = table.devices
+    ends = [tuple(sorted((int(i), int(j)))) for i, j in zip(devices.sources, devices.indices, strict=True)]
+
+    def one_way(i, j):
+        (rows, counts), (others, _) = pairs[i], pairs[j]
+        return sum(c * squared(r[None], others).min() for r, c in zip(rows, counts, strict=True)) / counts.sum()
+
+    judged = {(i, j): one_way(i, j) + one_way(j, i) for i, j in ends if len(pairs[i][0]) and len(pairs[j][0])}
+    q = [quartile([g for link, g in judged.items() if i in link]) for i in range(len(devices))]
+    return np.array([link not in judged or judged[link] <= 2 * max(q[link[0]], q[link[1]]) for link in ends], bool), q
+
+
+@given(seeds)
+@settings(max_examples=60, deadline=None)
+def test_the_gate_keeps_links_between_devices_with_alike_summaries(seed):
+    table, start = draw(seed)
+    k = start.shape[1]
+    state = talk(Gate(k), table)
+    pairs = [one[one[:, 0] < np.inf] for one in state.pairs]
+    kept, q = keep(table, [(one[:, :-1], one[:, -1]) for one in pairs])
+    assert_array_equal(state.edge_active, kept)
+    assert_allclose(state.quartile, q)
+    degrees = np.bincount(table.devices.sources[kept], minlength=len(table.devices))
+    assert_array_equal(state.edge_degrees[kept], degrees[table.devices.indices[kept]])
+    assert ((degrees > 0) == (table.devices.degrees > 0)).all()  # the best link of a device always stays
+
+
+def split():
+    """Return a path of four devices, the first two with other points than the last two."""
+    rng = np.random.default_rng(0)
+    data = [rng.normal(5.0 * (i // 2), 0.1, (6, 2)) for i in range(4)]
+    return arrange(data, [(0, 1), (1, 2), (2, 3)]), data
+
+
+def test_the_gate_cuts_the_link_between_two_groups():
+    table, _ = split()
+    state = talk(Gate(2), table)
+    assert_array_equal(state.edge_active, [True, True, False, False, True, True])
+    assert_array_equal(state.edge_degrees[state.edge_active], 1)
+
+
+def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
+    rng = np.random.default_rng(0)
+    table = arrange([rng.normal(size=(5, 1)), [], rng.normal(50, 1, (5, 1))], [(0, 1), (1, 2), (0, 2)])
+    state = talk(Gate(2), table)
+    assert state.edge_active.all()
+    assert np.isnan(state.quartile[1])
+    assert state.quartile[0] == state.quartile[2] > 1000
+
+
+# --- the review ---
+
+
+@given(seeds)
+@settings(max_examples=60, deadline=None)
+def test_the_review_keeps_links_over_which_centroids_serve(seed):
+    table, start = draw(seed)
+    devices = table.devices
+    state = talk(Review(start.shape[1]), table, start)
+    cost = {(i, j): loss(points_of(devices, i), start[j]) for i in range(len(start)) for j in range(len(start))}
+    wants = set()
+    for i, j in zip(devices.sources, devices.indices, strict=True):
+        best = min(cost[i, o] for o in devices.indices[devices.sources == i])
+        if cost[i, j] <= 2 * cost[i, i] or cost[i, j] == best:
+            wants |= {(i, j), (j, i)}
+    kept = np.array([(i, j) in wants for i, j in zip(devices.sources, devices.indices, strict=True)], bool)
+    assert_array_equal(state.edge_active, kept)
+    degrees = np.bincount(devices.sources[kept], minlength=len(devices))
+    assert_array_equal(state.edge_degrees[kept], degrees[devices.indices[kept]])
+    assert_array_equal(state.centroids, start)
+
+
+def test_the_review_mends_a_cut_between_devices_that_saw_different_clusters():
+    rng = np.random.default_rng(1)
+    seen = 3 * [[0.0, 9.0]] + 3 * [[0.0, 9.0, 30.0]]
+    data = [np.concatenate([rng.normal(place, 0.5, 6) for place in places])[:, None] for places in seen]
+    table = arrange(data, [(i, j) for i in range(6) for j in range(i + 1, 6)])
+    alike = (table.devices.sources < 3) == (table.devices.indices < 3)
+    assert_array_equal(talk(Gate(3), table).edge_active, alike)
+    start = 3 * [[[0.0], [8.8], [9.2]]] + 3 * [[[0.0], [9.0], [30.0]]]
+    assert talk(Review(3), table, start).edge_active.all()
+
+
+# --- limits and weights ---
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9))
+def test_the_lower_quartile_is_interpolated(values):
+    table = arrange([[[0.0]]] * (len(values) + 2), [(0, j) for j in range(1, len(values) + 1)])
+    found = lower_quartile(table.devices, np.array(values), np.arange(len(values)))
+    assert_allclose(found[0], np.quantile(values, 0.25), rtol=1e-12, atol=1e-300)
+    assert np.isnan(found[1:]).all()
+
+
+@given(seeds)
+@settings(max_examples=40, deadline=None)
+def test_the_limit_of_a_link_is_the_smaller_quartile_of_its_ends(seed):
+    table, start = draw(seed)
+    devices = table.devices
+    state = talk(Limits(start.shape[1]), table, start, rounds=2)
+    pairs = list(zip(devices.sources, devices.indices, strict=True))
+    apart = np.array([variation(start[i], start[j]) for i, j in pairs])
+    q = [quartile(apart[devices.sources == i]) for i in range(len(devices))]
+    assert_allclose(state.edge_limit, [min(q[i], q[j]) for i, j in pairs])
+    mirrored = np.array([pairs.index((j, i)) for i, j in pairs], int)
+    assert_array_equal(state.edge_limit, state.edge_limit[mirrored])  # the same bits at both ends
+    assert_array_equal(state.centroids, start)
+
+
+def test_weights_are_the_slope_of_the_penalty():
+    limit, apart = np.array([4.0, 4.0, 4.0, np.inf, 0.0, 0.0]), np.array([1.0, 4.0, 8.0, 7.0, 3.0, 0.0])
+    assert_array_equal(weigh(limit, apart), [1.0, 1.0, 0.5, 1.0, 0.0, 1.0])
+    assert_array_equal(curb(limit, apart), [1.0, 4.0, 4.0 * (1 + math.log(2)), 7.0, 0.0, 0.0])
+    step = 1e-6
+    slope = (curb(limit[:4], apart[:4] + step) - curb(limit[:4], apart[:4] - step)) / (2 * step)
+    assert_allclose(slope, weigh(limit[:4], apart[:4]), rtol=1e-6)
+
+
+class Limited:
+    """What comes out of a stage before: centroids and limits of links."""
+
+    def __init__(self, centroids, limit):
+        self.centroids, self.edge_limit = np.array(centroids, float), np.array(limit, float)
+
+
+def give_way(method, table, start, limit, rounds):
+    """Return the centroids after every turn of links that give way, and the last state."""
+
+    class Seeded:
+        schedule, message, update = method.schedule, staticmethod(method.message), staticmethod(method.update)
+
+        @staticmethod
+        def init(devices, given):
+            return method.init(devices, Limited(given.centroids, limit))
+
+    return play(Seeded, table, start, rounds)
+
+
+@given(seeds)
+@settings(max_examples=40, deadline=None)
+def test_a_turn_is_that_of_fixed_links_of_less_strength(seed):
+    table, start = draw(seed)
+    devices = table.devices
+    pairs = list(zip(devices.sources, devices.indices, strict=True))
+    limit = {link: 10 ** np.random.default_rng(seed).uniform(-1, 3) for link in map(frozenset, pairs)}
+    limits = [limit[frozenset(pair)] for pair in pairs]
+    shares = [min(1.0, limits[e] / variation(start[i], start[j])) for e, (i, j) in enumerate(pairs)]
+    method = p2pkm.GTVMin(start.shape[1], alpha=2.0, schedule="jacobi")
+    found, state = give_way(method, table, start, limits, 1)
+    assert_allclose(state.edge_weight, shares)
+    strengths = devices.link_weights * shares
+    weighted = [(i, j, strengths[e]) for e, (i, j) in enumerate(pairs) if i < j]
+    data = [points_of(devices, i) for i in range(len(devices))]
+    expected, _ = play(method, arrange(data, weighted, d=devices.d), start, 1)
+    assert_allclose(found[-1], expected[-1])
+
+
+@given(seeds, st.sampled_from(["coloured", "async", "jacobi"]))
+@settings(max_examples=150, deadline=None)
+def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
+    table, start = draw(seed)
+    devices, rng = table.devices, np.random.default_rng(seed)
+    limit = 10 ** rng.uniform(-2, 3, (len(devices),) * 2)
+    limits = np.maximum(limit, limit.T)[devices.sources, devices.indices]
+    theta = 1.0 if schedule == "jacobi" else float(rng.uniform(0.2, 1.95))
+    method = p2pkm.GTVMin(start.shape[1], alpha=10 ** rng.uniform(-1, 1.5), schedule=schedule, theta=theta, tol=0.0)
+    history, state = give_way(method, table, start, limits, 6)
+    seen = []
+    for centroids in history:
+        apart = devices.kernels.gtv(centroids, devices.ids, devices.indptr, devices.indices, devices.indices)
+        local, _ = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
+        seen.append(local.sum() + method.penalties(state, devices, apart).sum())
+    assert (np.diff(seen) <= 1e-9 * np.maximum(seen[:-1], 1e-9 * seen[0])).all()
+
+
+def test_only_awake_devices_weigh_their_links_anew():
+    table = arrange([[[0.0]], [[9.0]]], [(0, 1)])
+    method = p2pkm.GTVMin(1, alpha=1.0)
+    state = method.init(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
+    inbox = table.network.exchange(method.message(state, table.devices))
+    state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
+    assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])
+
+
+def test_a_link_out_of_use_lets_both_ends_wake():
+    table = arrange([[[0.0]]] * 2, [(0, 1)])
+    apart = table.devices.using(np.zeros(2, bool), np.zeros(2, np.int64))
+    for t in range(1, 9):
+        assert next(asynchronous(table.devices).turns(t)).sum() == 1
+        assert next(asynchronous(apart).turns(t)).all()
+    assert_array_equal(apart.degrees, 0)
+    assert_array_equal(p2pkm.GTVMin(1, coupling=1.0).link_alpha(apart), 0.0)
+
+
+def test_only_neighbors_know_after_one_turn():
+    rng, ring = np.random.default_rng(0), [(i, (i + 1) % 9) for i in range(9)]
+    data, start = [rng.normal(0, 3, (6, 2)) for _ in range(9)], rng.normal(0, 3, (9, 3, 2))
+    stirred = start.copy()
+    stirred[4] += 1.0
+    method = p2pkm.GTVMin(3, alpha=1.0, schedule="jacobi")
+    calm, other = (give_way(method, arrange(data, ring), one, np.full(18, 20.0), 2)[0] for one in (start, stirred))
+    reached = [set(np.flatnonzero((a != b).any(axis=(1, 2)))) for a, b in zip(calm, other, strict=True)]
+    assert reached[1] <= {3, 4, 5} and reached[1] & {3, 5}
+    assert reached[2] <= set(range(2, 7)) and reached[2] - {3, 4, 5}
+
+
+# --- the whole recipe ---
+
+
+def stages(result):
+    """Return messages and bytes of the stages, one after the other, with their names."""
+    found, before = [], (0, 0)
+    last = [*result.rounds[1:], {"round": 0}]
+    for record, after in zip(result.rounds, last, strict=True):
+        if after["round"] == 0:
+            now = record["messages"], record["bytes"]
+            found.append((record["stage"], now[0] - before[0], now[1] - before[1]))
+            before = now
+    return found
+
+
+def test_the_ledger_by_hand():
+    table, data = split()
+    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups", tol=0.0), table.topology, p2pkm.Shards.from_list(data),
+                            rounds=3, central=False)  # fmt: skip
+    e, kept = 6, 4  # directed edges, in all and after the cut
+    gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
+    summaries = ("summaries", kept, 8 * kept * 2 * 3)
+    review = ("review", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
+    limits = ("limits", kept + kept, 8 * (kept * 2 * 2 + kept))
+
+    def sweeps(name, rounds):
+        return name, kept * (rounds + 1), 8 * kept * 2 * 2 * (rounds + 1)
+
+    expected = [gate, summaries, *2 * (sweeps("warmup", 4), review, summaries), sweeps("warmup", 8), limits]
+    assert stages(result) == [*expected, sweeps("gtvmin", 3)]
+    assert_array_equal(result.ledger.messages.reshape(3, 2)[1], [4, 4])  # the cut link: gate twice, review twice
+    assert_array_equal(result.groups, [0, 0, 1, 1])
+
+
+def test_the_run_ends_by_itself_certified_and_finds_the_communities():
+    made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
+    shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, central=False)
+    assert result.summary["stop"] == "converged"
+    assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
+    assert_array_equal(result.groups, made.truth)
+    assert made.score(result.centroids).max() < 1.1
+    assert result.summary["coupling"] == 10.0
+    flat = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, central=False)
+    assert made.score(flat.centroids).mean() > 2
+    assert_array_equal(flat.groups, 0)
+
+
+def test_groups_in_the_summary_and_on_disk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--graph", "communities:bridges=2", "--data", "communities", "--out", "run", "--format", "json")
+    result = here(*words, "--recipe", "groups")
+    assert (result.summary["groups"], result.summary["groups_ari"], result.summary["devices"]) == (2, 1.0, 16)
+    assert result.summary["partition"].startswith("column")
+    assert any("2 groups" in note for note in p2pkm.load("run").notes)
+    assert_array_equal(p2pkm.load("run").groups, np.repeat([0, 1], 8))
+    other = here("--out", "none", "--format", "json", "--data", "grid16:points=5", "--devices", 4).summary
+    assert (other["groups"], other["groups_ari"]) == (1, None)
+    words = ("--out", "none", "--format", "json", "--data", "communities", "--rounds", 2)
+    served = here(*words, "--algorithm", "fkm").summary
+    assert (served["groups"], served["groups_ari"]) == (None, None)
+
+
+@pytest.mark.parametrize("sizes", [[3], [3, 0], [2, 2], [0, 3, 0, 0], [1, 1, 1, 1, 1]])
+@pytest.mark.parametrize("graph", [topologies.path, topologies.complete, topologies.star])
+def test_few_devices_with_few_points(sizes, graph):
+    rng = np.random.default_rng(len(sizes))
+    shards = p2pkm.Shards.from_list([rng.normal(0, 5, (size, 2)) for size in sizes])
+    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups"), graph(len(sizes)), shards, rounds=60)
+    assert result.summary["descent"] in {"certified", "not claimed"}
+    assert len(result.groups) == len(sizes)
+
+
+def test_a_given_start_takes_the_place_of_the_summaries():
+    table, data = split()
+    start = np.random.default_rng(0).normal(size=(4, 2, 2))
+    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups"), table.topology, p2pkm.Shards.from_list(data), start=start,
+                            rounds=2)  # fmt: skip
+    names = list(dict.fromkeys(record["stage"] for record in result.rounds))
+    assert names == ["gate", "warmup", "review", "limits", "gtvmin"]
+    assert_array_equal(result.groups, [0, 0, 1, 1])

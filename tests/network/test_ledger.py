@@ -1,0 +1,162 @@
+"""Messages, rows and bytes, counted by hand."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+from tests.support.play_rounds import random_links
+
+# 0 - 1, 1 - 2, 1 - 3, 2 - 3: degrees 1, 3, 2, 2; 8 directed edges in the order 01 10 12 13 21 23 31 32.
+GRAPH = nx.Graph([(0, 1), (1, 2), (1, 3), (2, 3)])
+DEGREES = np.array([1, 3, 2, 2])
+
+
+def deal(*sizes, d=2):
+    """Return random points, so many for each device."""
+    rng = np.random.default_rng(1)
+    return p2pkm.Shards.from_list([rng.normal(size=(size, d)) for size in sizes])
+
+
+def run(method, shards, graph=GRAPH, rounds=0, **options):
+    return p2pkm.simulate(method, graph, shards, rounds=rounds, central=False, **options)
+
+
+def spent(result, stage):
+    """Return messages and bytes of one stage."""
+    before = (0, 0)
+    for record in result.rounds:
+        now = record["messages"], record["bytes"]
+        if record["stage"] != stage:
+            before = now
+        else:
+            found = now[0] - before[0], now[1] - before[1]
+            after = found
+    return after
+
+
+def said(result, stage):
+    """Return how many rows each device said in each exchange of a stage that somebody spoke in; -1 = silent."""
+    ledger = result.ledger
+    here = ledger.stage == stage
+    rows = np.full((len(DEGREES), ledger.turn[here].max() + 1), -1)
+    rows[ledger.sender[here], ledger.turn[here]] = ledger.rows[here]
+    return rows
+
+
+@pytest.mark.parametrize("schedule", ["coloured", "jacobi"])
+def test_gtvmin_says_every_centroid_once_per_round_and_at_the_opening(schedule):
+    method = p2pkm.GTVMin(3, alpha=1.0, schedule=schedule, tol=0.0)
+    result = run(method, deal(3, 3, 3, 3), rounds=4, start=np.random.default_rng(0).normal(size=(4, 3, 2)))
+    assert (result.summary["messages"], result.summary["bytes"]) == (5 * 8, 5 * 8 * 3 * 2 * 8)
+    assert_array_equal(result.ledger.messages, 5)
+    assert_array_equal(result.ledger.edge_rows, 15)
+    assert_array_equal(result.ledger.bytes, 240)
+    assert_array_equal(result.ledger.src, [0, 1, 1, 1, 2, 2, 3, 3])
+    assert_array_equal(result.ledger.dst, [1, 0, 2, 3, 1, 3, 1, 2])
+    assert_array_equal(result.ledger.rows_per_device, 2 * 15 * DEGREES)
+    assert result.summary["rows_max_per_device"] == 90
+    assert [record["messages"] for record in result.rounds] == [8, 16, 24, 32, 40]
+
+
+def test_coloured_turns_are_told_apart():
+    method = p2pkm.GTVMin(2, alpha=1.0, tol=0.0)  # colours 0, 1, 0, 2
+    result = run(method, deal(3, 3, 3, 3), rounds=1, start=np.random.default_rng(0).normal(size=(4, 2, 2)))
+    assert_array_equal(said(result, 0).T, [[2, 2, 2, 2], [2, -1, 2, -1], [-1, 2, -1, -1], [-1, -1, -1, 2]])
+
+
+def test_absent_rows_are_not_said():
+    start = np.random.default_rng(0).normal(size=(4, 3, 2))
+    start[1, 0] = start[3] = np.inf
+    result = run(p2pkm.GTVMin(3, alpha=1.0, tol=0.0), deal(3, 3, 3, 0), rounds=1, start=start)
+    assert_array_equal(result.ledger.edge_rows, 2 * np.array([3, 2, 2, 2, 3, 3, 0, 0]))
+    assert_array_equal(result.ledger.messages, 2)
+    assert_array_equal(result.ledger.bytes, result.ledger.edge_rows * 16)
+
+
+def test_isolated_devices_are_counted_with_zero_rows():
+    graph = nx.Graph([(0, 1), (2, 3)])
+    graph.remove_edge(2, 3)
+    result = run(p2pkm.GTVMin(1, alpha=1.0, tol=0.0), deal(1, 1, 1, 1), graph, rounds=1, start=np.ones((4, 1, 2)),
+                 allow_disconnected=True)  # fmt: skip
+    assert_array_equal(result.ledger.rows_per_device, [4, 4, 0, 0])
+
+
+def test_own_seeds_cost_nothing():
+    result = run(p2pkm.GTVMin(2, seeding="own"), deal(3, 3, 3, 3))
+    assert spent(result, "own") == (0, 0)
+    assert spent(result, "gtvmin") == (8, 8 * 2 * 16)
+
+
+def test_a_leader_costs_k_rows_per_tree_edge():
+    result = run(p2pkm.GTVMin(2, seeding="leader"), deal(3, 3, 3, 3))
+    assert spent(result, "leader") == (3, 3 * 2 * 16)
+    assert_array_equal(result.ledger.edge_rows, 2 * result.ledger.messages)
+    over = result.ledger.messages - 1  # without the opening of gtvmin
+    assert over.sum() == 3
+    assert set(over) == {0, 1}
+
+
+def test_the_box_costs_two_rows_whenever_it_grows():
+    shards = p2pkm.Shards.from_list([np.array(x, float)[:, None] for x in ([0, 10], [4, 6], [4, 5], [5, 6])])
+    result = run(p2pkm.GTVMin(2, seeding="box"), shards)
+    # opening: all; round 1: device 1 has [0, 10], 2 and 3 have [4, 6]; round 2: 2 and 3 have [0, 10]; round 3: silence
+    assert spent(result, "box") == (8 + 7 + 4, (8 + 7 + 4) * 2 * 8)
+    assert_array_equal(said(result, 0), [[2, -1, -1], [2, 2, -1], [2, 2, 2], [2, 2, 2]])
+
+
+def test_a_device_without_points_says_one_empty_box():
+    result = run(p2pkm.GTVMin(1, seeding="box"), deal(1, 0, 0, 0))
+    assert_array_equal(said(result, 0),
+                       [[2, -1, -1], [0, 2, -1], [0, -1, 2], [0, -1, 2]])  # fmt: skip
+    assert spent(result, "box") == (8 + 3 + 4, (1 + 3 + 4) * 2 * 2 * 8)
+
+
+def test_flooding_by_hand():
+    result = run(p2pkm.GTVMin(2), deal(3, 4, 5, 6))
+    # opening: all; round 1: all have news; round 2: only 0, 2 and 3, of each other
+    messages = 8 + 8 + 5
+    assert spent(result, "summaries") == (messages, 8 * 8 * 3 * 8)
+    assert spent(result, "choose") == (messages, 8 * 4 * 5 * 8)
+    assert_array_equal(said(result, 0),
+                       [[2, 2, 4], [2, 6, -1], [2, 4, 2], [2, 4, 2]])  # fmt: skip
+
+
+def test_one_hop_is_one_message():
+    result = run(p2pkm.GTVMin(2, seeding="summaries:hops=1"), deal(3, 4, 5, 6))
+    assert spent(result, "summaries") == (8, 8 * 2 * 3 * 8)
+
+
+def test_a_device_without_points_forwards_and_says_one_empty_table():
+    result = run(p2pkm.GTVMin(2), deal(3, 0, 3, 3))
+    assert spent(result, "summaries") == (8 + 3 + 5 + 2 * 2, 8 * 6 * 3 * 8)
+    assert_array_equal(said(result, 0),
+                       [[2, -1, 4], [0, 6, -1], [2, 2, 2], [2, 2, 2]])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flooding_sends_every_row_once_over_every_link_and_direction(seed):
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(2, 12)), int(rng.integers(1, 4))
+    graph = nx.empty_graph(n)
+    graph.add_edges_from(link[:2] for link in random_links(rng, n, 0.25))
+    sizes = rng.integers(1, 7, n) * (rng.random(n) < 0.7)
+    sizes[0] = 4
+    result = run(p2pkm.GTVMin(k), deal(*sizes), graph, allow_disconnected=True)
+    pairs = losses = 0
+    for part in map(list, nx.connected_components(graph)):
+        degrees = sum(degree for _, degree in graph.degree(part))
+        pairs += degrees * np.minimum(sizes[part], k).sum()
+        losses += degrees * (sizes[part] > 0).sum()
+    assert spent(result, "summaries")[1] == pairs * 3 * 8
+    assert spent(result, "choose")[1] == losses * 5 * 8
+
+
+def test_the_totals_are_the_sums_over_edges_and_records():
+    result = run(p2pkm.GTVMin(2), deal(3, 4, 5, 6), rounds=3)
+    assert result.ledger.messages.sum() == result.summary["messages"] == result.rounds[-1]["messages"]
+    assert result.ledger.bytes.sum() == result.summary["bytes"] == result.rounds[-1]["bytes"]
+    rows = np.bincount(result.ledger.sender, result.ledger.rows)
+    assert (rows * DEGREES).sum() == result.ledger.edge_rows.sum()
+    assert result.ledger.rows_per_device.sum() == 2 * result.ledger.edge_rows.sum()

@@ -1,0 +1,220 @@
+"""Who hosts whom and who sends what to whom, without MPI; and what the network in one process delivers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from p2pkm.core.messages import Mail, pack, silence
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+from p2pkm.network.rank_partition import Division, divide
+
+
+def build(n, links):
+    links = np.array(links, float).reshape(-1, 2)
+    return Topology.from_links(n, np.column_stack((links, np.ones(len(links)))))
+
+
+def draw(n, share, seed):
+    return build(n, np.argwhere(np.triu(np.random.default_rng(seed).random((n, n)) < share, 1)))
+
+
+def deal(topology, size, seed):
+    """Return the placements of all ranks: contiguous blocks, or each device anywhere."""
+    division = None
+    if seed is not None:
+        division = Division.by_owner("anywhere", np.random.default_rng(seed).integers(0, size, topology.n), size)
+    return [place(topology, rank, size, division) for rank in range(size)]
+
+
+graphs = st.builds(draw, st.integers(1, 15), st.floats(0, 1), st.integers(0, 2**32 - 1))
+seeds = st.none() | st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "bounds"),
+    [(7, 3, [0, 3, 5, 7]), (6, 3, [0, 2, 4, 6]), (2, 4, [0, 1, 2, 2, 2]), (5, 1, [0, 5])],
+)
+def test_devices_lie_in_contiguous_blocks_the_longer_ones_first(n, size, bounds):
+    assert_array_equal(divide(n, size), bounds)
+
+
+@given(graphs, st.integers(1, 7), seeds)
+def test_every_device_and_every_edge_has_one_rank(topology, size, seed):
+    parts, numbers = deal(topology, size, seed), np.arange(len(topology.indices))
+    assert_array_equal(np.sort(np.concatenate([part.ids for part in parts])), np.arange(topology.n))
+    assert_array_equal(np.sort(np.concatenate([numbers[part.edges] for part in parts])), numbers)
+    for rank, part in enumerate(parts):
+        assert part.rank == rank
+        assert_array_equal(part.ids, np.flatnonzero(part.division.owner == rank))
+        assert_array_equal(numbers[part.edges], np.flatnonzero(np.isin(topology.sources, part.ids)))
+        assert_array_equal(part.indices, topology.indices[part.edges])
+        assert_array_equal(part.edge_counts, topology.degrees)
+        assert_array_equal(np.diff(part.indptr), topology.degrees[part.ids])
+        known = np.concatenate((part.ids, part.ghosts))
+        assert part.slots == len(known)
+        assert_array_equal(known[part.senders], part.indices)
+        ghosts = np.setdiff1d(part.indices, part.ids)
+        assert_array_equal(part.ghosts, ghosts[np.lexsort((ghosts, part.division.owner[ghosts]))])
+
+
+@given(graphs, st.integers(1, 7), seeds)
+def test_what_a_rank_sends_is_what_its_peer_expects(topology, size, seed):
+    parts = deal(topology, size, seed)
+    for a in parts:
+        assert a.rank not in [peer.rank for peer in a.peers]
+        covered = np.concatenate([np.arange(peer.first, peer.last) for peer in a.peers] or [[]])
+        assert_array_equal(covered, np.arange(len(a.ids), a.slots))
+        for peer in a.peers:
+            b = parts[peer.rank]
+            (back,) = [other for other in b.peers if other.rank == a.rank]
+            wanted = np.concatenate((b.ids, b.ghosts))[back.first : back.last]
+            assert_array_equal(a.ids[peer.send], wanted)
+            sent = np.stack((topology.sources[a.edges], a.indices))[:, peer.speaking]
+            heard = np.stack((b.indices, topology.sources[b.edges]))[:, back.hearing]
+            assert_array_equal(sent, heard)  # the same edges in the same order
+
+
+@given(graphs, st.integers(1, 7), seeds)
+def test_the_mirror_of_an_edge_is_the_way_back(topology, size, seed):
+    for part in deal(topology, size, seed):
+        own = topology.sources[part.edges]
+        inside = np.isin(part.indices, part.ids)
+        assert_array_equal(part.mirror >= 0, inside)
+        assert_array_equal(own[part.mirror[inside]], part.indices[inside])
+        assert_array_equal(part.indices[part.mirror[inside]], own[inside])
+
+
+# A path 0 - 1 - 2: own directed edges in order (0,1), (1,0), (1,2), (2,1).
+PATH = build(3, [(0, 1), (1, 2)])
+
+
+def open_path():
+    network = LocalNetwork(place(PATH, 0, 1))
+    network.open()
+    return network
+
+
+def tables(*values, width=1):
+    """Return tables of two rows that hold a number."""
+    return np.repeat(np.repeat(np.array(values, float)[:, None, None], 2, axis=1), width, axis=2)
+
+
+def heard(inbox):
+    """Return what came last over each edge: None, or the first column of the rows."""
+    return [None if slot < 0 else inbox.tables[slot, : inbox.rows[slot], 0].tolist() for slot in inbox.slots]
+
+
+def test_what_is_said_is_heard_by_neighbours_alone():
+    inbox = open_path().exchange(Mail(tables(0, 1, 2), np.array([2, 1, 2])))
+    assert heard(inbox) == [[1.0], [0.0, 0.0], [2.0, 2.0], [1.0]]
+    assert inbox.fresh.all()
+
+
+def test_silent_devices_are_remembered_and_an_empty_table_replaces():
+    network = open_path()
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.array([2, -1, 2])))
+    assert heard(inbox) == [None, [0.0, 0.0], [2.0, 2.0], None]
+    assert_array_equal(inbox.slots, [-1, 0, 2, -1])
+    assert_array_equal(inbox.fresh, [False, True, True, False])
+    inbox = network.exchange(Mail(tables(10, 11, 12), np.array([-1, 1, 0])))
+    assert heard(inbox) == [[11.0], [0.0, 0.0], [], [11.0]]
+    assert_array_equal(inbox.fresh, [True, False, True, True])
+    inbox = network.exchange(silence(3, 2, 1))
+    assert heard(inbox) == [[11.0], [0.0, 0.0], [], [11.0]]
+    assert not inbox.fresh.any()
+
+
+def test_a_stage_begins_without_memory():
+    network = open_path()
+    network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    network.open()
+    inbox = network.exchange(Mail(tables(3, 4, 5), np.array([2, -1, -1])))
+    assert heard(inbox) == [None, [3.0, 3.0], None, None]
+    assert [(one.stage, one.turn) for one in network.ledger.exchanges] == [(0, 0), (1, 0)]
+
+
+def test_selective_mail_goes_over_the_chosen_edges_alone():
+    network = open_path()
+    over = np.array([True, False, True, True])  # 1 speaks to 2, not to 0
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.array([2, 2, -1]), edges=over))
+    assert heard(inbox) == [None, [0.0, 0.0], None, [1.0, 1.0]]
+    assert_array_equal(inbox.fresh, [False, True, False, True])
+    assert_array_equal(network.ledger.edges[:, 0], [1, 0, 1, 0])
+
+
+def test_mail_goes_over_edges_in_use_alone():
+    network = open_path()
+    network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    network.use(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
+    inbox = network.exchange(Mail(tables(3, 4, 5), np.full(3, 2)))
+    assert heard(inbox) == [[4.0, 4.0], [3.0, 3.0], None, None]
+    assert_array_equal(inbox.fresh, [True, True, False, False])
+    assert_array_equal(network.ledger.edges[:, 0], [2, 2, 1, 1])
+    inbox = network.exchange(Mail(tables(6, 7, 8), np.full(3, 2), edges=np.array([True, False, True, True])))
+    assert_array_equal(inbox.fresh, [False, True, False, False])
+    assert_array_equal(network.ledger.edges[:, 0], [3, 2, 1, 1])
+    network.open()
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    assert_array_equal(inbox.fresh, [True, True, False, False])  # in later stages, too
+    network.use(np.ones(4, bool))
+    inbox = network.exchange(Mail(tables(3, -1, 5), np.array([2, -1, 2])))
+    assert heard(inbox) == [[1.0, 1.0], [3.0, 3.0], [5.0, 5.0], None]  # what was said meanwhile is not caught up with
+    assert network.ledger.totals[0] == 3 + 2 + 1 + 1 + 2 + 2
+
+
+def test_with_all_edges_in_use_nothing_is_masked():
+    network = open_path()
+    network.use(np.ones(4, bool))
+    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    assert inbox.over is None and inbox.spoke is None
+    assert network.ledger.exchanges[0].edges is None
+
+
+def test_tables_are_read_only_and_mail_is_never_written_to():
+    network = open_path()
+    given = tables(0, 1, 2)
+    mail = Mail(given, np.full(3, 2))
+    inbox = network.exchange(mail)
+    with pytest.raises(ValueError, match="read-only"):
+        inbox.tables[0, 0, 0] = 5.0
+    network.exchange(Mail(tables(9, 9, 9), np.array([2, -1, -1])))
+    network.exchange(Mail(tables(8, 8, 8, width=3), np.array([-1, 2, -1])))
+    assert_array_equal(given, tables(0, 1, 2))
+    assert_array_equal(mail.rows, 2)
+
+
+def test_widths_and_heights_may_differ_by_turn():
+    network = open_path()
+    network.exchange(Mail(tables(0, 1, 2, width=3), np.full(3, 2)))
+    inbox = network.exchange(Mail(np.full((3, 5, 1), 7.0), np.array([5, -1, -1])))
+    assert inbox.tables.shape == (3, 5, 3)
+    assert heard(inbox) == [[1.0, 1.0], [7.0] * 5, [2.0, 2.0], [1.0, 1.0]]
+    assert_array_equal(inbox.tables[1, :2], np.ones((2, 3)))
+    assert_array_equal(network.ledger.edges[:, 2], [2 * 3 * 8 + 5 * 8, 48, 48, 48])
+    inbox = network.exchange(Mail(np.full((3, 1, 2), 6.0), np.ones(3, np.int64)))
+    assert heard(inbox) == [[6.0]] * 4
+    assert inbox.tables.shape == (3, 5, 3)
+
+
+def test_the_header_travels_uncounted():
+    network = open_path()
+    inbox = network.exchange(Mail(tables(0, 1, 2, width=4), np.array([2, 0, -1]), header=1))
+    assert_array_equal(inbox.tables[inbox.slots[1], :2], np.zeros((2, 4)))
+    assert_array_equal(network.ledger.edges, [[1, 2, 48], [1, 0, 0], [1, 0, 0], [0, 0, 0]])
+    assert network.ledger.totals == (3, 48)
+
+
+def test_pack_moves_real_rows_to_the_front_in_their_order():
+    table = np.array([[[np.inf], [3.0], [np.inf], [1.0]], [[1.0], [2.0], [3.0], [4.0]], [[np.inf]] * 4])
+    values, rows = pack(table)
+    assert_array_equal(rows, [2, 4, 0])
+    assert_array_equal(values[0, :2, 0], [3.0, 1.0])
+    assert_array_equal(values[1], table[1])
+    assert_array_equal(pack(table[1:2])[0], table[1:2])
+    assert_array_equal(table[0, :, 0], [np.inf, 3.0, np.inf, 1.0])
+    many = np.where(np.arange(90) % 3 == 1, np.inf, np.arange(90.0)).reshape(1, 90, 1)
+    assert_array_equal(pack(many)[0][0, :60, 0], np.arange(90)[np.arange(90) % 3 != 1])

@@ -1,0 +1,321 @@
+"""A run folder belongs to one process at a time: the second one is told whose it is, whatever the timing."""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import p2pkm.experiments.coupling_path
+import p2pkm.experiments.resume
+import p2pkm.experiments.run
+import p2pkm.experiments.seeds
+import p2pkm.storage.run_folder
+from p2pkm.core.errors import ExperimentError
+from p2pkm.storage.checksums import check_files
+from p2pkm.storage.lock import NAME, Lock, holder
+from p2pkm.storage.run_folder import RunFolder
+from tests.support import kill_runs as killed
+from tests.support.resume import difference, keep_all
+from tests.support.run_cli import SMALL, environment, here, listed, needs_mpirun, ranks, there
+
+ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--checkpoint-every", "1",
+           "--no-central", "--out", "run", "-q")  # fmt: skip
+ME = f"process {os.getpid()} on {platform.node()}"
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*more):
+    return here(*SMALL, "--out", "run", "-q", *more)
+
+
+def manifest(folder="run"):
+    return json.loads(Path(folder, "manifest.json").read_text())
+
+
+def wait_for(path, process):
+    limit = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert process.poll() is None
+
+
+@pytest.fixture
+def live(tmp_path):
+    """Return a run that goes on in another process until it is ended."""
+    process = killed.start(ENDLESS, 1)
+    try:
+        wait_for(tmp_path / "run" / "checkpoint", process)
+        yield process
+    finally:
+        killed.end(process)
+
+
+@pytest.mark.parametrize("more", [(), ("--force",), ("--force", "--dry-run"), ("--force", "--seeds", "0-1"),
+                                  ("--force", "--coupling-path", "0.1,0.2")])  # fmt: skip
+def test_the_folder_of_a_live_run_is_refused(live, more):
+    ending = run(*more)
+    assert ending.code == 2, ending.err
+    assert f"process {live.pid} on {platform.node()}" in ending.err and "Traceback" not in ending.err
+    live.send_signal(signal.SIGTERM)
+    assert live.wait(30) == 143
+    assert (manifest()["state"], manifest()["seed"]) == ("interrupted", 0)
+    assert check_files(Path("run")) == [] and NAME not in listed(Path("run"))
+    assert [path.name for path in Path().iterdir()] == ["run"]
+
+
+def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    ending = here(*SMALL, "--out", tmp_path, "--force")
+    assert ending.code == 2 and f"process {live.pid} on" in ending.err
+    assert live.poll() is None and holder(tmp_path / "run")
+
+
+MOMENTS = [(p2pkm.experiments.run, "settle"), (p2pkm.experiments.run, "_job"), (RunFolder, "begin"), (RunFolder, "record"),
+           (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
+           (p2pkm.storage.run_folder, "set_aside")]  # fmt: skip
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize(("place", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
+def test_a_second_run_is_refused_at_every_moment_of_the_first(monkeypatch, place, name, force):
+    if force:
+        assert run("--seed", 5).code == 0
+    do, tried = getattr(place, name), []
+
+    def second(*given, **named):
+        if not tried:
+            tried.append(None)
+            tried.append(run("--seed", 1, *force))
+        return do(*given, **named)
+
+    monkeypatch.setattr(place, name, second)
+    assert run(*force).code == 0
+    assert tried[1].code == 2 and ME in tried[1].err
+    assert manifest()["seed"] == 0 and check_files(Path("run")) == []
+    assert [path.name for path in Path().iterdir()] == ["run"]
+
+
+def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
+    """The second one has looked before the first one came, and gets the lock once that one is done."""
+    take = p2pkm.storage.run_folder.Lock
+
+    def late(folder):
+        monkeypatch.setattr(p2pkm.storage.run_folder, "Lock", take)
+        assert run("--seed", 1).code == 0
+        return take(folder)
+
+    monkeypatch.setattr(p2pkm.storage.run_folder, "Lock", late)
+    ending = run()
+    assert ending.code == 2 and "is not empty" in ending.err
+    assert manifest()["seed"] == 1 and check_files(Path("run")) == []
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=needs_mpirun)])
+def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
+    start = [sys.executable] if count == 1 else ranks(count)
+    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-central", "--rounds", "3000",
+             "--every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    runs = [subprocess.Popen([*map(str, words), str(seed)], **pipes) for seed in range(5 - count)]
+    ends = [(*one.communicate(timeout=90), one.returncode) for one in runs]
+    assert sorted(code for _, _, code in ends) == [0, *[2] * (len(runs) - 1)], ends
+    (seed,) = (seed for seed, end in enumerate(ends) if end[2] == 0)
+    for out, err, code in ends:
+        assert (code == 0) == bool(out)
+        assert code == 0 or f" on {platform.node()} writes there" in err, err
+        assert code == 0 or count > 1 or f"process {runs[seed].pid} on" in err, err
+    assert manifest("new/run")["seed"] == json.loads(ends[seed][0])["seed"] == seed
+    assert check_files(Path("new/run")) == []
+
+
+def test_many_processes_and_one_lock(tmp_path):
+    words = [sys.executable, Path(__file__).with_name("lock_program.py"), tmp_path / "deep" / "folder", "3"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    (tmp_path / "deep").mkdir()
+    runs = [subprocess.Popen(list(map(str, words)), **pipes) for _ in range(5)]
+    ends = [(*one.communicate(timeout=60), one.returncode) for one in runs]
+    assert all(code == 0 for _, _, code in ends), ends
+    assert sum(int(out) for out, _, _ in ends) > 10
+    assert listed(tmp_path / "deep") <= {"folder"}  # empty, if who made it was not the first to lock it
+
+
+def test_a_killed_run_is_no_obstacle(live):
+    live.kill()
+    live.wait()
+    assert json.loads(Path("run", NAME).read_text())["process"] == live.pid
+    assert not holder(Path("run"))
+    shutil.copytree("run", "other")
+    assert here("resume", "run", "-q", "--dry-run").code == 2  # no such option: nothing has happened
+    with Lock(Path("run")):
+        assert holder(Path("run")) == ME
+    assert here(*SMALL, "--out", "other", "--force", "-q").code == 0
+    assert NAME not in listed(Path("other")) and check_files(Path("other")) == []
+
+
+def test_a_run_killed_before_it_began_leaves_a_folder_that_counts_as_empty():
+    Path("run").mkdir()
+    Path("run", NAME).write_text("")
+    assert run().code == 0
+    assert check_files(Path("run")) == []
+
+
+def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert run("--seeding", "own", "--checkpoint-every", "1").code == 0
+    copy, newest, tried = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.newest, []
+
+    def second(*given):
+        monkeypatch.setattr(p2pkm.experiments.resume, "newest", newest)
+        tried.append(here("resume", copy))
+        tried.append(here(*SMALL, "--out", copy, "--force"))
+        return newest(*given)
+
+    monkeypatch.setattr(p2pkm.experiments.resume, "newest", second)
+    assert here("resume", copy, "-q").code == 0
+    assert [one.code for one in tried] == [3, 2] and all(ME in one.err for one in tried)
+    assert difference(Path("run"), copy) == ""
+
+
+def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert run("--seeding", "own", "--checkpoint-every", "1").code == 0
+    copy, hold = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.hold
+
+    def late(path):
+        monkeypatch.setattr(p2pkm.experiments.resume, "hold", hold)
+        assert here("resume", copy, "-q").code == 0
+        return hold(path)
+
+    monkeypatch.setattr(p2pkm.experiments.resume, "hold", late)
+    assert here("resume", copy, "--format", "json").summary == json.loads((copy / "summary.json").read_text())
+    assert difference(Path("run"), copy) == "" and manifest(copy)["resumed"] == 1
+
+
+@pytest.mark.parametrize("name", ["record", "finish"])
+def test_a_run_whose_folder_was_replaced_does_not_touch_the_new_one(monkeypatch, name):
+    do, before = getattr(RunFolder, name), {}
+
+    def replaced(self, *given, **named):
+        if not before:
+            before[NAME] = b""
+            Path("run").rename("elsewhere")
+            assert run("--seed", 1).code == 0
+            before.update({one: Path("run", one).read_bytes() for one in listed(Path("run"))})
+        return do(self, *given, **named)
+
+    monkeypatch.setattr(RunFolder, name, replaced)
+    ending = run("--checkpoint-every", "1")
+    assert ending.code == 4 and "another is in its place" in ending.err and "Traceback" not in ending.err
+    before.pop(NAME)
+    assert before == {one: Path("run", one).read_bytes() for one in listed(Path("run"))}
+    assert check_files(Path("run")) == []
+
+
+def test_seeds_and_paths_hold_their_folder(monkeypatch):
+    for words in (("--seeds", "0-1"), ("--coupling-path", "0.1,0.2")):
+        execute, tried = p2pkm.experiments.run.execute, []
+
+        def second(*given, execute=execute, words=words, tried=tried):
+            if not tried:
+                tried.append(None)
+                tried.append(run("--force", *words))
+            return execute(*given)
+
+        for module in (p2pkm.experiments.seeds, p2pkm.experiments.coupling_path):
+            monkeypatch.setattr(module, "execute", second)
+        assert run("--force", *words).code == 0
+        assert tried[1].code == 2 and ME in tried[1].err
+        assert not list(Path().rglob(NAME)) and [path.name for path in Path().iterdir()] == ["run"]
+
+
+def _no_locks(monkeypatch, number):
+    def refuse(file, how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
+    _no_locks(monkeypatch, number)
+    folder = Path("run")
+    with Lock(folder):
+        assert holder(folder).startswith(ME)
+        assert run("--force").code == 2
+        with pytest.raises(ExperimentError, match=f"{ME}.*if it has ended, remove run/{NAME}"):
+            Lock(folder)
+    assert run().code == 0 and not (folder / NAME).exists()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    owner = {"host": platform.node(), "process": gone.pid, "process_began": "1"}
+    (folder / NAME).write_text(json.dumps(owner))
+    assert not holder(folder)
+    assert run("--force").code == 0
+    reused = owner | {"process": os.getppid()}  # the same number, but another process
+    (folder / NAME).write_text(json.dumps(reused))
+    assert run("--force").code == 0
+    (folder / NAME).write_text(json.dumps(owner | {"host": "far-away"}))
+    ending = run("--force")
+    assert ending.code == 2 and f"process {gone.pid} on far-away (if it has ended, remove run/{NAME})" in ending.err
+
+
+def test_a_lock_file_of_rubbish_that_is_held():
+    Path("run").mkdir()
+    for rubbish in (b"", b"[", b"[1]", b'{"process": "x"}', b'{"process": %d}' % 10**30, b"\xff" * 5000):
+        Path("run", NAME).write_bytes(rubbish)
+        with open(Path("run", NAME), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            ending = run()
+        assert ending.code == 2 and "in use: another process writes there" in ending.err
+
+
+def test_who_has_just_locked_a_file_is_known_once_its_name_is_in_it(monkeypatch):
+    """A second look is taken at a file without a name, or with that of a process that has died."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    owner = {"host": platform.node(), "process": gone.pid, "process_began": "1"}
+    for before in (b"", json.dumps(owner).encode()):
+        with Lock(Path("run")):
+            name = Path("run", NAME).read_bytes()
+            Path("run", NAME).write_bytes(before)
+            monkeypatch.setattr(time, "sleep", lambda seconds, name=name: Path("run", NAME).write_bytes(name))
+            assert holder(Path("run")) == ME
+            monkeypatch.undo()
+
+
+def test_a_second_lock_of_the_same_process_is_refused_and_both_may_be_released_twice():
+    with Lock(Path("a/b")) as lock:
+        with pytest.raises(ExperimentError, match=ME):
+            Lock(Path("a/b"))
+        assert lock.kept
+        lock.release()
+        assert not lock.kept and not Path("a").exists()
+    assert not Path("a").exists()
+
+
+def test_a_folder_that_was_there_stays():
+    Path("a").mkdir()
+    with Lock(Path("a/b")):
+        pass
+    assert listed(Path()) == {"a"}
+
+
+@needs_mpirun
+def test_refused_on_ranks(live):
+    ending = there(*ranks(3), "-m", "p2pkm", *SMALL, "--out", "run", "--force")
+    assert ending.code == 2 and ending.err.count(f"process {live.pid} on {platform.node()}") == 1

@@ -1,0 +1,345 @@
+"""A run that goes on from any of its checkpoints ends as if nothing had happened."""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p2pkm.methods.peer.gtvmin import GTVMin
+from p2pkm.methods.registry import METHODS
+from p2pkm.storage import checkpoint
+from p2pkm.storage.checksums import check_files
+from tests.support import kill_runs as killed
+from tests.support.programs import resume as resume_program
+from tests.support.resume import difference, keep_all, resume
+from tests.support.run_cli import here, needs_mpirun, ranks, there
+
+PROGRAM = Path(resume_program.__file__)
+
+SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-central", "--quiet", "-k", "4",
+         "--checkpoint-every", "1", "--every", "1", "--partition", "iid")  # fmt: skip
+RUNS = {
+    **{name: ("--algorithm", name, "--rounds", "4", *(("--seeding", "leader") if name in
+       {"consensus", "pushsum", "tracking", "admm", "gossip", "gtvmin"} else ())) for name in METHODS},
+    **{f"seeding {name}": ("--seeding", name, "--rounds", "2") for name in
+       ("own", "box", "leader", "raced", "raced:greedy=false", "summaries", "summaries:hops=1",
+        "summaries:candidates=3", "rooted", "rooted:candidates=3")},
+    **{f"schedule {name}": ("--schedule", name, "--seeding", "own", "--rounds", "5") for name in
+       ("jacobi", "coloured", "async")},
+    "recipe global": ("--rounds", "3"),
+    "recipe groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete"),
+    "liars in groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
+    "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-count", "2"),
+    "scale standard": ("--scale", "standard", "--rounds", "3", "--seeding", "own"),
+    "scale minmax": ("--scale", "minmax", "--rounds", "3"),
+    "net": ("--net", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
+    "net rooted": ("--net", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
+    "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
+                 "--seeding", "leader"),
+    "seldom recorded": ("--every", "3", "--rounds", "7", "--seeding", "own"),
+    "float32": ("--dtype", "float32", "--rounds", "3"),
+    "loss": ("--faults", "loss=0.2", "--rounds", "5", "--seeding", "own"),
+    "late": ("--faults", "loss=0.1,delay=0.4,lag=3", "--rounds", "6", "--seeding", "own", "--stale", "keep:age=2"),
+    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale", "drop"),
+    "churn": ("--faults", "churn=0.2,away=2,late=0.3,stragglers=0.2,pause=2", "--rounds", "6", "--algorithm",
+              "tracking", "--seeding", "leader"),
+    "parted": ("--faults", "partition=1-3,links=0.2,repair=2", "--rounds", "6", "--algorithm", "pushsum",
+               "--seeding", "own"),
+    "struck server": ("--faults", "churn=0.3,away=2,server=0.3,delay=0.2", "--rounds", "6", "--algorithm", "fkm"),
+    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.1,away=2,stages=all", "--rounds", "4",
+                          "--seeding", "summaries:candidates=3"),
+    "struck here and there": ("--faults", "loss=0.2,delay=0.2,stages=all", "--rounds", "4", "--seeding", "raced",
+                              "--scale", "minmax"),
+    "struck changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "pushsum",
+                        "--seeding", "own", "--faults", "delay=0.4,lag=3,churn=0.1,away=2"),
+    "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
+                     "--algorithm", "consensus", "--seeding", "own", "--min-count", "3"),
+    "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
+    "withheld": ("--min-count", "4", "--rounds", "4"),
+    "events": ("--schedule", "async", "--net", "wan", "--rounds", "6", "--seeding", "own"),
+    "slow events": ("--schedule", "async", "--net", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
+                    "standard", "--byzantine", "1:kind=flip"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name):
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        ending = here(*SMALL, *RUNS[name], "--out", "run")
+        assert ending.code == 0, ending.err
+    copies = sorted((tmp_path / "copies").iterdir())
+    assert copies or name == "alone"  # ends with its opening
+    for copy in copies[-1 :: -1 - len(copies) // 16]:  # all of most runs; of long ones some, and the last
+        assert difference(tmp_path / "run", resume(copy)) == "", copy
+
+
+MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
+STRUCK = ("late", "churn", "parted", "struck server", "struck everywhere", "struck here and there")
+LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events")
+
+
+def _copies(name, which):
+    found = sorted(Path(f"{name}.copies").iterdir())
+    return [found[i] for i in sorted({which % len(found), len(found) // 2, len(found) - 1})]
+
+
+@needs_mpirun
+@pytest.mark.parametrize(("before", "after", "names"), [
+    (3, 1, MOVED), (1, 3, MOVED), (3, 2, MOVED), (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
+])  # fmt: skip
+def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
+    lines = [[*SMALL, *RUNS[name], "--out", name] for name in names]
+    ending = there(*ranks(before), PROGRAM, json.dumps(lines), KEEP="1")
+    assert ending.code == 0, ending.err
+    copies = {copy: name for number, name in enumerate(names) for copy in _copies(name, number)}
+    again = [["resume", str(copy), "-q"] for copy in copies]
+    ending = there(*ranks(after), PROGRAM, json.dumps(again))
+    assert ending.code == 0, ending.err
+    for copy, name in copies.items():
+        assert difference(Path(name), copy) == "", copy
+
+
+ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--out", "run")
+
+
+@pytest.mark.parametrize(("number", "code", "stop"), [
+    (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"),
+])  # fmt: skip
+def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number, code, stop):
+    whole = here(*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "9", "--out", "whole")
+    assert whole.code == 0, whole.err
+    update = GTVMin.update
+
+    def asking(self, state, inbox, devices):
+        if devices.step == 4 and devices.turn == 0:
+            os.kill(os.getpid(), number)
+        return update(self, state, inbox, devices)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GTVMin, "update", asking)
+        words = ("--seeding", "own", "--tol", "0", "--rounds", "9", "--checkpoint-every", "1000", "--out", "run")
+        assert here(*SMALL, *words).code == code
+    manifest, summary = (json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json"))
+    assert (manifest["state"], summary["stop"], summary["rounds"]) == ("interrupted", stop, 4)
+    assert len(list(Path("run", "checkpoint").iterdir())) == 1
+    resume(Path("run"))
+    assert check_files(Path("run")) == []
+    shutil.copy("whole/config.toml", "run")  # but for how often it is kept
+    assert difference(Path("whole"), Path("run")) == ""
+
+
+def _wait_for(process, path):
+    limit = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert process.poll() is None
+
+
+@needs_mpirun
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("whom", ["launcher", "rank 0", "rank 2"])
+def test_a_signal_to_any_of_three_ranks_ends_all_with_its_code(tmp_path, number, whom):
+    process = killed.start(ENDLESS, 3)
+    try:
+        _wait_for(process, Path("run", "checkpoint"))
+        if whom == "launcher":
+            os.kill(killed.launcher(process), number)
+        else:
+            os.kill(killed.members(process)[int(whom[-1])], number)
+        code = process.wait(30)
+    finally:
+        killed.end(process)
+    assert code == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    assert json.loads(Path("run", "manifest.json").read_text())["state"] == "interrupted"
+    assert checkpoint.newest(Path("run"), pytest.fail).facts["config"]["rounds"] == 1000000
+
+
+@needs_mpirun
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_a_killed_run_goes_on(tmp_path, seed):
+    found = list(killed.kill_some(1, tmp_path, seed))
+    assert [one.fault for one in found] == [""]
+
+
+def _kept(tmp_path, monkeypatch):
+    """Return a run that ended, and copies of it as it stood after each checkpoint."""
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert here(*SMALL, "--seeding", "own", "--rounds", "6", "--out", "run").code == 0
+    return tmp_path / "run", sorted((tmp_path / "copies").iterdir())
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
+def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, damage):
+    whole, copies = _kept(tmp_path, monkeypatch)
+    last = checkpoint.listed(copies[4])[0]
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 1
+    changed = {"cut": last.read_bytes()[:-1], "flipped": bytes(data), "empty": b"", "gone": None}[damage]
+    last.unlink()
+    if changed is not None:
+        last.write_bytes(changed)
+    ending = here("resume", copies[4])
+    assert ending.code == 0
+    assert ("the one before is used" in ending.err) == (damage != "gone")
+    assert "goes on after round 4" in ending.err
+    assert difference(whole, copies[4]) == ""
+
+
+def test_without_a_whole_checkpoint_a_run_begins_anew(tmp_path, monkeypatch):
+    whole, copies = _kept(tmp_path, monkeypatch)
+    for path in checkpoint.listed(copies[2]):
+        path.write_bytes(path.read_bytes()[1:])
+    (copies[2] / "rounds.jsonl").write_text('{"torn')
+    ending = here("resume", copies[2])
+    assert ending.code == 0 and "from its start" in ending.err
+    assert difference(whole, copies[2]) == ""
+
+
+def test_the_last_two_checkpoints_are_kept_and_a_finished_run_has_none(tmp_path, monkeypatch):
+    whole, copies = _kept(tmp_path, monkeypatch)
+    assert [len(checkpoint.listed(copy)) for copy in copies] == [1, *[2] * (len(copies) - 1)]
+    assert not (whole / "checkpoint").exists()
+
+
+def test_a_finished_run_shows_its_summary_again(tmp_path, monkeypatch):
+    whole, _ = _kept(tmp_path, monkeypatch)
+    before = {path.name: path.read_bytes() for path in whole.iterdir()}
+    ending = here("resume", whole, "--format", "json")
+    assert ending.summary == json.loads((whole / "summary.json").read_text())
+    assert before == {path.name: path.read_bytes() for path in whole.iterdir()}
+
+
+def test_a_resumed_run_says_how_often_it_was(tmp_path, monkeypatch):
+    _, copies = _kept(tmp_path, monkeypatch)
+    resume(copies[3])
+    assert json.loads((copies[3] / "manifest.json").read_text())["resumed"] == 1
+
+
+@pytest.mark.parametrize("command", ["resume", "verify"])
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: None, "does not exist"),
+    (lambda: Path("x").mkdir(), "it has no"),
+    (lambda: Path("x").write_text("a file"), "not a run folder"),
+])  # fmt: skip
+def test_a_folder_that_is_no_run_is_refused(tmp_path, command, make, words):
+    make()
+    ending = here(command, "x")
+    assert ending.code == 3 and words in ending.err and "Traceback" not in ending.err
+
+
+def _alter(folder, name, change):
+    text = (folder / name).read_text()
+    (folder / name).write_text(change(text))
+
+
+@pytest.mark.parametrize(("name", "change", "code", "words"), [
+    ("config.toml", lambda text: text.replace("seed = 0", "seed = 1"), 3, "seed was 0 and is 1"),
+    ("config.toml", lambda text: text.replace('schedule', 'shcedule') + "\nx = 1", 2, "unknown key"),
+    ("manifest.json", lambda text: text[:-5], 3, "manifest.json cannot be read"),
+])  # fmt: skip
+def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, words):
+    _, copies = _kept(tmp_path, monkeypatch)
+    _alter(copies[3], name, change)
+    ending = here("resume", copies[3])
+    assert ending.code == code and words in ending.err, ending.err
+    assert checkpoint.listed(copies[3])
+
+
+def test_another_version_is_refused(tmp_path, monkeypatch):
+    _, copies = _kept(tmp_path, monkeypatch)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "99.0")
+    ending = here("resume", copies[3])
+    assert ending.code == 2 and "and this is 99.0" in ending.err
+
+
+@pytest.mark.parametrize("change", ["one value", "order", "one more"])
+def test_changed_points_are_refused(tmp_path, monkeypatch, change):
+    points = np.random.default_rng(0).standard_normal((40, 2))
+    np.save("points.npy", points)
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        words = ("--data", "points.npy", "--devices", "4", "-k", "3", "--rounds", "4", "--checkpoint-every", "1")
+        assert here(*words, "--no-plot", "--partition", "blocks", "--out", "run", "-q").code == 0
+    copy = sorted((tmp_path / "copies").iterdir())[-1]
+    changed = points.copy()
+    changed[7, 1] += 1e-9
+    swapped = np.concatenate((points[1::-1], points[2:]))
+    more = np.concatenate((points, points[:1]))
+    np.save("points.npy", {"one value": changed, "order": swapped, "one more": more}[change])
+    ending = here("resume", copy)
+    assert ending.code == 3 and "the points are not those" in ending.err, ending.err
+
+
+def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):
+    process = killed.start(ENDLESS, 1)
+    try:
+        _wait_for(process, Path("run", "checkpoint"))
+        for command in ("resume", "verify"):
+            ending = here(command, "run")
+            assert ending.code == 3 and f"process {process.pid} on {platform.node()} is still at it" in ending.err
+        process.kill()
+        process.wait()
+        ending = here("verify", "run")
+        assert ending.code == 3 and "it was killed; go on with: python -m p2pkm resume run" in ending.err
+    finally:
+        killed.end(process)
+
+
+def test_never_a_checkpoint(tmp_path, monkeypatch):
+    keep_all(monkeypatch, tmp_path / "run", tmp_path / "copies")
+    assert here(*SMALL, "--seeding", "own", "--checkpoint-every", "0", "--out", "run").code == 0
+    assert not list((tmp_path / "copies").iterdir())
+
+
+def test_a_full_disk_ends_no_run_and_leaves_earlier_files(tmp_path, monkeypatch):
+    """The first checkpoint is written, those after it are not."""
+    write, calls = checkpoint.write, []
+
+    def failing(folder, name, one):
+        calls.append(name)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        write(folder, name, one)
+
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        patched.setattr(checkpoint, "write", failing)
+        ending = here(*SMALL[:-1], "iid", "--seeding", "own", "--rounds", "4", "--out", "run")
+    assert ending.code == 0
+    copies = sorted((tmp_path / "copies").iterdir())
+    assert len(copies) > 2 and len(checkpoint.listed(copies[-1])) == 1
+    assert difference(tmp_path / "run", resume(copies[-1])) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")
+def test_a_really_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        words = ("--data", "grid16:points=400", "--devices", "1500", "-k", "16", "--seeding", "own", "--rounds", "30",
+                 "--tol", "0", "--no-plot", "--no-central", "--checkpoint-every", "1")  # fmt: skip
+        ending = there(sys.executable, "-m", "p2pkm", *words, "--out", disk / "run")
+        assert ending.code in {0, 4} and "Traceback" not in ending.err
+        assert "No space left on device" in ending.err, ending
+        assert json.loads((disk / "run" / "manifest.json").read_text())["state"] in {"done", "failed", "running"}
+        assert not list((disk / "run").rglob("*.partial"))
+        [json.loads(line) for line in (disk / "run" / "rounds.jsonl").read_text().split("\n")[:-1]]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -1,0 +1,288 @@
+"""The run folder: what is in it, that it is readable at every moment, and that no run harms the files of another."""
+
+import errno
+import json
+import os
+import signal
+import tomllib
+
+import numpy as np
+import pytest
+
+from p2pkm.engine.simulate import simulate
+from p2pkm.methods.peer.gtvmin import GTVMin
+from p2pkm.metrics.result import SUMMARY_KEYS
+from tests.support.run_cli import FILES, SMALL, here, listed, needs_mpirun, ranks, small_disk, solve, there
+
+KEYS = "stage round turn_count objective gtv ratio_mean messages bytes settled descent".split()
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def manifest(path):
+    return json.loads((path / "manifest.json").read_text())
+
+
+def records(path):
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+
+
+def run(*more, out="run"):
+    return here(*SMALL, "--out", out, "--format", "json", *more)
+
+
+def test_files(tmp_path):
+    summary, folder = run().summary, tmp_path / "run"
+    assert {path.name for path in folder.iterdir()} >= FILES
+    assert not [name for name in listed(tmp_path) if "partial" in name or ".old" in name]
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    with np.load(folder / "centroids.npz") as arrays:
+        centroids = arrays["centroids"]
+    assert centroids.shape == (4, 16, 2) and centroids.dtype == np.float64
+    assert summary["out"] == "run"
+
+
+def test_manifest(tmp_path):
+    summary, found = run("--seed", 7).summary, manifest(tmp_path / "run")
+    assert (found["state"], found["seed"], found["ranks"], found["mpi"]) == ("done", 7, 1, None)
+    assert found["chain"] == summary["chain_sha256"]
+    assert {"version", "python", "libraries", "host", "command", "start", "end"} <= found.keys()
+    assert {"numpy", "mpi4py", "networkx"} <= found["libraries"].keys()
+
+
+def test_config_is_resolved_toml_without_the_folder(tmp_path):
+    run("--partition", "by-label", "--alpha", "0.5")
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert config["partition"] == "by-label:labels=2,minimum=0,seed=0"
+    assert (config["devices"], config["clusters"], config["alpha"], config["rounds"]) == (4, 16, 0.5, 20)
+    assert "out" not in config
+
+
+def test_rounds_are_the_trace_of_the_result(tmp_path):
+    summary, found = run().summary, records(tmp_path / "run")
+    assert all(list(record) == KEYS for record in found)
+    assert found == json.loads(json.dumps(found), parse_constant=pytest.fail)
+    stages = list(dict.fromkeys(record["stage"] for record in found))
+    assert stages == ["summaries", "choose", "gtvmin"]
+    for stage in stages:
+        numbers = [record["round"] for record in found if record["stage"] == stage]
+        assert numbers == list(range(len(numbers)))
+    assert found[-1]["round"] == summary["rounds"]
+    for name in ("objective", "gtv", "messages", "bytes", "ratio_mean", "descent"):
+        assert found[-1][name] == summary[name]
+    assert [record["bytes"] for record in found] == sorted(record["bytes"] for record in found)
+
+
+def test_every_third_round_and_always_the_last(tmp_path):
+    run("--seeding", "own", "--tol", 0, "--rounds", 7, "--every", 3)
+    assert [record["round"] for record in records(tmp_path / "run") if record["stage"] == "gtvmin"] == [0, 3, 6, 7]
+
+
+def test_without_rounds_there_is_record_zero(tmp_path):
+    assert run("--rounds", 0).summary["rounds"] == 0
+    assert [record["round"] for record in records(tmp_path / "run") if record["stage"] == "gtvmin"] == [0]
+
+
+def test_without_folder_nothing_is_written(tmp_path):
+    assert list(solve()) == SUMMARY_KEYS and solve()["out"] is None
+    (tmp_path / "none.toml").write_text('out = "none"\n')
+    assert here(*SMALL, "--config", "none.toml").code == 0
+    assert listed(tmp_path) == {"none.toml"}
+
+
+def test_default_name(tmp_path):
+    summary = here(*SMALL, "--graph", "small-world:degree=2", "--format", "json").summary
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert str(folder.relative_to(tmp_path)) == summary["out"]
+    assert folder.name.split("-", 2)[2].startswith("small-world-gtvmin-")
+
+
+def test_an_empty_folder_is_used_and_parents_are_made(tmp_path):
+    (tmp_path / "a" / "run").mkdir(parents=True)
+    assert run(out="a/run").code == run(out="b/c/run").code == 0
+
+
+def test_force_replaces_the_whole_folder(tmp_path):
+    run()
+    (tmp_path / "run" / "stale").write_text("of the old run")
+    assert run("--seed", 1).code == 2
+    assert run("--seed", 1, "--force").code == 0
+    assert manifest(tmp_path / "run")["seed"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert not (tmp_path / "run" / "stale").exists()
+
+
+def test_force_through_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "stale").write_text("")
+    (tmp_path / "run").symlink_to("real")
+    assert run("--force").code == 0
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "real" / "summary.json").exists() and not (tmp_path / "real" / "stale").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "real"}
+
+
+def _old(tmp_path):
+    """Return the folder that was moved aside, as it was."""
+    (old,) = tmp_path.glob("run.old-*")
+    assert manifest(old)["seed"] == 5 and (old / "precious").read_text() == "old"
+    return old
+
+
+@pytest.fixture
+def precious(tmp_path):
+    run("--seed", 5)
+    (tmp_path / "run" / "precious").write_text("old")
+
+
+def test_a_failing_run_keeps_the_old_folder(tmp_path, monkeypatch, precious):
+    def fail(*arguments):
+        raise RuntimeError("a broken kernel")
+
+    monkeypatch.setattr(GTVMin, "update", fail)
+    with pytest.raises(RuntimeError, match="a broken kernel"):
+        run("--force")
+    _old(tmp_path)
+    assert manifest(tmp_path / "run")["state"] == "failed"
+    assert records(tmp_path / "run")[-1]["round"] == 0
+    assert not (tmp_path / "run" / "centroids.npz").exists()
+
+
+def test_an_interrupted_run_keeps_the_old_folder(tmp_path, monkeypatch, precious):
+    _interrupt_in_round(monkeypatch, 3)
+    assert run("--force", "--tol", 0).code == 130
+    _old(tmp_path)
+    assert manifest(tmp_path / "run")["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("broken", ["p2pkm.engine.simulate.sizes_of", "p2pkm.engine.simulate.host"])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_run_that_never_began_leaves_the_folder_alone(tmp_path, monkeypatch, precious, broken, error):
+    def fail(*arguments):
+        raise error("too early")
+
+    before = {name: (tmp_path / name).read_bytes() for name in listed(tmp_path) if (tmp_path / name).is_file()}
+    monkeypatch.setattr(broken, fail)
+    for out in ("run", "new"):
+        if error is KeyboardInterrupt:
+            assert run("--force", out=out).code == 130
+        else:
+            with pytest.raises(RuntimeError):
+                run("--force", out=out)
+    assert before == {name: (tmp_path / name).read_bytes() for name in before}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def _interrupt_in_round(monkeypatch, t, number=signal.SIGINT):
+    update = GTVMin.update
+
+    def interrupting(self, state, inbox, devices):
+        if devices.step == t and devices.turn == 0:
+            os.kill(os.getpid(), number)
+        return update(self, state, inbox, devices)
+
+    monkeypatch.setattr(GTVMin, "update", interrupting)
+
+
+def test_interrupted(tmp_path, monkeypatch):
+    """The round is finished, and everything is written."""
+    _interrupt_in_round(monkeypatch, 3)
+    ending = run("--tol", 0, "--seeding", "own")
+    folder = tmp_path / "run"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert ending.code == 130 and "Traceback" not in ending.err
+    assert (summary["stop"], summary["rounds"]) == ("interrupted", 3)
+    assert (manifest(folder)["state"], manifest(folder)["chain"]) == ("interrupted", summary["chain_sha256"])
+    assert records(folder)[-1]["round"] == 3
+    assert np.load(folder / "centroids.npz")["centroids"].shape == (4, 16, 2)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path, monkeypatch):
+    """As of a job that a shell starts in the background; SIGTERM ends it all the same."""
+    _interrupt_in_round(monkeypatch, 3)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ending = run("--tol", 0, "--seeding", "own", "--rounds", 6)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert ending.code == 0 and records(tmp_path / "run")[-1]["round"] == 6
+        _interrupt_in_round(monkeypatch, 2, signal.SIGTERM)
+        assert run("--tol", 0, "--seeding", "own", out="other").code == 143
+        assert records(tmp_path / "other")[-1]["round"] == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_interrupted_twice(tmp_path, monkeypatch):
+    def impatient(self, state, inbox, devices):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second one ends the run at once")
+
+    monkeypatch.setattr(GTVMin, "update", impatient)
+    assert run().code == 130
+    assert manifest(tmp_path / "run")["state"] == "interrupted"
+    assert records(tmp_path / "run")
+    assert not [name for name in listed(tmp_path) if "partial" in name]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", "64k") as place:
+        yield place
+
+
+ENDLESS = ("--tol", 0, "--rounds", 400, "--schedule", "async", "--seeding", "own")
+
+
+def _check_full_disk(ending, folder):
+    assert ending.code == 4 and ending.out == ""
+    assert "No space left on device" in ending.err and "Traceback" not in ending.err
+    assert tomllib.loads((folder / "config.toml").read_text())["rounds"] == 400
+    assert manifest(folder)["state"] in {"running", "failed"}
+    lines = (folder / "rounds.jsonl").read_text().split("\n")
+    assert len([json.loads(line) for line in lines[:-1]]) > 10
+    assert not [name for name in listed(folder) if "partial" in name]
+
+
+def test_full_disk(disk):
+    _check_full_disk(run(*ENDLESS, out="disk/run"), disk / "run")
+
+
+@needs_mpirun
+def test_full_disk_on_ranks(disk, tmp_path):
+    ending = there(*ranks(3), "-m", "p2pkm", *SMALL, *ENDLESS, "--out", "disk/run", cwd=tmp_path)
+    assert ending.err.count("No space left on device") == 1
+    _check_full_disk(ending, disk / "run")
+
+
+@pytest.mark.parametrize("what", ["centroids.npz", "summary.json"])
+def test_disk_fails_at_the_end(tmp_path, monkeypatch, what):
+    fsync, named = os.fsync, os.readlink
+
+    def full(number):
+        if what in named(f"/proc/self/fd/{number}"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    ending, folder = run(), tmp_path / "run"
+    assert ending.code == 4 and ending.out == "" and "No space left on device" in ending.err
+    assert manifest(folder)["state"] == "failed"
+    assert records(folder)
+    assert not [name for name in listed(folder) if what in name]
+
+
+def test_folder_equals_the_result_of_a_script(tmp_path):
+    import p2pkm
+    import topologies
+
+    run("--partition", "iid")
+    X, y = p2pkm.grid16(points=5, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4, seed=0), devices=4, labels=y)
+    result = simulate(GTVMin(16), topologies.ring(4), shards, rounds=20)
+    assert result.rounds == records(tmp_path / "run")
+    assert np.array_equal(result.centroids, np.load(tmp_path / "run" / "centroids.npz")["centroids"])

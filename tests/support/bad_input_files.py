@@ -1,0 +1,786 @@
+"""Every mistake that was tried: what is given, a piece of what the user sees, and the exit code.
+
+One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table into README.md beside this file.
+"""
+
+import os
+import shlex
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.support.bad_input_rows import CONTENT, FILES, USAGE
+
+README = Path(__file__).with_name("README.md")
+
+
+class Row(NamedTuple):
+    """One mistake."""
+
+    section: str
+    words: str
+    code: int
+    piece: str
+
+
+GOOD = "x,y\n0,1\n2,3\n4,5\n6,7\n8,9\n"
+LOL = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10 if i else "lol"}">' for i in range(10))
+BOMB = f'<?xml version="1.0"?><!DOCTYPE lolz [{LOL}]><graphml>&l9;</graphml>'
+XML = 'xmlns="http://graphml.graphdrawing.org/xmlns"'
+PAIR = '<node id="0"/><node id="1"/>'
+
+TEXTS: dict[str, str] = {
+    "nul.csv": "x,y\n0,1\n2,\0\n",
+    "long.csv": "x\n" + "1" * 200_000 + "\n",
+    "quote.csv": 'x,y\n0,1\n"2,3\n',
+    "decimal.csv": "x;y\n0,5;1\n1,5;2\n",
+    "blanks.csv": "0 1\n2 3\n",
+    "large.csv": "x,y\n1e400,0\n1,2\n",
+    "square.csv": "x,y\n1e200,0\n1,2\n3,4\n5,6\n7,8\n",
+    "underscore.csv": "x,y\n1_0,0\n1,2\n3,4\n5,6\n",
+    "arabic.csv": "x,y\n\u0663,0\n1,2\n3,4\n5,6\n",
+    "hex.csv": "x,y\n0x10,0\n1,2\n",
+    "twice.csv": "x,y,y\n0,1,a\n2,3,b\n4,5,a\n6,7,b\n",
+    "many.csv": "x,device\n0,0\n1,1\n2,99999999999\n",
+    "float.csv": "x,device\n0,0\n1,1\n2,1e30\n",
+    "int64.csv": "x,device\n0,0\n1,1\n2,9223372036854775808\n",
+    "nan-device.csv": "x,device\n0,0\n1,1\n2,nan\n",
+    "nan-label.csv": "x,label\n0,0\n1,1\n2,nan\n",
+    "one.csv": "x\n1\n",
+    "bomb.graphml": BOMB,
+    "bomb.gexf": BOMB,
+    "entity.graphml": '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><graphml>&x;</graphml>',
+    "nested.graphml": "<a>" * 20_000,
+    "svg.graphml": "<svg></svg>",
+    "multi.graphml": f'<graphml {XML}><graph edgedefault="undirected">{PAIR}<edge source="0" target="1"/>'
+    '<edge source="1" target="0"/></graph></graphml>',
+    "hyper.graphml": f'<graphml {XML}><graph edgedefault="undirected">{PAIR}<hyperedge/></graph></graphml>',
+    "weight.graphml": f'<graphml {XML}><key id="d0" for="edge" attr.name="weight" attr.type="double"/>'
+    f'<graph edgedefault="undirected">{PAIR}<edge source="0" target="1"><data key="d0">abc</data></edge></graph>'
+    "</graphml>",
+    "text.gexf": "hello",
+    "directed.gexf": '<gexf xmlns="http://www.gexf.net/1.2draft" version="1.2"><graph defaultedgetype="directed">'
+    f'<nodes>{PAIR}</nodes><edges><edge id="0" source="0" target="1"/></edges></graph></gexf>',
+    "users.json": '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]]}}}',
+    "samples.json": '{"users": ["a"], "num_samples": [3], "user_data": {"a": {"x": [[1]]}}}',
+    "pictures.json": '{"user_data": {"a": {"x": ["1.png"]}}}',
+    "rows.json": '{"user_data": {"a": {"x": [[1, 2], [3]], "y": [0, 1]}}}',
+    "short.json": '{"user_data": {"a": {"x": [[1, 2], [3, 4]], "y": [0]}}}',
+    "features.json": '{"user_data": {"a": {"x": [[1, 2]]}, "b": {"x": [[1]]}}}',
+    "infinite.json": '{"user_data": {"a": {"x": [[1, Infinity]]}}}',
+    "empty.json": '{"user_data": {}}',
+    "text.h5ad": "hello",
+    "text.arrow": "hello",
+    "old.feather": "FEA1",
+    "nested.json": "[" * 10_000,
+    "objects.json": '{"nodes":' * 10_000,
+    "list.json": "[1, 2]",
+    "null.json": "null",
+    "text.json": "hello",
+    "strings.json": '{"nodes": ["a"], "edges": ["b"]}',
+    "both.json": '{"nodes": [], "edges": [], "links": []}',
+    "unknown.json": '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 5}]}',
+    "repeated.json": '{"nodes": [{"id": 0}, {"id": 1}],'
+    ' "edges": [{"source": 0, "target": 1}, {"source": 1, "target": 0}]}',
+    "heavy.json": '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 1, "weight": "heavy"}]}',
+    "four.edgelist": "0 1 2 3\n",
+    "lone.edgelist": "0\n",
+    "nan.edgelist": "0 1 nan\n",
+    "inf.edgelist": "0 1 1e400\n",
+    "code.edgelist": "0 1 {'weight': __import__('os').system('touch pwned')}\n",
+    "nested.edgelist": "0 1 {'weight': " + "(" * 5_000 + "}\n",
+    "number-key.edgelist": "0 1 {3: 4}\n",
+    "head.edges": "source,target,size\n0,1,2\n",
+    "nested.toml": "a = " + "[" * 10_000,
+    "long.toml": "graph = '" + "a" * 20_000 + "'",
+    "digits.toml": "seed = " + "9" * 10_000,
+    "hex.toml": "seed = 0x" + "9" * 5_000,
+    "time.toml": "seed = 10:20:30\n",
+    "moment.toml": "graph = 2020-01-01T00:00:00Z\n",
+    "twice.toml": "seed = 1\nseed = 2\n",
+    "inf.toml": "alpha = inf\n",
+    "dotted.toml": "a.b = 1\n",
+    "tables.toml": "[[graph]]\n",
+    "config.toml": "config = 'other.toml'\n",
+    "column.toml": "label_column = 1.5\n",
+    "surrogate.toml": 'graph = "\\ud800"\n',
+    "zero-byte.toml": "seed = 1\0",
+    "empty-value.toml": "partition = ''\n",
+}
+
+
+def _npy(shape: str, kind: str = "<f8", body: bytes = bytes(16)) -> bytes:
+    """Return a .npy file whose header says what it likes."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}".encode()
+    header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
+
+
+def _bytes(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+def _array(array: object) -> Callable[[Path], object]:
+    return lambda path: np.save(path, array, allow_pickle=True)
+
+
+def _arrays(**arrays: object) -> Callable[[Path], object]:
+    return lambda path: np.savez(path, allow_pickle=True, **arrays)
+
+
+def _zip(name: str, content: bytes) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name, content)
+
+    return make
+
+
+def _zip_bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("X.npy", "w") as member:
+        member.write(_npy("(150000000, 2)", "|u1", b""))
+        for _ in range(300):
+            member.write(bytes(1_000_000))
+
+
+def _patched(make: Callable[[Path], object], change: Callable[[bytearray], object]) -> Callable[[Path], object]:
+    def made(path: Path) -> None:
+        make(path)
+        content = bytearray(path.read_bytes())
+        change(content)
+        path.write_bytes(content)
+
+    return made
+
+
+def _encrypt(content: bytearray) -> None:
+    content[6] |= 1
+    content[content.find(b"PK\x01\x02") + 8] |= 1
+
+
+def _parquet(**columns: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(columns), path, compression="zstd")
+
+    return make
+
+
+def _parquet_twice(path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = [pyarrow.array([0.0, 1.0]), pyarrow.array([0.0, 1.0]), pyarrow.array([0, 1])]
+    parquet.write_table(pyarrow.table(columns, names=["x", "x", "device"]), path)
+
+
+def _arrow(**columns: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        import pyarrow
+        from pyarrow import feather
+
+        feather.write_feather(pyarrow.table(columns), str(path), compression="zstd", chunksize=1 << 26)
+
+    return make
+
+
+def _cells(matrix: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        import warnings
+
+        import anndata
+        from scipy import sparse
+
+        square = sparse.csr_matrix((matrix, matrix)) if isinstance(matrix, int) else np.asarray(matrix)
+        with warnings.catch_warnings(action="ignore"):
+            cells = anndata.AnnData(X=square)
+            cells.obsm["X_pca"] = np.ones((square.shape[0], 2))
+            cells.write_h5ad(path)
+
+    return make
+
+
+def _folder(files: dict[str, str]) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        path.mkdir()
+        for name, text in files.items():
+            (path / name).write_text(text)
+
+    return make
+
+
+def _adjacency(dense: object) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        from scipy import sparse
+
+        sparse.save_npz(path, sparse.csr_array(np.array(dense)))
+
+    return make
+
+
+def _link(target: str) -> Callable[[Path], object]:
+    return lambda path: path.symlink_to(target)
+
+
+_WHOLE = _npy("(3, 2)", body=bytes(48))
+_CUT = "an array without its last 8 bytes"
+MADE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "utf16.csv": ("UTF-16", _bytes(GOOD.encode("utf-16"))),
+    "latin.csv": ("Latin-1", _bytes("x,gr\u00f6\u00dfe\n0,1\n".encode("latin-1"))),
+    "pipe.csv": ("a named pipe", os.mkfifo),
+    "zero.csv": ("a link to /dev/zero", _link("/dev/zero")),
+    "loop.csv": ("a link to itself", _link("loop.csv")),
+    "folder.csv": ("a folder", Path.mkdir),
+    "billion.npy": ("the header says 1e9 rows, 16 bytes follow", _bytes(_npy("(1000000000, 2)"))),
+    "negative.npy": ("the header says -1 rows", _bytes(_npy("(-1, 2)"))),
+    "endless.npy": ("the header says 1e22 rows", _bytes(_npy("(10000000000000000000000, 2)"))),
+    "cube.npy": ("an array of three axes", _array(np.zeros((2, 2, 2)))),
+    "complex.npy": ("complex numbers", _array(np.zeros((3, 2), complex))),
+    "date.npy": ("dates", _array(np.zeros((3, 2), "M8[s]"))),
+    "inf.npy": ("an infinity", _array(np.array([[1, np.inf]]))),
+    "cut.npy": (_CUT, _bytes(_WHOLE[:-8])),
+    "more.npy": ("an array and 8 bytes more", _bytes(_WHOLE + b"12345678")),
+    "nothing.npy": ("no bytes", _bytes(b"")),
+    "no-columns.npy": ("shape (3, 0)", _array(np.zeros((3, 0)))),
+    "archive.npy": ("an .npz", _zip("X.npy", _WHOLE)),
+    "bomb.npz": ("300 MB of zeros in 300 kB", _zip_bomb),
+    "claim.npz": ("an array whose header says 1e9 rows", _zip("X.npy", _npy("(1000000000, 2)"))),
+    "locked.npz": ("encrypted", _patched(_zip("X.npy", _WHOLE), _encrypt)),
+    "flipped.npz": ("a flipped byte", _patched(_zip("X.npy", _WHOLE), lambda content: content.__setitem__(140, 1))),
+    "objects.npz": ("Python objects", _arrays(X=np.array([[{}]]))),
+    "labels.npz": ("4 points, 3 labels", _arrays(X=np.zeros((4, 2)), y=np.zeros(3))),
+    "outside.npz": ("a member ../../X.npy", _zip("../../X.npy", _WHOLE)),
+    "cut.parquet": ("no footer", _patched(_parquet(x=[1.0]), lambda content: content.__delitem__(slice(-9, None)))),
+    "text.parquet": ("the text 'no'", _bytes(b"no")),
+    "nothing.parquet": ("no bytes", _bytes(b"")),
+    "null.parquet": ("a missing value", _parquet(x=[0.0, None, 2.0])),
+    "text-column.parquet": ("a column of text", _parquet(x=["a", "b"], y=[1.0, 2.0])),
+    "list.parquet": ("a column of lists", _parquet(x=[[1.0], [2.0, 3.0]])),
+    "half.parquet": ("a device 0.5", _parquet(x=[0.0, 1.0], device=[0.5, 1.0])),
+    "no-device.parquet": ("a missing device", _parquet(x=[0.0, 1.0, 2.0], device=[0, None, 1])),
+    "negative.parquet": ("a device -1", _parquet(x=[0.0, 1.0], device=[0, -1])),
+    "five.parquet": ("devices 0 to 4", _parquet(x=[0.0, 1.0, 2.0, 3.0, 4.0], device=[0, 1, 2, 3, 4])),
+    "huge.parquet": ("a device 10^15", _parquet(x=[0.0, 1.0], device=[0, 10**15])),
+    "twice.parquet": ("two columns x", _parquet_twice),
+    "bomb.parquet": ("50 million zeros in 200 kB", _parquet(x=np.zeros(50_000_000, np.int8))),
+    "cut.arrow": ("no footer", _patched(_arrow(x=[1.0]), lambda content: content.__delitem__(slice(-9, None)))),
+    "null.arrow": ("a missing value", _arrow(x=[0.0, None])),
+    "words.feather": ("a column of text", _arrow(x=["a", "b"], y=[1.0, 2.0])),
+    "bomb.arrow": ("50 million zeros in 200 kB", _arrow(x=np.zeros(50_000_000, np.int8))),
+    "cells.h5ad": ("2 cells, X and obsm X_pca", _cells(np.eye(2))),
+    "vast.h5ad": ("an empty sparse matrix, 100000 x 100000", _cells(100_000)),
+    "nan.h5ad": ("NaN", _cells(np.full((2, 2), np.nan))),
+    "hollow": ("a folder of a text file", lambda path: (path.mkdir(), (path / "a.txt").write_text("a"))),
+    "mixed": ("a folder of a.csv and b.tsv", _folder({"a.csv": "x\n1\n", "b.tsv": "x\n1\n"})),
+    "unlike": ("a folder of a.csv: x,y and b.csv: x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "x\n1\n"})),
+    "renamed": ("a folder of a.csv: x,y and b.csv: y,x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "y,x\n1,2\n"})),
+    "wrong": ("a folder of a.csv and a wrong b.csv", _folder({"a.csv": "x\n1\n", "b.csv": "x\n1\nred\n"})),
+    "wide-0.npy": ("2 features", _array(np.zeros((4, 2)))),
+    "wide-1.npy": ("3 features", _array(np.zeros((4, 3)))),
+    "few-0.npy": ("4 rows, 3 labels beside", _array(np.zeros((4, 2)))),
+    "few-0.labels.npy": ("3 labels", _array(np.arange(3))),
+    "nan-0.npy": ("NaN", _array(np.full((4, 2), np.nan))),
+    "nan-1.npy": ("zeros", _array(np.zeros((4, 2)))),
+    "part-0.npy": (_CUT, _bytes(_WHOLE[:-8])),
+    "object-0.npy": ("Python objects", _array(np.array([[{}]]))),
+    "pipe-0.npy": ("a named pipe", os.mkfifo),
+    "utf16.graphml": ("the same in UTF-16", _bytes(BOMB.encode("utf-16"))),
+    "latin.edgelist": ("Latin-1", _bytes("\u00e4 \u00f6\n".encode("latin-1"))),
+    "binary.edgelist": ("no text", _bytes(b"\x00\x01\x02\n")),
+    "pipe.edgelist": ("a named pipe", os.mkfifo),
+    "rows.npz": ("a matrix of 2 x 3", _adjacency(np.ones((2, 3)))),
+    "oneway.npz": ("a matrix that is not symmetric", _adjacency([[0, 1], [0, 0]])),
+    "nan-weight.npz": ("a weight NaN", _adjacency([[0, np.nan], [np.nan, 0]])),
+    "self.npz": ("a link of a node to itself", _adjacency(np.eye(2))),
+    "below.npz": ("a weight -1", _adjacency([[0.0, -1.0], [-1.0, 0.0]])),
+    "complex.npz": ("complex weights", _adjacency([[0, 1j], [1j, 0]])),
+    "points.npz": ("points, no matrix", _arrays(X=np.ones((3, 3)))),
+    "billion.npz": ("2 links, shape (1e9, 1e9)", _arrays(row=[0, 1], col=[1, 0], data=[1.0, 1.0], shape=[10**9] * 2,
+                                                         format=np.array(b"coo"))),
+    "diagonal.npz": ("2 diagonals, shape (1e9, 1e9)", _arrays(offsets=[1, -1], data=np.ones((2, 2)), shape=[10**9] * 2,
+                                                              format=np.array(b"dia"))),
+    "damaged.npz": ("an index pointer beyond the data", _arrays(indices=[1, 0], indptr=[0, 5, 9], data=[1.0, 1.0],
+                                                                shape=[2, 2], format=np.array(b"csr"))),
+    "bom.toml": ("a byte order mark", _bytes(b"\xef\xbb\xbfseed = 1\n")),
+    "latin.toml": ("Latin-1", _bytes("graph = 'gr\u00f6\u00dfe'\n".encode("latin-1"))),
+    "pipe.toml": ("a named pipe", os.mkfifo),
+    "loop": ("a link to itself", _link("loop")),
+}  # fmt: skip
+
+RUNS = {
+    "run-good": "the folder of a finished run",
+    "run-flipped": "one bit of centroids.npz flipped",
+    "run-cut": "the last byte of rounds.jsonl cut off",
+    "run-lost": "ledger.npz removed",
+    "run-more": "a file extra.npz added",
+    "run-list": "one bit of checksums.sha256 flipped",
+    "run-unlisted": "checksums.sha256 removed",
+    "run-manifest": "manifest.json: done replaced by gone",
+    "run-config": "config.toml emptied",
+    "run-running": "the folder of a run that was killed",
+}
+
+MORE = {
+    "Files of points": """
+--data utf16.csv                          | 3 | not UTF-8
+--data latin.csv                          | 3 | not UTF-8 text (invalid start byte at byte
+--data nul.csv                            | 3 | line 3, column 'y'
+--data long.csv                           | 3 | larger than field limit
+--data quote.csv                          | 3 | line 3: 1 fields, expected 2
+--data decimal.csv                        | 3 | '0,5'; expected a number with a decimal point
+--data blanks.csv                         | 3 | fields parted by comma, tab or semicolon
+--data large.csv                          | 3 | '1e400'; expected a finite number
+--data square.csv -k 2                    | 3 | squares overflow
+--data underscore.csv                     | 3 | column 'x' is '1_0'
+--data arabic.csv                         | 3 | expected a number
+--data hex.csv                            | 3 | '0x10'; expected a number
+--data twice.csv --label-column y         | 3 | several columns 'y'; give the number
+--data many.csv                           | 3 | has no device 2, but one 99999999999
+--data float.csv                          | 3 | has no device 2, but one 1e+30
+--data int64.csv                          | 3 | has no device 2, but one 9.22
+--data nan-device.csv                     | 3 | the devices are nan at row 2
+--data nan-label.csv -k 2                 | 3 | the labels are nan at row 2
+--data one.csv -k 2                       | 3 | 2 clusters of 1 points
+--data pipe.csv                           | 3 | is no regular file
+--data zero.csv                           | 3 | is no regular file
+--data file:/dev/zero                     | 3 | is no regular file
+--data loop.csv                           | 3 | there is no file loop.csv
+--data folder.csv                         | 3 | is a folder
+--data good.csv/x.csv                     | 3 | there is no file
+--data http://example.org/a.csv           | 3 | there is no file
+--data ''                                 | 2 | unknown data ''
+--data good.csv --label-column ''         | 3 | no column '' for --label-column
+--data good.csv --label-column -1         | 3 | no column '-1'
+--data good.csv --label-column 99999999999999999999 | 3 | no column '99999999999999999999'
+--data billion.npy                        | 3 | says 16000000000 bytes
+--data negative.npy                       | 3 | for the shape (-1, 2)
+--data endless.npy                        | 3 | but it holds 16
+--data cube.npy                           | 3 | has shape (2, 2, 2), expected (points, features)
+--data complex.npy                        | 3 | has dtype complex128; expected real numbers
+--data date.npy                           | 3 | has dtype datetime64[s]
+--data inf.npy                            | 3 | is inf at row 0, column 1
+--data cut.npy                            | 3 | but it holds 40
+--data more.npy                           | 3 | but it holds 56
+--data nothing.npy                        | 3 | cannot be read as NumPy arrays
+--data no-columns.npy                     | 3 | at least one point and one feature
+--data archive.npy                        | 3 | give it the suffix .npz
+--data cut.npy --partition blocks         | 3 | but it holds 40
+P2PKM_MEMORY=0 --data bomb.npz            | 3 | unpacks to 300000128 bytes
+P2PKM_MEMORY=8G --data claim.npz          | 3 | does not fit into memory
+P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header says
+--data locked.npz                         | 3 | encrypted
+--data flipped.npz                        | 3 | Bad CRC-32
+--data objects.npz                        | 3 | Object arrays cannot be loaded
+--data labels.npz                         | 3 | the labels have shape (3,), expected (4,)
+--data outside.npz -k 4                   | 3 | 4 clusters of 3 points
+--data cut.parquet                        | 3 | cannot be read as Parquet
+--data text.parquet                       | 3 | cannot be read as Parquet
+--data nothing.parquet                    | 3 | cannot be read as Parquet
+--data null.parquet                       | 3 | nan at row 1, column 0
+--data text-column.parquet                | 3 | 'x' has the type string; expected numbers
+--data list.parquet                       | 3 | expected numbers
+--data half.parquet                       | 3 | the id 0.5
+--data no-device.parquet                  | 3 | the devices are nan at row 1
+--data negative.parquet                   | 3 | the id -1
+--data five.parquet                       | 3 | the files name 5 devices, expected 4
+--data huge.parquet                       | 3 | devices, expected 4
+--data 'twic*.parquet'                    | 3 | several columns 'x'
+P2PKM_MEMORY=0 --data bomb.parquet        | 3 | unpacks to 400000000 bytes
+--data 'wide-*.npy'                       | 3 | wide-1.npy has 3 features
+--data 'none-*.npy'                       | 3 | no file is like none-*.npy
+--data 'few-*.npy'                        | 3 | has shape (3,) and dtype int64
+--data 'nan-*.npy'                        | 3 | nan-0.npy is nan at row 0
+--data 'part-*.npy'                       | 3 | part-0.npy cannot be read
+--data 'object-*.npy'                     | 3 | object-0.npy cannot be read
+--data 'pipe-*.npy'                       | 3 | pipe-0.npy is no regular file
+--data 'nan-*.npy' --partition beta       | 3 | looks at all points
+--data 'nan-*.npy' --label-column 1       | 3 | have no columns to name
+--data users.json                         | 3 | user 'b' is not once in users and once in user_data
+--data samples.json                       | 3 | user 'a': num_samples says 3, but x has 1 points
+--data pictures.json                      | 3 | row 0 of x (counted from 0): expected finite numbers, got '1.png'
+--data rows.json                          | 3 | row 1 of x (counted from 0) has shape (1,), the first (2,)
+--data short.json                         | 3 | y is no list of 2 labels
+--data features.json                      | 3 | user 'b' has 1 features
+--data infinite.json                      | 3 | got [1, inf]
+--data empty.json                         | 3 | has no points
+--data nested.json                        | 3 | nested too deeply
+--data list.json                          | 3 | is not LEAF's JSON
+--data text.json                          | 3 | cannot be read as JSON
+--data users.json --device-column user    | 3 | has no columns to name
+--data text.arrow                         | 3 | cannot be read as Arrow
+--data cut.arrow                          | 3 | cannot be read as Arrow
+--data null.arrow                         | 3 | nan at row 1, column 0
+--data words.feather                      | 3 | 'x' has the type string; expected numbers
+--data old.feather                        | 3 | Feather of version 1; write it anew
+P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
+--data text.h5ad                          | 3 | cannot be read as AnnData
+--data vast.h5ad                          | 3 | takes 80000000000 bytes when it is dense, expected at most 4294967296
+--data nan.h5ad                           | 3 | nan.h5ad, X is nan at row 0, column 0
+--data cells.h5ad:obsm:X_umap             | 3 | has no 'obsm:X_umap'; it has 'X', 'obsm:X_pca'
+--data cells.h5ad --device-column site    | 3 | obs has no column 'site'
+--data no.h5ad:obsm:X_pca                 | 3 | there is no file no.h5ad
+--data hollow/                            | 3 | is a folder without a file of points
+--data mixed/                             | 3 | files of several kinds: '.csv', '.tsv'
+--data unlike/                            | 3 | b.csv has 1 features, but unlike/a.csv has 2
+--data 'unlike/*.csv'                     | 3 | b.csv has 1 features
+--data renamed/                           | 3 | b.csv has the features 'y', 'x'
+--data wrong/                             | 3 | b.csv, line 3, column 'x' is 'red'
+--data no-folder/                         | 3 | there is no file no-folder
+--data mixed                              | 2 | write mixed/
+--centers pipe.csv                        | 3 | is no regular file
+--centers cube.npy                        | 3 | has shape (2, 2, 2)
+--centers ''                              | 2 | centers is empty
+P2PKM_MEMORY=0 --centers bomb.npz         | 3 | unpacks to
+""",
+    "Generated data and partitions": """
+--data grid16:points=99999999999999       | 3 | does not fit into memory
+--data grid16:points=99999999999999999999 | 2 | below 2^63
+--data grid16:sd=1e200                    | 2 | at most 1e+100
+--data blobs:features=100000000           | 3 | does not fit into memory
+--data blobs:clusters=1e3                 | 2 | '1e3'; expected a whole number
+--data blobs:box=0                        | 2 | box is 0.0
+--data balls:separation=0                 | 2 | separation is 0.0
+--data slike:points=0                     | 2 | points is 0
+--data digits:components=0                | 2 | components is 0
+--data communities:second=x               | 2 | Known: fresh, same, shifted
+--data communities:clusters=500           | 2 | at most 400
+--data communities:devices=1              | 2 | devices is 1
+--data 'grid16:points=3;sd=1'             | 2 | '3;sd=1'; expected a whole number
+--data grid16:points:3                    | 2 | Did you mean 'points'?
+--scale std                               | 2 | Did you mean 'standard'?
+--dtype float16                           | 2 | Known: float32, float64
+--partition ''                            | 2 | partition is empty
+--partition dirichlet:alpha=1e400         | 2 | expected a finite number
+--partition iid:minimum=99999999999       | 3 | cannot give 4 devices
+--partition quantity:alpha=0              | 2 | alpha is 0.0
+--partition beta:beta=-1                  | 2 | beta is -1.0
+--partition dirichlet:seed=-1             | 2 | seed is -1
+--partition column                        | 3 | needs a column
+""",
+    "Graphs": """
+--graph file:bomb.graphml                 | 3 | DOCTYPE declaration, which can hide an XML bomb
+--graph file:bomb.gexf                    | 3 | DOCTYPE declaration
+--graph file:utf16.graphml                | 3 | DOCTYPE declaration
+--graph file:entity.graphml               | 3 | DOCTYPE declaration
+--graph file:nested.graphml               | 3 | cannot be read as .graphml
+--graph file:svg.graphml                  | 3 | not successfully read as graphml
+--graph file:multi.graphml                | 3 | linked more than once
+--graph file:hyper.graphml                | 3 | hyperedges
+--graph file:weight.graphml               | 3 | could not convert string to float: 'abc'
+--graph file:text.gexf                    | 3 | cannot be read as .gexf
+--graph file:directed.gexf                | 3 | is directed
+--graph file:nested.json                  | 3 | cannot be read as .json
+--graph file:objects.json                 | 3 | cannot be read as .json
+--graph file:list.json                    | 3 | expected node-link JSON
+--graph file:null.json                    | 3 | expected node-link JSON
+--graph file:text.json                    | 3 | cannot be read as .json
+--graph file:strings.json                 | 3 | cannot be read as .json
+--graph file:both.json                    | 3 | (one of them)
+--graph file:unknown.json                 | 3 | list every node once
+--graph file:repeated.json                | 3 | is listed more than once
+--graph file:heavy.json                   | 3 | is 'heavy'; expected a finite number above 0
+--graph file:rows.npz                     | 3 | an adjacency matrix is square
+--graph file:oneway.npz                   | 3 | is not symmetric
+--graph file:nan-weight.npz               | 3 | NaN or infinite
+--graph file:self.npz                     | 3 | a link to itself
+--graph file:below.npz                    | 3 | is -1.0; expected a finite number above 0
+--graph file:complex.npz                  | 3 | values of type complex128
+--graph file:points.npz                   | 3 | does not contain a sparse array
+--graph file:pickle.npz                   | 3 | cannot be read as .npz
+--graph file:billion.npz                  | 3 | has 1000000000 nodes, but only 2 values
+--graph file:diagonal.npz                 | 3 | has 1000000000 nodes, but only 3 values
+--graph file:damaged.npz                  | 3 | cannot be read as .npz
+--graph file:four.edgelist                | 3 | line 1: got ['0', '1', '2', '3']
+--graph file:lone.edgelist                | 3 | expected two labels
+--graph file:nan.edgelist                 | 3 | is nan; expected a finite number above 0
+--graph file:inf.edgelist                 | 3 | is inf; expected a finite number above 0
+--graph file:code.edgelist                | 3 | the weight is "{'weight': __import__
+--graph file:nested.edgelist              | 3 | the weight is
+--graph file:number-key.edgelist          | 3 | the weight is '{3: 4}'
+--graph file:head.edges                   | 3 | the header is ['source', 'target', 'size']
+--graph file:latin.edgelist               | 3 | cannot be read as .edgelist
+--graph file:binary.edgelist              | 3 | expected two labels
+--graph file:pipe.edgelist                | 3 | is not a file
+--graph file:/dev/zero                    | 3 | suffix
+--graph file:loop                         | 3 | suffix
+--graph gallery:../karate                 | 3 | the gallery has no '../karate'
+--graph gallery:/etc/passwd               | 3 | the gallery has no '/etc/passwd'
+--graph ring:degree=                      | 2 | It takes no keys
+--graph small-world:degree=               | 2 | degree is ''; expected a whole number
+--graph small-world:degree=1e30           | 2 | expected a whole number
+--graph small-world:degree=999999999999999999999 | 2 | below 2^63
+--graph small-world:degree=2,,rewire=0.1  | 2 | unknown key ''
+--graph small-world:=4                    | 2 | unknown key ''
+--graph r\u0456ng                              | 2 | Did you mean 'ring'?
+--graph erdos-renyi:p=-1                  | 3 | p is -1.0; expected a number from 0 to 1
+--graph erdos-renyi:p=1e-300              | 3 | none of 100 draws
+--graph exponential:base=1                | 3 | base is 1
+--graph d-cliques:size=0                  | 3 | size is 0
+--graph random-geometric:radius=-1        | 3 | radius is -1.0
+--graph complete --devices 1000000        | 3 | 5e+11 links, more than
+--graph erdos-renyi --devices 90000       | 3 | links, more than
+--devices 1000000000000                   | 3 | does not fit into memory
+--devices 1e30                            | 2 | not a valid integer
+--devices ''                              | 2 | not a valid integer
+--devices 0x10                            | 2 | not a valid integer
+""",
+    "Methods, lists and networks in life": """
+--algorithm ''                            | 2 | unknown algorithm ''
+--algorithm gtvmin:                       | 2 | ends with ':'
+--algorithm gtvmin:k=3                    | 2 | unknown key 'k'
+--algorithm gtvmin:alpha=1e999            | 2 | expected a finite number
+--algorithm gtvmin:alpha=1,alpha=2        | 2 | give alpha once
+--algorithm fkm:server_n_init=99999999999999999999 | 2 | below 2^63
+--algorithm central --seeding own         | 2 | central has no seeding
+--seeding ''                              | 2 | seeding is empty
+--seeding summaries:hops=99999999999999999999 | 2 | below 2^63
+--seeding rooted:rows=0                   | 2 | at least 20
+--seeding rooted:candidates=0             | 2 | at least 1
+--alpha 1e101                             | 2 | at most 1e+100
+-k 4611686018427387904                    | 3 | does not fit into memory
+-k 1e3                                    | 2 | not a valid integer
+--placement x                             | 2 | Known: auto, blocks, metis
+--silhouette=3                            | 2 | does not take a value
+--seeds ''                                | 2 | is not a list of seeds
+--seeds 0-                                | 2 | is not a list of seeds
+--seeds -1                                | 2 | is not a list of seeds
+--seeds 5-1                               | 2 | is empty or more than
+--seeds 0-99999999                        | 2 | more than 10000 seeds
+--seeds 1,1                               | 2 | names a seed twice
+--seeds 99999999999999999999              | 2 | is not a list of seeds
+--seeds 0-1 --seed 1                      | 2 | both given
+--seeds 0-1 --coupling-path 1,2           | 2 | both given
+--coupling-path ''                        | 2 | is not a number of at least 0
+--coupling-path 1                         | 2 | expected two or more numbers
+--coupling-path 1,...                     | 2 | needs two numbers before it
+--coupling-path ...,3                     | 2 | needs two numbers before it
+--coupling-path 1,2,...,1e308             | 2 | more than 1000 values
+--coupling-path 0,1e-320,...,30           | 2 | more than 1000 values
+--coupling-path nan,1                     | 2 | 'nan' is not a number
+--coupling-path 3,1,2                     | 2 | ascending or descending
+--coupling-path 1e200,2e200               | 2 | at most 1e+100
+--coupling-path 1,2 --alpha 2             | 2 | alpha
+--net ''                                  | 2 | unknown net ''
+--net wifi                                | 2 | Known: edge, lan, lora, wan
+--net lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
+--net lan:latency=nan                     | 2 | expected a finite number
+--net lan:latency=1e308                   | 2 | a latency up to 1e+30
+--net lan:bandwidth=0                     | 2 | bandwidth is 0.0
+--net lan:bandwidth=1e-320                | 2 | all others from 1e-30
+--net wan:speeed=1                        | 2 | Did you mean 'speed'?
+--net lan --devices 200000                | 2 | not kept above 100,000 devices
+P2PKM_MEMORY=lots --graph ring            | 2 | P2PKM_MEMORY is 'lots'; expected a size
+P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
+""",
+    "TOML and the run folder": """
+--config nested.toml                      | 2 | cannot be read
+--config long.toml                        | 2 | more than 16384 bytes
+--config digits.toml                      | 2 | cannot be read
+--config hex.toml                         | 2 | expected a number of at most 64 bits
+--config time.toml                        | 2 | expected a whole number
+--config moment.toml                      | 2 | expected text
+--config twice.toml                       | 2 | cannot be read
+--config inf.toml                         | 2 | expected a finite number
+--config dotted.toml                      | 2 | a table or a list
+--config tables.toml                      | 2 | a table or a list
+--config config.toml                      | 2 | unknown key 'config'
+--config column.toml                      | 2 | label_column in column.toml
+--config surrogate.toml                   | 2 | cannot be read
+--config zero-byte.toml                   | 2 | cannot be read
+--config empty-value.toml                 | 2 | partition is empty
+--config bom.toml                         | 2 | cannot be read
+--config latin.toml                       | 2 | cannot be read
+--config pipe.toml                        | 2 | does not exist
+--config /dev/zero                        | 2 | does not exist
+--config                                  | 2 | requires an argument
+--out ''                                  | 2 | out is empty
+--out loop                                | 2 | cannot be used
+--out loop/run                            | 2 | cannot be used
+--out pipe.csv                            | 2 | is a file
+--out /dev/full                           | 2 | is a file
+--out / --force                           | 2 | holds the current folder
+""",
+    "verify": """
+verify                                    | 2 | Missing argument 'RUN'
+verify missing                            | 3 | is not a run folder
+verify good.csv                           | 3 | is not a run folder
+verify full                               | 3 | is not a run folder
+verify pipe.csv                           | 3 | is not a run folder
+verify loop                               | 3 | is not a run folder
+verify run-running                        | 3 | holds a run that has not ended
+verify run-good --ranks x                 | 2 | not a valid integer
+verify run-good --ranks 0                 | 2 | --ranks is 0
+verify run-good extra                     | 2 | unexpected extra argument
+verify run-flipped                        | 6 | centroids.npz is changed: its array 'centroids' is damaged
+verify run-flipped --files-only           | 6 | centroids.npz is changed
+verify run-cut                            | 6 | rounds.jsonl is changed
+verify run-lost                           | 6 | ledger.npz is missing
+verify run-more                           | 6 | extra.npz was not there when the run ended
+verify run-list                           | 6 | checksums.sha256 is changed or cut off
+verify run-unlisted                       | 6 | checksums.sha256 is missing
+verify run-manifest                       | 6 | manifest.json is changed
+verify run-config                         | 6 | config.toml is changed
+--config run-config/config.toml --out run-good | 2 | is not empty
+""",
+    "compare, plan, algorithms, topology, doctor, compile": """
+compare --algorithm ''                    | 2 | an empty or a repeated entry
+compare --graph ''                        | 2 | an empty or a repeated entry
+compare --graph rnig                      | 2 | Did you mean 'ring'?
+compare --graph ring:degree=2             | 2 | It takes no keys
+compare --seeds ''                        | 2 | is not a list of seeds
+compare --devices 0                       | 2 | devices is 0
+compare --out good.csv                    | 2 | is a file
+compare --algorithm gtvmin:alpha=-1       | 2 | alpha is -1.0
+compare --coupling-path 1,2               | 2 | No such option
+compare --config nested.toml              | 2 | cannot be read
+compare --alpha 1 --coupling 2            | 2 | both given
+compare extra                             | 2 | unexpected extra argument
+P2PKM_MEMORY=-1 plan                      | 2 | expected a size such as 500M or 8G
+P2PKM_MEMORY=nanG plan                    | 2 | expected a size
+P2PKM_MEMORY=1e400 plan                   | 2 | expected a size
+plan --ranks 0                            | 2 | is not in the range
+plan --ranks 1000000000                   | 2 | is not in the range
+plan --latency -1                         | 2 | latency is -1.0
+plan --bandwidth inf                      | 2 | bandwidth is inf
+plan --devices 0                          | 2 | devices is 0
+plan --graph complete --devices 1000000   | 3 | links, more than
+plan --graph file:billion.npz             | 3 | nodes, but only 2 values
+plan --data missing.csv                   | 3 | there is no file missing.csv
+plan --data billion.npy                   | 3 | says 16000000000 bytes
+plan --data pickle.npz                    | 3 | no .npz archive
+plan --data cut.parquet                   | 3 | cannot be read as Parquet
+plan --data pipe.csv                      | 3 | is no regular file
+plan --config nested.toml                 | 2 | cannot be read
+plan --seeds 3                            | 2 | No such option
+algorithms nothing                        | 2 | unknown algorithm 'nothing'
+algorithms ''                             | 2 | unknown algorithm ''
+algorithms gtvmin:alpha=1                 | 2 | Did you mean 'gtvmin'?
+algorithms gtvmin extra                   | 2 | unexpected extra argument
+algorithms --format xml                   | 2 | is not one of 'table', 'json'
+topology                                  | 2 | describe Measure a graph
+topology fly                              | 2 | No such command 'fly'
+topology list extra                       | 2 | unexpected extra argument
+topology list --format xml                | 2 | is not one of
+topology describe                         | 2 | Missing argument 'GRAPH'
+topology describe rnig                    | 2 | Did you mean 'ring'?
+topology describe ''                      | 2 | unknown graph ''
+topology describe ring --devices 0        | 2 | is not in the range
+topology describe ring --devices 99999999999999 | 3 | too little memory
+topology describe complete --devices 200000 | 3 | links, more than
+topology describe ring --seed -1          | 2 | is not in the range
+topology describe ring --coupling -1      | 2 | coupling is -1.0
+topology describe ring --alpha 1          | 2 | belong together
+topology describe ring --alpha 1 --points 0 -k 2 | 2 | points is 0
+topology describe ring --decay 2          | 2 | from 0 to below 1
+topology describe file:bomb.graphml       | 3 | DOCTYPE declaration
+topology describe file:nested.json        | 3 | cannot be read as .json
+topology describe karate --devices 5      | 3 | karate has 34 devices
+topology draw                             | 2 | Missing argument 'GRAPH'
+topology draw rnig                        | 2 | Did you mean 'ring'?
+topology draw ring --out x.exe            | 2 | ends in .png, .svg or .pdf
+topology draw ring --out ''               | 2 | ends in .png, .svg or .pdf
+topology draw gallery:../x                | 3 | the gallery has no
+doctor extra                              | 2 | unexpected extra argument
+doctor --devices 4                        | 2 | No such option
+doctor --hostfile                         | 2 | requires an argument
+compile extra                             | 2 | unexpected extra argument
+compile --format json                     | 2 | No such option
+""",
+}
+
+
+def rows() -> list[Row]:
+    """Return all mistakes."""
+    found = []
+    for section, lines, code in (("The command line", USAGE, 2), ("Data and graphs", CONTENT, 3)):
+        for line in lines:
+            words, piece = line.split(" | ")
+            found.append(Row(section, words.strip(), 2 if words.split() == ["--data", "full"] else code, piece))
+    for section, text in MORE.items():
+        for line in text.strip().splitlines():
+            words, code, piece = line.split(" | ")
+            found.append(Row(section, words.strip(), int(code), piece))
+    return found
+
+
+def make_files(folder: Path) -> None:
+    """Write every file that a row names."""
+    for name, text in (FILES | TEXTS).items():
+        (folder / name).write_text(text, newline="")
+    for name in ("binary.toml", "binary.csv"):
+        (folder / name).write_bytes(b"\xff\xfe\x00")
+    arrays = {"nan": [[0.0, 1.0], [np.nan, 2.0]], "flat": [1.0, 2.0, 3.0, 4.0], "none": np.zeros((0, 2)),
+              "text": [["a", "b"], ["c", "d"]], "pickled": np.array([[{}]])}  # fmt: skip
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=True)
+    np.savez(folder / "several.npz", a=np.zeros((3, 2)), b=np.ones((3, 2)))
+    (folder / "full").mkdir()
+    (folder / "full" / "precious").write_text("do not touch")
+    for name, (_, make) in MADE.items():
+        make(folder / name)
+
+
+def damage(name: str, run: Path) -> None:
+    """Do to a copy of a finished run what its name says."""
+    kind = name.removeprefix("run-")
+    changed = {"flipped": "centroids.npz", "cut": "rounds.jsonl", "list": "checksums.sha256",
+               "manifest": "manifest.json", "config": "config.toml"}.get(kind)  # fmt: skip
+    if changed:
+        content = bytearray((run / changed).read_bytes())
+        content[len(content) // 2] ^= 1
+        new = {"cut": content[:-1], "config": b"", "manifest": (run / changed).read_bytes().replace(b"done", b"gone")}
+        (run / changed).write_bytes(new.get(kind, content))
+    gone = {"lost": ["ledger.npz"], "unlisted": ["checksums.sha256"],
+            "running": ["checksums.sha256", "summary.json", "manifest.json"]}.get(kind, [])  # fmt: skip
+    for one in gone:
+        (run / one).unlink()
+    if kind == "more":
+        (run / "extra.npz").write_bytes(b"more")
+
+
+def _about(words: str) -> Iterator[str]:
+    """Say what is in the files that a row names."""
+    parts = {part.removeprefix("file:") for part in shlex.split(words)}
+    for name, (what, _) in MADE.items():
+        if name in parts:
+            yield what
+    for name, what in RUNS.items():
+        if name in parts:
+            yield what
+    for name, text in (FILES | TEXTS).items():
+        if name in parts:
+            yield f"`{ascii(text[:56])[1:-1]}{'...' if len(text) > 56 else ''}`" if text else "nothing"
+
+
+def table() -> str:
+    """Return the document."""
+    found = rows()
+    lines = [HEAD.format(count=len(found))]
+    for section in dict.fromkeys(row.section for row in found):
+        lines += [f"\n### {section}\n", "| given | in the file | seen | code |", "|---|---|---|---|"]
+        for row in found:
+            if row.section == section:
+                cells = f"`{row.words}`", "; ".join(_about(row.words)), row.piece, str(row.code)
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# The tests
+
+`pytest` runs all of them; `tests/long/` holds what takes longer, see its README.
+
+## Mistakes
+
+{count} mistakes and what becomes of them. `given` is what follows `p2pkm` on the command line, with the options that
+make a run small where it begins with an option; `seen` is a piece of the message. Nothing is left in the working
+folder, no traceback is shown. There is one test per row (`test_bad_input.py`); the rows stand in `bad_input.py` and
+`mistakes.py`, and `python -m tests.support.bad_input_files` writes this file from them."""
+
+if __name__ == "__main__":
+    README.write_text(table(), "utf-8")

@@ -1,0 +1,102 @@
+"""Drive a method turn by turn, without seeding, referee and result: what the tests of single turns share."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices
+from p2pkm.data.shards import Shards
+from p2pkm.engine.build_batch import host
+from p2pkm.engine.loop import Start
+from p2pkm.kernels import numba as compiled
+from p2pkm.methods.schedules import make
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+
+
+class Table(NamedTuple):
+    """All devices in one batch, and the network between them."""
+
+    topology: Topology
+    devices: Devices
+    network: LocalNetwork
+
+
+def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weights=None):
+    """Return a batch of devices; data: a list of arrays (empty ones too), links: (i, j) or (i, j, weight)."""
+    links = np.array([(*link, 1.0)[:3] for link in links], float).reshape(-1, 3)
+    topology = Topology.from_links(len(data), links)
+    if colors is not None:
+        topology = replace(topology, colors=np.array(colors))
+    filled = [np.asarray(points, float) for points in data if len(points)]
+    width = d if d is not None else filled[0].shape[1]
+    points = np.concatenate([np.zeros((0, width)), *filled])
+    offsets = np.concatenate(([0], np.cumsum([len(points) for points in data]))).astype(np.int64)
+    mass = np.ones(len(points)) if weights is None else np.asarray(weights, float)
+    shards = Shards(points, offsets, mass, None, np.arange(len(points)))
+    network = LocalNetwork(place(topology, 0, 1))
+    network.open()
+    return Table(topology, host(topology, shards, network, seed, kernels), network)
+
+
+def play(algorithm, table, start, rounds, schedule=None):
+    """Return the centroids after the opening and after every turn, [1 + turns, n, k, d], and the last state."""
+    devices, network = table.devices, table.network
+    schedule = schedule or make(algorithm.schedule, devices, table.topology.colors)
+    network.open()
+    start = np.array(start, float)
+    state = algorithm.init(devices, Start(start, np.ones(len(devices), np.bool_)))
+    inbox = network.exchange(algorithm.message(state, devices.of(schedule.opening)))
+    history = [state.centroids.copy()]
+    for t in range(1, rounds + 1):
+        for turn, awake in enumerate(schedule.turns(t)):
+            now = devices.at(t, turn, awake)
+            state = algorithm.update(state, inbox, now)
+            inbox = network.exchange(algorithm.message(state, now))
+            history.append(state.centroids.copy())
+    return np.array(history), state
+
+
+def last(algorithm, table, start, rounds):
+    """Return the centroids after so many rounds, [n, k, d]."""
+    return play(algorithm, table, start, rounds)[0][-1]
+
+
+def objective(algorithm, table, centroids):
+    """Return (7) by the textbook: the sum of (8) over the devices, with every link counted once."""
+    devices, alpha = table.devices, algorithm.link_alpha(table.devices)
+    total = sum(loss(points_of(devices, i), centroids[i]) for i in range(len(devices)))
+    for i in range(len(devices)):
+        for e in range(devices.indptr[i], devices.indptr[i + 1]):
+            if i < devices.indices[e]:
+                total += alpha[e] * variation(centroids[i], centroids[devices.indices[e]])
+    return total
+
+
+def points_of(devices, i):
+    """Return the points of device i."""
+    return devices.points[devices.offsets[i] : devices.offsets[i + 1]]
+
+
+def loss(points, centroids):
+    """Return (6)."""
+    return squared(points, centroids).min(axis=1).sum() if len(points) else 0.0
+
+
+def variation(a, b):
+    """Return (4) of two sets without absent rows."""
+    distances = squared(a, b)
+    return distances.min(axis=0).sum() + distances.min(axis=1).sum()
+
+
+def squared(a, b):
+    """Return all squared distances between the rows of a and b."""
+    return ((np.asarray(a, float)[:, None] - np.asarray(b, float)[None]) ** 2).sum(axis=2)
+
+
+def random_links(rng, n, share=0.5, *, connected=False):
+    """Return the links of a random graph, with random weights; connected ones contain a path."""
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    return [(i, j, rng.uniform(0.2, 3.0)) for i, j in pairs if rng.random() < share or (connected and j == i + 1)]

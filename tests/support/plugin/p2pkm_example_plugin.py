@@ -1,0 +1,95 @@
+"""A method, a partition and a family of graphs that another package adds to p2pkm."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from p2pkm.core.batch import Devices
+from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.states import register
+
+
+@register("neighbor-mean")
+class NeighborMeanState(NamedTuple):
+    """Centroids float64[n, k, d] and settled bool[n]."""
+
+    centroids: Any
+    settled: Any
+
+
+@dataclass(frozen=True)
+class NeighborMean:
+    """Move every centroid towards those of the same number at the neighbors, then take a Lloyd step.
+
+    One round at device i with neighbours j::
+
+        w_i,c <- (1 - pull) mean of the own points nearest to w_i,c + pull mean over j of w_j,c
+
+    Without own points near by only the second term is left.
+
+    Message: the k centroids.
+    Privacy: neighbours see the centroids, nobody sees points.
+
+    Parameters
+    ----------
+    k : int
+    pull : float
+        0 to 1.
+    seeding : str or None
+        As of other methods.
+    tol : float
+        Largest move, relative to the scale of the data, at which a device has settled.
+
+    References
+    ----------
+    An example, of no merit.
+    """
+
+    k: int
+    _: KW_ONLY
+    pull: float = 0.5
+    seeding: str | None = "box"
+    tol: float = 1e-3
+
+    name: ClassVar[str] = "neighbor-mean"
+    recipe: ClassVar[str] = "none"
+    schedule: ClassVar[str] = "jacobi"
+    default_rounds: ClassVar[int] = 50
+
+    def init(self, devices: Devices, start: Any) -> NeighborMeanState:
+        """Start from the seeds."""
+        return NeighborMeanState(start.centroids, np.zeros(len(devices), np.bool_))
+
+    def message(self, state: NeighborMeanState, devices: Devices) -> Mail:
+        """Say the centroids."""
+        return Mail(state.centroids, np.where(devices.awake, self.k, -1))
+
+    def update(self, state: NeighborMeanState, inbox: Inbox, devices: Devices) -> NeighborMeanState:
+        """Average, device by device and neighbors in ascending id: the same bits wherever a device is hosted."""
+        centroids = state.centroids.copy()
+        for i in np.flatnonzero(devices.awake):
+            links = range(devices.indptr[i], devices.indptr[i + 1])
+            heard = [inbox.tables[inbox.slots[e], : self.k] for e in links]
+            theirs = sum(heard, np.zeros_like(centroids[i])) / len(heard) if heard else state.centroids[i]
+            points = devices.points[devices.offsets[i] : devices.offsets[i + 1]]
+            label = ((points[:, None] - state.centroids[i]) ** 2).sum(axis=2).argmin(axis=1)
+            for c in range(self.k):
+                near = points[label == c]
+                mine = near.mean(axis=0) if len(near) else theirs[c]
+                centroids[i, c] = (1 - self.pull) * mine + self.pull * theirs[c]
+        moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
+        return NeighborMeanState(centroids, moves <= self.tol * devices.scale)
+
+
+def deal_sorted(table: Any, n: int, *, feature: int = 0, minimum: int = 0, seed: int = 0) -> Any:
+    """Deal the points in the order of one feature, so that a device has a slice of space."""
+    device = np.empty(len(table.points), np.int64)
+    device[np.argsort(table.points[:, feature], kind="stable")] = np.arange(len(device)) * n // len(device)
+    return device
+
+
+def double_ring(n: int, *, stride: int = 2) -> nx.Graph:
+    """Link every device with the next one and with that `stride` further."""
+    return nx.circulant_graph(n, [1, stride])

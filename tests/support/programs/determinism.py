@@ -1,0 +1,331 @@
+"""Runs of many kinds, as lines of JSON on rank 0; started by mpirun, and imported for the same runs in one process.
+
+mpirun -n 3 python tests/support/programs/determinism.py runs
+mpirun -n 3 python tests/support/programs/determinism.py mail
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from p2pkm.network.world import connect
+
+import p2pkm
+import topologies
+from p2pkm.core.messages import Letters, Mail, Tables
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.network.delay_model import Heard
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+from p2pkm.network.rank_partition import Division
+
+GRAPHS = {
+    "ring": topologies.ring,
+    "star": topologies.star,
+    "complete": topologies.complete,
+    "small-world": lambda n: topologies.small_world(n, degree=4, rewire=0.2, seed=1),
+}
+CHANGING = {
+    "one peer": lambda: topologies.one_peer_exponential(16),
+    "peer sampler": lambda: topologies.peer_sampler(16, period=3, seed=2),
+    "flaky ring": lambda: topologies.edge_markov(16, over="ring", on=0.5, seed=2),
+}
+SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
+KEYS = (
+    "centroids_sha256",
+    "chain_sha256",
+    "messages",
+    "bytes",
+    "stop",
+    "rounds",
+    "rounds_before",
+    "distance_left",
+    "objective",
+    "ratio_mean",
+    "ari",
+    "ari_clients",
+    "rows_at_server",
+    "loss_local",
+    "loss_global",
+    "groups",
+    "virtual_seconds",
+    "age_mean",
+    "age_max",
+    "lost",
+    "away",
+    "quarantined",
+    "raw_points",
+    "exposure_max",
+)
+
+
+def deal(n, seed=0, d=3):
+    """Return points of n devices, with classes; every fourth device has none."""
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(rng.integers(0, 9), 1.0, (0 if i % 4 == 2 else int(rng.integers(1, 9)), d)) for i in range(n)]
+    return p2pkm.Shards.from_list(blocks, labels=[rng.integers(0, 3, len(block)) for block in blocks])
+
+
+def communities():
+    """Return the points of two communities."""
+    made = p2pkm.communities(seed=1, points=12)
+    return p2pkm.Shards.deal(made.points, made.device, devices=16, labels=made.labels)
+
+
+def configurations():
+    """Return (name, graph, shards, algorithm, options) of every run."""
+    brief, few = {"rounds": 3, "central": False}, {"rounds": 4, "central": True}
+    for graph in GRAPHS:
+        for schedule in SCHEDULES:
+            for seeding in SEEDINGS:
+                algorithm = p2pkm.GTVMin(3, schedule=schedule, seeding=seeding)
+                yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), algorithm, brief
+    for name, graph, shards, options in (
+        ("ring global", GRAPHS["ring"](16), deal(16), {}),
+        ("ring groups", GRAPHS["ring"](16), deal(16), {"recipe": "groups"}),
+        (
+            "groups async",
+            topologies.communities(16, bridges=4),
+            communities(),
+            {"recipe": "groups", "schedule": "async"},
+        ),
+        ("swaps", GRAPHS["ring"](16), deal(16), {"seeding": "own", "swaps": True}),
+        ("groups swap", topologies.communities(16), communities(), {"recipe": "groups", "swaps": True}),
+        ("ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}),
+        ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
+        ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"seeding": "rooted:candidates=3,rows=60"}),
+        ("grid rooted", topologies.grid(49), deal(49, 6), {"seeding": "rooted:rows=60"}),
+        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}),
+        ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
+        ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
+        ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
+    ):
+        yield name, graph, shards, p2pkm.GTVMin(3, **options), few
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8), (11, 12), (13, 14)])
+    for seeding in (*SEEDINGS, "rooted:candidates=2,rows=60"):
+        options = few | {"allow_disconnected": True}
+        yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, seeding=seeding), options
+    for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
+        yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
+        yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
+    yield from over_changing_links(few)
+    events = p2pkm.GTVMin(3, schedule="async")
+    yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
+    yield from under_faults(few | {"net": None})
+    yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
+    yield from with_liars(few)
+    yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
+    for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
+        yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
+        yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
+
+
+def uneven(graph):
+    """Let some links and devices be much slower than others."""
+    rng = np.random.default_rng(3)
+    for u, v in graph.edges:
+        graph.edges[u, v].update(latency=float(rng.choice([0.0, 0.01, 3.0])), bandwidth=float(rng.choice([10.0, 1e4])))
+    for i in graph:
+        graph.nodes[i].update(speed=float(rng.choice([30.0, 3e3, 1e6])), access=float(rng.choice([50.0, 1e5])))
+    return graph
+
+
+def with_liars(options):
+    """Return the same where some devices lie."""
+    world, kinds = GRAPHS["small-world"](16), ("random", "flip", "drift", "nan", "collude")
+    for number, kind in enumerate(kinds):
+        lies = options | {"byzantine": f"3:kind={kind},place={('random', 'central', 'peripheral')[number % 3]}"}
+        everywhere = options | {"byzantine": f"3:kind={kind},by=betweenness,stages=all"}
+        yield f"{kind} gtvmin", world, deal(16, 5), p2pkm.GTVMin(3), lies
+        yield f"{kind} everywhere", world, deal(16, 5), p2pkm.GTVMin(3), everywhere
+        served = ("fkm", "feca")[number % 2]
+        yield f"{kind} {served}", None, deal(16, 5), find(served)(3), lies
+    for name, kind in (("pushsum", "drift"), ("gossip", "nan")):
+        yield f"{kind} {name}", world, deal(16, 5), find(name)(3), options | {"byzantine": f"3:kind={kind}"}
+    for rule in ("clip", "trim", "saturate"):
+        yield f"{rule} among liars", world, deal(16, 5), p2pkm.GTVMin(3, robust=rule), options | {"byzantine": "2"}
+    for name in ("gtvmin", "consensus", "gossip"):
+        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_count": 3}
+    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_count": 3}
+    yield "trimmed server", None, deal(16, 5), p2pkm.FKM(3, robust="trim"), options | {"byzantine": "3:kind=drift"}
+    yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, recipe="groups"), everywhere
+    yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, seeding="leader"), everywhere
+
+
+def over_changing_links(options):
+    """Return the same for graphs that change from round to round."""
+    methods = {schedule: p2pkm.GTVMin(3, schedule=schedule) for schedule in SCHEDULES}
+    methods |= {name: find(name)(3) for name in ("consensus", "pushsum", "tracking", "gossip")}
+    for kind in CHANGING:
+        for name in methods:
+            yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
+
+
+def under_faults(options):
+    """Return the same for messages, links and devices that fail."""
+    faults = "loss=0.1,delay=0.2,churn=0.05,links=0.05,stragglers=0.05,late=0.2,partition=3-4,server=0.1"
+    longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
+    graph = GRAPHS["small-world"]
+    yield "gtvmin under faults", graph(16), deal(16), p2pkm.GTVMin(3), longer
+    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale": "drop"}
+    yield "pushsum under loss", graph(16), deal(16, 7), find("pushsum")(3), options | {"faults": "loss=0.3"}
+    yield "tracking under faults", graph(16), deal(16, 7), find("tracking")(3), longer
+    yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
+    yield "fkm under faults", None, deal(16, 5), find("fkm")(3), longer
+
+
+def runs():
+    """Return one record per configuration."""
+    for name, graph, shards, algorithm, options in configurations():
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **{"net": "edge"} | options)
+        ledger = [
+            int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
+        ]
+        parts = (result.centroids, result.losses, result.gtv, *result.frames)
+        seen = hashlib.sha256(b"".join(part.tobytes() for part in parts))
+        yield {"name": name, "ledger": ledger, "seen": seen.hexdigest(), **{key: result.summary[key] for key in KEYS}}
+
+
+def draw_mail(rng, n, e, kind):
+    """Return the mail of all devices: some silent, some empty, some in part, perhaps over some edges only."""
+    width, r = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+    values = rng.normal(size=(n, r, width))
+    rows = rng.integers(0, r + 1, n)
+    rows[rng.random(n) < rng.choice([0.0, 0.5])] = -1
+    if kind == "late":
+        return Mail(values[:, :, :1].copy(), np.abs(rows))
+    if kind == "selective":
+        return Mail(values, rows, edges=rng.random(e) < 0.5)
+    return Mail(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
+
+
+def draw_mask(rng, topology, share):
+    """Return edges in use, about this share of all, alike at both ends of every link."""
+    kept = rng.random((topology.n, topology.n)) < share
+    low, high = np.minimum(topology.sources, topology.indices), np.maximum(topology.sources, topology.indices)
+    return kept[low, high]
+
+
+def part_of(mail, placement):
+    """Return what one rank says; ragged tables are only as long as its longest."""
+    values, rows = mail.values[placement.ids], mail.rows[placement.ids]
+    if mail.ragged:
+        values = values[:, : max(1, rows.max(initial=0))].copy()
+    return mail._replace(values=values, rows=rows, edges=None if mail.edges is None else mail.edges[placement.edges])
+
+
+def compare(here, whole, placement, widths):
+    """Return whether a rank heard what its devices hear in one process; widths: of the last message of each device."""
+    edges = placement.edges
+    heard = whole.slots[edges]
+    same = np.array_equal(here.fresh, whole.fresh[edges])
+    blocks = np.where(heard >= 0, heard // placement.division.owner.size, 0)  # of older tables, where mail is late
+    same &= np.array_equal(here.slots, np.where(heard >= 0, blocks * placement.slots + placement.senders, -1))
+    for mine, theirs in zip(here.slots[heard >= 0], heard[heard >= 0], strict=True):
+        count, width = whole.rows[theirs], widths[theirs % len(widths)]
+        same &= bool(here.rows[mine] == count)
+        same &= np.array_equal(here.tables[mine, :count, :width], whole.tables[theirs, :count, :width])
+    return bool(same)
+
+
+class Tape:
+    """Delays every table by up to three exchanges of its sender, loses some, and lets nothing overtake."""
+
+    bound = 4
+
+    def __init__(self, topology, edges):
+        self._edges, self._step, self._e = topology.mirror[edges], 0, len(topology.indices)
+        self._held = np.zeros(len(self._edges), np.int64)
+
+    def hear(self, said):
+        """Return what is heard; `said.rows` is of this rank's slots, so every exchange counts as a table of all."""
+        self._step += 1
+        late = np.random.default_rng(self._step).integers(0, 9, self._e)[self._edges]
+        number = np.where(late < 4, self._step - late, 0)
+        fresh = number > self._held
+        self._held = np.maximum(np.maximum(self._held, number), self._step - self.bound)
+        self._held[self._held < 0] = 0
+        return Heard(np.where(self._held > 0, self._step - self._held, -1), fresh)
+
+
+def draw_letters(rng, topology):
+    """Return the letters of all devices: a few tables, some of them of shared rows, over some edges."""
+    who = np.flatnonzero(rng.random(topology.n) < rng.choice([0.0, 0.2, 0.8]))
+    values = rng.normal(size=(12, int(rng.integers(1, 5))))
+    starts = rng.integers(0, 9, len(who))
+    edges = np.flatnonzero(np.isin(topology.sources, who) & (rng.random(len(topology.indices)) < 0.7))
+    return Letters(who, Tables(values, starts, rng.integers(0, 4, len(who))), edges)
+
+
+def letters_of(letters, placement):
+    """Return what one rank says."""
+    mine = np.isin(letters.who, placement.ids)
+    who = np.searchsorted(placement.ids, letters.who[mine])
+    edges = np.flatnonzero(np.isin(np.r_[placement.edges], letters.edges))
+    return Letters(who, letters.tables.take(mine), edges, letters.header)
+
+
+def compare_letters(here, whole, placement):
+    """Return whether a rank heard what its devices hear in one process."""
+    edges = np.r_[placement.edges]  # where they lie side by side, a slice
+    mine = np.isin(whole.edges, edges)
+    same = np.array_equal(edges[here.edges], whole.edges[mine])
+    same &= np.array_equal(here.tables.rows, whole.tables.rows[mine])
+    return bool(same and np.array_equal(here.tables.flat(), whole.tables.take(mine).flat()))
+
+
+def exchanges():
+    """Return one record per random graph and stage: whether every rank heard the same as in one process."""
+    world = connect()
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 24))
+        links = np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.1, 0.3, 0.9]), 1))
+        topology = p2pkm.Topology.from_links(n, np.column_stack((links, np.ones(len(links)))))
+        owner = rng.integers(0, world.size, n)
+        anywhere = Division.by_owner("anywhere", owner, world.size)
+        placement = place(topology, world.rank, world.size, anywhere if seed % 2 else None)
+        network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
+        same, freed = [], []
+        for kind in ("plain", "selective", "ragged", "mixed", "masked", "late"):
+            held = list(getattr(network, "_requests", []))
+            network.open(Tape(topology, placement.edges) if kind == "late" else None)
+            local.open(Tape(topology, slice(None)) if kind == "late" else None)
+            widths = np.zeros(n, np.int64)
+            freed += [not request for request in held]
+            for _ in range(5):
+                word = str(rng.choice(["plain", "selective"])) if kind in {"mixed", "masked"} else kind
+                active = draw_mask(rng, topology, 0.6 if kind == "masked" else 1.0)
+                network.use(active[placement.edges])
+                local.use(active)
+                mail = draw_mail(rng, n, len(topology.indices), word)
+                widths[mail.rows >= 0] = mail.values.shape[2]
+                here, whole = network.exchange(part_of(mail, placement)), local.exchange(mail)
+                same.append(compare(here, whole, placement, widths))
+                letters = draw_letters(rng, topology)
+                here, whole = network.deliver(letters_of(letters, placement)), local.deliver(letters)
+                same.append(compare_letters(here, whole, placement))
+                same.append(np.array_equal(here.tables.values[: len(letters.tables.values)], letters.tables.values))
+                peeked = network.peek(mail.values[placement.ids])
+                same.append(np.array_equal(peeked, mail.values[np.concatenate((placement.ids, placement.ghosts))]))
+        held = list(getattr(network, "_requests", []))
+        network.close()
+        freed += [not request for request in held]
+        ledger = network.share(network.ledger.edges, placement.edge_counts)
+        same.append(np.array_equal(ledger, local.ledger.edges))
+        same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
+        wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))
+        yield {"name": f"mail {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
+
+
+if __name__ == "__main__":
+    for record in runs() if sys.argv[1] == "runs" else exchanges():
+        if connect().rank == 0:
+            print(json.dumps(record | {"ranks": connect().size}), flush=True)

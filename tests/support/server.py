@@ -1,0 +1,79 @@
+"""Run a server method turn by turn, in one process, without referee and result."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices
+from p2pkm.data.shards import Shards
+from p2pkm.engine.build_batch import host
+from p2pkm.kernels import numba as compiled
+from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.schedules import make
+from p2pkm.methods.server.star import Star
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+
+
+class Played(NamedTuple):
+    """model: float64[k', d] at the server; local: list of float64[q, d]; uplinks: for each turn a table per client."""
+
+    model: np.ndarray
+    local: list
+    uplinks: list
+    ledger: tuple
+    state: object
+    devices: Devices
+
+
+def clients_of(data, *, seed=0, weights=None, kernels=compiled, d=None):
+    """Return batch (hub last) and network of clients with these points; data: list of float64[m_i, d]."""
+    filled = [np.asarray(points, float) for points in data if len(points)]
+    width = d if d is not None else filled[0].shape[1]
+    points = np.concatenate([np.zeros((0, width)), *filled])
+    offsets = np.concatenate(([0], np.cumsum([len(part) for part in data]), [len(points)])).astype(np.int64)
+    mass = np.ones(len(points)) if weights is None else np.asarray(weights, float)
+    topology = Topology.star(len(data))
+    network = LocalNetwork(place(topology, 0, 1))
+    return host(topology, Shards(points, offsets, mass, None, np.arange(len(points))), network, seed, kernels), network
+
+
+def serve(method, data, rounds=1, **more):
+    """Play so many rounds of a server method; stops when the clients have nothing more to say."""
+    devices, network = clients_of(data, **more)
+    start = _measure(devices, network) if method.frame in ("coordinate", "entries") else None
+    network.open()
+    algorithm, n = Star(method), len(data)
+    schedule = make("star", devices, np.zeros(n + 1, int))
+    state = algorithm.init(devices, start)
+    mail = algorithm.message(state, devices.of(schedule.opening))
+    uplinks = []
+    for t in range(1, rounds + 1):
+        uplinks.append([mail.values[i, : mail.rows[i]].copy() for i in range(n)])
+        inbox = network.exchange(mail)
+        for turn, awake in enumerate(schedule.turns(t)):
+            now = devices.at(t, turn, awake)
+            state = algorithm.update(state, inbox, now)
+            mail = algorithm.message(state, now)
+            inbox = network.exchange(mail) if turn == 0 else inbox
+        if (mail.rows < 0).all():
+            break
+    network.exchange(mail)
+    local = [rows[rows[:, 0] < np.inf] for rows in state.local[:n]]
+    model = state.centroids[n]
+    return Played(model[model[:, 0] < np.inf], local, uplinks, network.ledger.totals, state, devices)
+
+
+def _measure(devices, network):
+    """Let a box stage find the smallest and largest value of every coordinate."""
+    network.open()
+    box = Box(1)
+    everybody = np.ones(len(devices), bool)
+    state = box.init(devices, None)
+    inbox = network.exchange(box.message(state, devices.of(everybody)))
+    for t in range(1, 5):
+        now = devices.at(t, 0, everybody)
+        state = box.update(state, inbox, now)
+        inbox = network.exchange(box.message(state, now))
+    return state

@@ -1,0 +1,31 @@
+"""Run one seeding stage to its end, without referee and result."""
+
+import numpy as np
+
+from p2pkm.engine.build_batch import host
+from p2pkm.engine.loop import Start
+from p2pkm.kernels import numba as compiled
+from p2pkm.methods.schedules import make
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork
+
+
+def state_of(algorithm, graph, shards, *, seed=0, start=None):
+    """Return the state in which the stage falls silent; start: float64[n, k, d] or None."""
+    topology = Topology.from_networkx(graph)
+    network = LocalNetwork(place(topology, 0, 1))
+    devices = host(topology, shards, network, seed, compiled)
+    network.open()
+    schedule = make(algorithm.schedule, devices, topology.colors)
+    given = None if start is None else Start(np.array(start), np.ones(topology.n, bool))
+    state = algorithm.init(devices, given)
+    mail = algorithm.message(state, devices.of(schedule.opening))
+    t = 0
+    while (mail.rows >= 0).any() and t < 100:
+        t += 1
+        inbox = network.exchange(mail)
+        now = devices.at(t, 0, np.ones(topology.n, bool))
+        state = algorithm.update(state, inbox, now)
+        mail = algorithm.message(state, now)
+    return state

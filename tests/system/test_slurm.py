@@ -1,0 +1,141 @@
+"""The script for Slurm on a real one, of two nodes; skipped where its daemons are absent."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.run_cli import ROOT, environment, here, needs_mpirun
+from tests.support.slurm import lacking, two_nodes
+
+SCRIPT = ROOT / "launch/slurm.sbatch"
+LONG = "--devices 4 --data grid16:points=100 --no-central --rounds 1000000 --tol 0 --no-plot -q".split()
+OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
+STUDY = """
+devices = 4
+data = "grid16:points=5"
+rounds = 6
+plot = false
+seeds = "0-1"
+[grid]
+algorithm = ["gtvmin", "consensus"]
+graph = ["ring", "path"]
+"""
+RUNS = 8
+pytestmark = [pytest.mark.system, needs_mpirun, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+
+
+class Cluster(NamedTuple):
+    """What starts programs on the nodes."""
+
+    settings: dict[str, str]
+
+    def run(self, *words, folder, **more):
+        """Run a command as a user who has activated the environment would."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = environment(PATH=path, MPIR_CVAR_CH4_NETMOD="ofi", **self.settings, **more)  # as launch/slurm.sbatch says
+        limited = ["timeout", "-k", "2", "200", *map(str, words)]
+        return subprocess.run(limited, cwd=folder, capture_output=True, text=True, check=False, env=env)
+
+    def submit(self, *words, folder, until=lambda: False):
+        """Submit a job, wait until it has ended, and return how each of its parts ended and what they printed.
+
+        Once `until` holds, its tasks are sent SIGTERM.
+        """
+        done = self.run("sbatch", "--parsable", *words, folder=folder)
+        assert done.returncode == 0, done.stderr
+        number, limit, told = done.stdout.strip(), time.monotonic() + 200, False
+        while self.run("squeue", "--noheader", f"--jobs={number}", folder=folder).stdout:
+            assert time.monotonic() < limit
+            if not told and until():
+                self.run("scancel", "--signal=TERM", number, folder=folder)
+                told = True
+            time.sleep(0.3)
+        shown = self.run("scontrol", "--oneliner", "show", "job", number, folder=folder).stdout
+        printed = "".join(path.read_text() for path in sorted(folder.glob("p2pkm-*.out")))
+        return re.findall(r"JobState=(\S+) .*?ExitCode=(\d+):", shown), printed
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with two_nodes(tmp_path_factory.mktemp("slurm")) as settings:
+        yield Cluster(settings)
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def table(folder):
+    rows = [json.loads(line) for line in (folder / "study.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
+
+
+def test_a_job_over_two_nodes_ends_with_the_bits_of_one_process(cluster, tmp_path):
+    ended, printed = cluster.submit("-N2", "--ntasks=4", SCRIPT, *OPTIONS, "--out", tmp_path / "job", folder=tmp_path)
+    assert ended == [("COMPLETED", "0")], printed
+    assert here(*OPTIONS, "--out", tmp_path / "one").code == 0
+    job, one = summary(tmp_path / "job"), summary(tmp_path / "one")
+    assert job["ranks"] == 4
+    assert (job["chain_sha256"], job["centroids_sha256"]) == (one["chain_sha256"], one["centroids_sha256"])
+    assert job["bytes"] == one["bytes"]
+
+
+def test_jobs_of_an_array_make_the_table_of_one_process(cluster, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    words = ("sweep", study, "--out", tmp_path / "array", "-q")
+    ended, printed = cluster.submit("--array=1-3", "--ntasks=1", SCRIPT, *words, folder=tmp_path)
+    assert ended == [("COMPLETED", "0")] * 3, printed
+    assert all(f"part {number}/3 is kept" in printed for number in (1, 2, 3))
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()}
+    assert len(kept) == RUNS and not (tmp_path / "array/study.jsonl").exists()
+    assert here(*words).code == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()} == kept
+    assert here("sweep", study, "--out", tmp_path / "one", "-q").code == 0
+    assert table(tmp_path / "array") == table(tmp_path / "one")
+
+
+@pytest.mark.parametrize("words", [("--graph", "ring", "--out", "none"), ("doctor",)])
+def test_worlds_of_size_1_are_one_clear_message(cluster, tmp_path, words):
+    done = cluster.run("srun", "--mpi=none", "-N2", "-n4", sys.executable, "-m", "p2pkm", *words, folder=tmp_path)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "alone" in line]
+    assert done.returncode == 4 and len(said) == 1, done.stdout + done.stderr
+    assert "srun started 4 tasks" in said[0] and "srun --mpi=pmi2 python -m p2pkm" in said[0]
+    assert "Traceback" not in done.stderr and "Warning" not in done.stderr
+
+
+def test_the_doctor_sees_all_tasks(cluster, tmp_path):
+    done = cluster.run("srun", "--mpi=pmi2", "-N2", "-n4", sys.executable, "-m", "p2pkm", "doctor", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 ranks see each other, started by srun" in done.stdout
+
+
+def test_the_doctor_names_the_default_of_this_slurm(cluster, tmp_path):
+    done = cluster.run(sys.executable, "-m", "p2pkm", "doctor", folder=tmp_path)
+    [line] = [line for line in done.stdout.splitlines() if "slurm" in line.split()[1:2]]
+    assert "MpiDefault=none" in line and "--mpi=pmi2" in line
+
+
+def test_a_job_whose_time_is_up_can_go_on(cluster, tmp_path):
+    """What Slurm sends the ranks ahead of its time limit is sent here as soon as there are rounds."""
+    run, rounds = tmp_path / "job", 0
+    for words in (("--ntasks=2", SCRIPT, *LONG, "--out", run), ("--ntasks=3", SCRIPT, "resume", run, "-q")):
+        ended, printed = cluster.submit("-N2", *words, folder=tmp_path, until=lambda: count(run) > rounds)  # noqa: B023
+        assert ended == [("FAILED", "143")] and "p2pkm resume" in printed, printed
+        assert json.loads((run / "manifest.json").read_text())["state"] == "interrupted"
+        assert count(run) > rounds
+        rounds = count(run)
+
+
+def count(run):
+    """Return the last round that a run has recorded."""
+    path = run / "rounds.jsonl"
+    lines = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
+    return json.loads(lines[-1])["round"] if lines else 0

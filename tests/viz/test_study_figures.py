@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pkm.storage.study_table import Study
+from p2pkm.viz import draw_study, plot_heatmap, plot_measures, plot_study_quality
+from p2pkm.viz.figures.study import _reach, _shorten, find_swept, spread_apart
+
+GRAPHS = {"ring": (0.1, 5.0, 40), "grid": (0.2, 8.0, 20), "complete": (1.0, 16.0, 2)}
+
+
+def rows(couplings=(1.0, 10.0)):
+    return [
+        {"algorithm": name, "graph": graph, "seed": seed, "coupling": coupling, "error": None,
+         "ratio_mean": 1.0 + rounds / 100 / coupling, "bytes": 1000 * rounds, "virtual_seconds": None,
+         "rounds_to_1pct": rounds + seed, "spectral_gap": gap, "effective_neighbors": near}
+        for name in ("gtvmin", "admm") for graph, (gap, near, rounds) in GRAPHS.items()
+        for coupling in couplings for seed in (0, 2)
+    ]  # fmt: skip
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_measures_stand_against_rounds_a_mark_per_method_and_graph():
+    ax = plot_measures(rows(couplings=(1.0,)))
+    gap, near = ax.child_axes
+    assert (gap.get_xlabel()[:12], near.get_xlabel()[:9]) == ("spectral gap", "effective")
+    assert texts(gap) == ["ring", "grid", "complete"]
+    for panel, place in ((gap, 0), (near, 1)):
+        assert len(panel.containers) == 6
+        marks = {tuple(float(part[0]) for part in one.lines[0].get_data()) for one in panel.containers}
+        assert marks == {(figures[place], figures[2] + 1.0) for figures in GRAPHS.values()}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["gtvmin", "admm"]
+
+
+def test_bars_reach_down_to_the_least_and_up_to_the_most():
+    assert _reach(np.array([1.0, 2.0, 6.0])).tolist() == [[2.0], [3.0]]
+
+
+def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
+    import json
+
+    pandas = pytest.importorskip("pandas")
+    (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    for source in (rows(), pandas.DataFrame(rows()), Study(rows()), tmp_path, str(tmp_path)):
+        assert plot_heatmap(source, "coupling", "graph").images[0].get_array().shape == (3, 2)
+
+
+def test_a_map_holds_means_over_everything_else():
+    ax = plot_heatmap([*rows(), rows()[0] | {"error": "broken", "rounds_to_1pct": 1e9}], "coupling", "graph",
+                      "rounds_to_1pct")  # fmt: skip
+    assert ax.images[0].get_array().tolist() == [[41, 41], [21, 21], [3, 3]]
+    assert texts(ax) == ["41", "41", "21", "21", "3", "3"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "10"]
+    missing = plot_heatmap([row for row in rows() if (row["coupling"], row["graph"]) != (1.0, "grid")], "coupling",
+                           "graph")  # fmt: skip
+    assert np.isnan(missing.images[0].get_array().filled(np.nan)).sum() == 1
+    assert len(missing.texts) == 5
+
+
+def far(row):
+    """Return a row of a run that comes within 1 % of central k-means on the ring alone."""
+    came = row["rounds_to_1pct"] + 1 if row["graph"] == "ring" else None
+    return row | {"rounds_to_1pct_of_central": came}
+
+
+def test_a_map_says_never_where_no_run_came_near_central_k_means():
+    mixed = [far(row) for row in rows()]
+    mixed[0]["rounds_to_1pct_of_central"] = None  # one of four runs at coupling 1
+    ax = plot_heatmap(mixed, "coupling", "graph", "rounds_to_1pct_of_central")
+    assert texts(ax) == ["42.33 (3/4)", "42", "never", "never", "never", "never"]
+
+
+def test_marks_of_runs_that_never_came_near_central_k_means_are_hollow():
+    ax = plot_measures([far(row) for row in rows(couplings=(1.0,))])
+    faces = [one.lines[0].get_markerfacecolor() == "white" for one in ax.child_axes[0].containers]
+    assert faces == [False, True, True] * 2
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend[0] == "gtvmin (never within 1 % of central on 2 of 3 graphs: hollow)"
+    of_central = plot_measures([far(row) for row in rows()], value="rounds_to_1pct_of_central")
+    assert texts(of_central.child_axes[0]) == ["ring"]
+    assert "2 of 3 graphs" in of_central.get_legend().get_texts()[1].get_text()
+
+
+def test_quality_has_a_mark_per_configuration_with_its_extremes():
+    ax = plot_study_quality(rows())
+    assert len(ax.containers) == 12
+    assert ax.get_xscale() == "log" and "least to most" in ax.get_title(loc="left")
+
+
+def test_only_figures_that_apply_are_drawn(tmp_path):
+    names = {path.stem for path in draw_study(rows(), tmp_path / "all")}
+    assert {"measures", "quality_bytes", "heatmap_coupling_graph_ratio_mean"} <= names
+    assert "quality_virtual_seconds" not in names
+    blind = [row | {"ratio_mean": None, "rounds_to_1pct": None} for row in rows()]
+    assert draw_study(blind, tmp_path / "none") == []
+    assert draw_study([], tmp_path / "none") == []
+    names = {path.stem for path in draw_study([far(row) for row in rows()], tmp_path / "far")}
+    assert {"measures_of_central", "heatmap_coupling_graph_rounds_to_1pct_of_central"} <= names
+    timed = [row | {"virtual_seconds": row["bytes"] / 1e4} for row in rows()]
+    assert "quality_virtual_seconds" in {path.stem for path in draw_study(timed, tmp_path / "timed")}
+
+
+def test_what_differs_between_runs_is_found():
+    assert find_swept(rows()) == ["coupling", "graph", "algorithm"]
+    assert find_swept(rows(couplings=(1.0,))) == ["graph", "algorithm"]
+
+
+def test_names_lose_what_all_of_a_family_share():
+    names = ["ring", "small-world:degree=4,rewire=0.1", "small-world:degree=4,rewire=0.5", "torus:rows=2", 10.0]
+    assert list(_shorten(names).values()) == ["ring", "small-world:rewire=0.1", "small-world:rewire=0.5", "torus", "10"]
+    assert _shorten(["fkm", "fkm:tol=1"]) == {"fkm": "fkm", "fkm:tol=1": "fkm:tol=1"}
+
+
+@given(st.lists(st.floats(0, 1), max_size=12), st.floats(0.001, 0.3))
+def test_names_stand_apart_in_order_and_do_not_move_without_need(places, apart):
+    before = np.sort(np.array(places, float))
+    after = spread_apart(before, apart)
+    assert np.all(np.diff(after) >= apart * (1 - 1e-9))
+    if np.all(np.diff(before) > apart):
+        assert np.allclose(after, before)
+    assert len(before) == 0 or abs(after.mean() - before.mean()) < 1e-9

@@ -1,0 +1,149 @@
+"""Graphs of very many devices: three arrays instead of an object for every device and link."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topologies.validation import UNDIRECTED, Graph, GraphError, assemble, sort_nodes
+
+if TYPE_CHECKING:
+    from numpy import float64, int64
+    from numpy.typing import NDArray
+
+    Integers = NDArray[int64]
+    Floats = NDArray[float64]
+else:
+    Integers = Floats = Any  # numpy is imported when a graph is built, not before
+
+
+@dataclass(frozen=True, eq=False)
+class LightGraph:
+    """An undirected graph of devices 0 to n - 1 as arrays; nobody writes into them.
+
+    Attributes
+    ----------
+    indptr : int64[n + 1]
+        The neighbours of device i are ``indices[indptr[i]:indptr[i + 1]]``.
+    indices : int64[2 * links]
+        Neighbours, ascending within a device; every link stands at both its ends.
+    weights : float64[2 * links] or None
+        Of the links, the same at both ends; None: all 1.
+    name : str
+        What the graph is, for people.
+    """
+
+    indptr: Integers
+    indices: Integers
+    weights: Floats | None = None
+    name: str = ""
+
+    @classmethod
+    def from_networkx(cls, graph: Graph, name: str = "") -> "LightGraph":
+        """Read a networkx graph that `check` accepts; device i is the i-th node as `sort_nodes` lists them."""
+        import numpy as np
+
+        number = {node: i for i, node in enumerate(sort_nodes(graph))}
+        links = np.array([(number[u], number[v]) for u, v in graph.edges], np.int64).reshape(-1, 2)
+        weights = [weight for _, _, weight in graph.edges(data="weight")]
+        plain = all(weight is None for weight in weights)
+        given = None if plain else np.array([1.0 if weight is None else float(weight) for weight in weights])
+        return pack(len(number), links[:, 0], links[:, 1], weights=given, name=name)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def _repr_html_(self) -> str:
+        from topologies.notebook import show_card
+
+        return show_card("graph", self, {})
+
+    def number_of_nodes(self) -> int:
+        """Return the number of devices."""
+        return len(self)
+
+    def number_of_edges(self) -> int:
+        """Return the number of links, each counted once."""
+        return len(self.indices) // 2
+
+    def to_networkx(self) -> Graph:
+        """Return the same graph as a networkx.Graph; beyond 100,000 devices that takes seconds and gigabytes."""
+        source = sources(self)
+        once = source < self.indices
+        links = list(zip(source[once].tolist(), self.indices[once].tolist(), strict=True))
+        graph = assemble(len(self), links)
+        if self.weights is not None:
+            for (u, v), weight in zip(links, self.weights[once].tolist(), strict=True):
+                graph[u][v]["weight"] = weight
+        return graph
+
+
+def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, name: str = "") -> LightGraph:
+    """Build the graph of n devices from links u[i] - v[i]; without weights, repeated links and self-links vanish."""
+    import numpy as np
+
+    keys = np.concatenate((u * n + v, v * n + u))
+    if weights is None:
+        keys.sort()
+        keep = keys // n != keys % n if (u == v).any() else np.ones(len(keys), bool)
+        keep[1:] &= keys[1:] != keys[:-1]
+        keys = keys if keep.all() else keys[keep]
+    else:
+        order = np.argsort(keys)
+        keys, weights = keys[order], np.tile(weights, 2)[order]
+    indptr = np.searchsorted(keys, np.arange(n + 1) * n)
+    keys -= np.repeat(np.arange(n) * n, np.diff(indptr))
+    return LightGraph(indptr, keys, weights, name)
+
+
+def is_connected(graph: LightGraph) -> bool:
+    """Say whether there is a path between any two devices."""
+    import numpy as np
+    from scipy.sparse import csgraph, csr_array
+
+    links = csr_array((np.ones(len(graph.indices)), graph.indices, graph.indptr), (len(graph), len(graph)))
+    return int(csgraph.connected_components(links, directed=False, return_labels=False)) == 1
+
+
+def check_light(graph: LightGraph) -> None:
+    """Refuse arrays that are no undirected graph without self-links; see `topologies.check`."""
+    import numpy as np
+
+    n, indptr, indices = len(graph), np.asarray(graph.indptr), np.asarray(graph.indices)
+    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise GraphError(
+            f"indptr does not cut the {len(indices)} indices into devices; expected 0, ..., {len(indices)}"
+        )
+    if len(indices) and (indices.min() < 0 or indices.max() >= n):
+        raise GraphError(f"indices reach from {indices.min()} to {indices.max()}; expected devices 0 to {n - 1}")
+    source = sources(graph)
+    own = np.flatnonzero(source == indices)
+    if len(own):
+        raise GraphError(f"device {source[own[0]]} has a link to itself; remove it")
+    rises = np.diff(indices) > 0
+    rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one device to the next
+    if not rises.all():
+        raise GraphError("the neighbours of a device are not ascending, each once; sort them, and keep one of each")
+    _check_symmetry(n, indptr, indices, graph.weights)
+
+
+def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats | None) -> None:
+    """Refuse bad weights, and links or weights that are not the same at both ends."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    weights = np.ones(len(indices), np.int8) if given is None else np.asarray(given)
+    if weights.shape != indices.shape:
+        raise GraphError(f"there are {weights.size} weights of {indices.size} indices; give every index its own")
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise GraphError("a weight is not a finite number above 0; correct it, or leave its link out")
+    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
+    if (turned.indptr != indptr).any() or (turned.indices != indices).any():
+        raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
+    if (turned.data != weights).any():
+        raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
+
+
+def sources(graph: LightGraph) -> Integers:
+    """Return the device at which each neighbour stands, int64[2 * links]."""
+    import numpy as np
+
+    return np.repeat(np.arange(len(graph)), np.diff(graph.indptr))

@@ -1,0 +1,207 @@
+"""Families without chance: the number of devices and the options say it all.
+
+Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError
+if an option is out of range.
+"""
+
+from itertools import combinations, pairwise
+from math import isqrt
+
+from topologies.validation import Graph, GraphError, assemble, whole
+
+
+def ring(n: int) -> Graph:
+    """Link every device with the next one, and the last with the first.
+
+    Cost: n edges, diameter n // 2. One device has no link, two have one.
+    """
+    size = whole(n, "ring: n", 1)
+    return assemble(size, cycle(range(size)))
+
+
+def path(n: int) -> Graph:
+    """Link every device with the next one.
+
+    Cost: n - 1 edges, diameter n - 1, the largest of all connected graphs.
+    """
+    size = whole(n, "path: n", 1)
+    return assemble(size, ((i, i + 1) for i in range(size - 1)))
+
+
+def star(n: int) -> Graph:
+    """Link device 0, the hub, with all others.
+
+    Cost: n - 1 edges, diameter 2 (n > 2); the hub carries all traffic.
+    """
+    size = whole(n, "star: n", 1)
+    return assemble(size, ((0, i) for i in range(1, size)))
+
+
+def complete(n: int) -> Graph:
+    """Link every device with every other.
+
+    Cost: n (n - 1) / 2 edges, diameter 1.
+    """
+    size = whole(n, "complete: n", 1)
+    return assemble(size, combinations(range(size), 2))
+
+
+def tree(n: int, *, branching: int = 2) -> Graph:
+    """Link device i > 0 with its parent (i - 1) // branching: a balanced tree, filled level by level.
+
+    Cost: n - 1 edges, diameter about 2 log(n) / log(branching); branching 1 is a path.
+    """
+    size = whole(n, "tree: n", 1)
+    children = whole(branching, "tree: branching", 1)
+    return assemble(size, (((i - 1) // children, i) for i in range(1, size)))
+
+
+def grid(n: int, *, rows: int | None = None) -> Graph:
+    """Set the devices in rows, left to right, and link each with those beside, above and below.
+
+    Cost, with c = n / rows columns: rows (c - 1) + c (rows - 1) edges, diameter rows + c - 2.
+
+    Parameters
+    ----------
+    n : int
+    rows : int, optional
+        A divisor of n; by default the largest that is at most the square root of n.
+
+    Raises
+    ------
+    GraphError
+        If rows does not divide n, or n is a prime above 3 and rows is not given.
+    """
+    height, width = sides(n, rows, "grid")
+    lines = [range(r * width, (r + 1) * width) for r in range(height)]
+    lines += [range(c, n, width) for c in range(width)]
+    return assemble(n, ((i, j) for line in lines for i, j in pairwise(line)))
+
+
+def torus(n: int, *, rows: int | None = None) -> Graph:
+    """Set the devices on a grid whose rows and columns are rings.
+
+    Cost, with c = n / rows columns: 2 n edges if both sides are above 2 (a side of 2 is one link, of 1 none),
+    diameter rows // 2 + c // 2.
+
+    Parameters
+    ----------
+    n : int
+    rows : int, optional
+        As for `grid`.
+
+    Raises
+    ------
+    GraphError
+        As `grid` does.
+    """
+    height, width = sides(n, rows, "torus")
+    lines = [range(r * width, (r + 1) * width) for r in range(height)]
+    lines += [range(c, n, width) for c in range(width)]
+    return assemble(n, (link for line in lines for link in cycle(line)))
+
+
+def exponential(n: int, *, base: int = 2) -> Graph:
+    """Link every device with those 1, base, base^2, ... further on, around a ring: few hops over few links.
+
+    Cost: about n log(n) / log(base) edges, diameter at most about base log(n) / (2 log(base)).
+
+    Parameters
+    ----------
+    n : int
+    base : int
+        Ratio of the distances, 2 or more; at n and above the graph is a ring.
+
+    References
+    ----------
+    Ying, Yuan, Chen, Hu, Pan and Yin (2021), Exponential graph is provably efficient for decentralized deep training,
+    Advances in Neural Information Processing Systems 34.
+    """
+    size, steps = strides(n, base)
+    links = {(min(i, j), max(i, j)) for step in steps for i in range(size) for j in [(i + step) % size]}
+    return assemble(size, sorted(links))
+
+
+def barbell(n: int) -> Graph:
+    """Link two cliques of n // 2 devices: directly, or, for odd n, through one device between them.
+
+    Cost, with h = n // 2: h (h - 1) edges and one for the bridge (two for odd n), diameter 3 (odd: 4) if h > 1.
+    """
+    size = whole(n, "barbell: n", 1)
+    half = size // 2
+    links = [*combinations(range(half), 2), *combinations(range(size - half, size), 2)]
+    bridge = range(half - 1, size - half) if half else ()
+    return assemble(size, [*links, *((i, i + 1) for i in bridge)])
+
+
+def caveman(n: int, *, size: int = 4) -> Graph:
+    """Bend one link of each of n / size cliques over to the clique before: the connected caveman graph.
+
+    Cost: n (size - 1) / 2 edges, diameter about n / size. A single clique only loses the link.
+
+    Parameters
+    ----------
+    n : int
+    size : int
+        Devices per clique, 3 or more (cliques of 2 would lose their only link); a divisor of n.
+
+    Raises
+    ------
+    GraphError
+        If size does not divide n; the message lists the sizes that do.
+
+    References
+    ----------
+    Watts (1999), Networks, dynamics, and the small-world phenomenon, American Journal of Sociology 105.
+    """
+    total = whole(n, "caveman: n", 1)
+    cave = whole(size, "caveman: size", 3)
+    if total % cave:
+        legal = ", ".join(map(str, divisors(total, least=3))) or "none"
+        raise GraphError(
+            f"caveman: size is {cave}, which does not divide the number of devices, {total}; "
+            f"sizes that do: {legal}. Or take another number of devices"
+        )
+    links = []
+    for first in range(0, total, cave):
+        members = range(first, first + cave)
+        links += [link for link in combinations(members, 2) if link != (first, first + 1)]
+        links.append((first, (first - 1) % total))
+    return assemble(total, links)
+
+
+def cycle(nodes: range) -> list[tuple[int, int]]:
+    """Return the links of a ring, each once: none for one node, one for two."""
+    links = list(pairwise(nodes))
+    return [*links, (nodes[-1], nodes[0])] if len(nodes) > 2 else links
+
+
+def strides(n: int, base: int) -> tuple[int, list[int]]:
+    """Return the number of devices and the distances, at most n // 2, over which an exponential graph links."""
+    size, ratio = whole(n, "exponential: n", 1), whole(base, "exponential: base", 2)
+    found, step = set(), 1
+    while step < size:
+        found.add(min(step, size - step))
+        step *= ratio
+    return size, sorted(found)
+
+
+def sides(n: int, rows: int | None, family: str) -> tuple[int, int]:
+    """Return rows and columns."""
+    size = whole(n, f"{family}: n", 1)
+    if rows is None:
+        height = max(divisor for divisor in range(1, isqrt(size) + 1) if size % divisor == 0)
+        if height == 1 and size > 3:
+            raise GraphError(f"{family}: {size} devices is a prime number; give rows= or another number of devices")
+        return height, size // height
+    height = whole(rows, f"{family}: rows", 1)
+    if size % height:
+        legal = ", ".join(map(str, divisors(size, least=1)))
+        raise GraphError(f"{family}: rows is {height}, which does not divide {size} devices; rows that do: {legal}")
+    return height, size // height
+
+
+def divisors(n: int, *, least: int) -> list[int]:
+    """List the divisors of n that are at least `least`, ascending."""
+    small = [divisor for divisor in range(1, isqrt(n) + 1) if n % divisor == 0]
+    return sorted(divisor for divisor in {*small, *(n // part for part in small)} if divisor >= least)

@@ -1,0 +1,193 @@
+"""Families from textbooks and papers on decentralized learning, without chance.
+
+Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError
+if an option is out of range; where a number of devices does not fit, the message names the nearest that do.
+"""
+
+from itertools import combinations, product
+from math import isqrt
+from typing import Literal
+
+from topologies.families.regular import cycle, path
+from topologies.validation import Graph, GraphError, assemble, whole
+
+
+def hypercube(n: int) -> Graph:
+    """Link devices whose numbers differ in one binary digit.
+
+    Cost: n log2(n) / 2 edges, degree and diameter log2(n).
+
+    Parameters
+    ----------
+    n : int
+        A power of two.
+
+    References
+    ----------
+    Saad and Schultz (1988), Topological properties of hypercubes, IEEE Transactions on Computers 37.
+    """
+    digits = dimensions(n)
+    return assemble(n, ((i, i | 1 << b) for i in range(n) for b in range(digits) if not i >> b & 1))
+
+
+def ladder(n: int) -> Graph:
+    """Lay two paths of n / 2 devices side by side, and link device i with device i + n / 2.
+
+    Cost: 3 n / 2 - 2 edges, degree 2 or 3, diameter n / 2.
+
+    Parameters
+    ----------
+    n : int
+        Even.
+    """
+    half = _half(n, "ladder")
+    rails = [link for first in (0, half) for link in _shift(path(half).edges, first)]
+    return assemble(n, [*rails, *((i, i + half) for i in range(half))])
+
+
+def circular_ladder(n: int) -> Graph:
+    """Lay two rings of n / 2 devices side by side, and link device i with device i + n / 2: a prism.
+
+    Cost: 3 n / 2 edges, degree 3, diameter n // 4 + 1 (n > 4).
+
+    Parameters
+    ----------
+    n : int
+        Even.
+    """
+    half = _half(n, "circular-ladder")
+    rails = [*cycle(range(half)), *cycle(range(half, n))]
+    return assemble(n, [*rails, *((i, i + half) for i in range(half))])
+
+
+def wheel(n: int) -> Graph:
+    """Link device 0, the hub, with all others, and these in a ring: a star that survives its hub.
+
+    Cost: 2 (n - 1) edges (n > 3), degree 3 and n - 1 at the hub, diameter 2 (n > 4).
+    """
+    size = whole(n, "wheel: n", 1)
+    return assemble(size, [*((0, i) for i in range(1, size)), *cycle(range(1, size))])
+
+
+def bipartite(n: int, *, left: int | None = None) -> Graph:
+    """Link each of the first `left` devices with each of the others: the complete bipartite graph.
+
+    Cost: left (n - left) edges, degrees left and n - left, diameter 2 (n > 2).
+
+    Parameters
+    ----------
+    n : int
+        At least 2.
+    left : int, optional
+        From 1 to n - 1; by default n // 2.
+    """
+    size = whole(n, "bipartite: n", 2)
+    first = size // 2 if left is None else whole(left, "bipartite: left", 1)
+    if first >= size:
+        raise GraphError(f"bipartite: left is {first} of {size} devices; expected 1 to {size - 1}")
+    return assemble(size, product(range(first), range(first, size)))
+
+
+def lollipop(n: int, *, clique: int | None = None) -> Graph:
+    """Hang a path on a clique: of all graphs, random walks cross it most slowly.
+
+    Cost, with c in the clique: c (c - 1) / 2 + n - c edges, largest degree c, diameter n - c + 1 (c > 1).
+
+    Parameters
+    ----------
+    n : int
+    clique : int, optional
+        Devices in the clique, from 1 to n; by default (n + 1) // 2. The slowest is about 2 n / 3.
+
+    References
+    ----------
+    Brightwell and Winkler (1990), Maximum hitting time for random walks on graphs, Random Structures & Algorithms 1.
+    """
+    size = whole(n, "lollipop: n", 1)
+    dense = (size + 1) // 2 if clique is None else whole(clique, "lollipop: clique", 1)
+    if dense > size:
+        raise GraphError(f"lollipop: clique is {dense}, but there are only {size} devices; expected 1 to {size}")
+    return assemble(size, [*combinations(range(dense), 2), *((i - 1, i) for i in range(dense, size))])
+
+
+def margulis(n: int) -> Graph:
+    """Link each place (x, y) of a square with (x + 2y, y), (x + 2y + 1, y), (x, y + 2x) and (x, y + 2x + 1).
+
+    Sides wrap around; self-links and repetitions are dropped. An expander without chance: the spectral gap does not
+    vanish, however many devices. Cost: at most 4 n edges, degree at most 8, diameter of the order of log(n).
+
+    Parameters
+    ----------
+    n : int
+        A square; device x sqrt(n) + y stands at (x, y).
+
+    References
+    ----------
+    Margulis (1973), Explicit constructions of concentrators, Problems of Information Transmission 9; Gabber and Galil
+    (1981), Explicit constructions of linear-sized superconcentrators, Journal of Computer and System Sciences 22.
+    """
+    size = whole(n, "margulis: n", 1)
+    side = isqrt(size)
+    if side * side != size:
+        raise GraphError(f"margulis: {size} devices is no square; take {side * side} or {(side + 1) ** 2}")
+    links = set()
+    for x, y in product(range(side), repeat=2):
+        for u, v in ((x + 2 * y, y), (x + 2 * y + 1, y), (x, y + 2 * x), (x, y + 2 * x + 1)):
+            links.add(tuple(sorted((x * side + y, u % side * side + v % side))))
+    return assemble(size, sorted((i, j) for i, j in links if i != j))
+
+
+def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "complete") -> Graph:
+    """Gather the devices in cliques, and link every two cliques, or each with the next, by one link.
+
+    Meant for cliques whose members together have points of every class; deal the points accordingly. Clique c holds
+    the devices c size to (c + 1) size - 1, the last what is left. Its links to others are spread evenly over it.
+    Cost, with c cliques: n (size - 1) / 2 + c (c - 1) / 2 edges and diameter 3 at most (ring: c more, about c).
+
+    Parameters
+    ----------
+    n : int
+    size : int
+        Devices per clique; one is the complete graph, or the ring.
+    between : {"complete", "ring"}
+        Which cliques are linked.
+
+    References
+    ----------
+    Bellet, Kermarrec and Lavoie (2022), D-Cliques: compensating for data heterogeneity with topology in decentralized
+    federated learning, International Symposium on Reliable Distributed Systems.
+    """
+    total, each = whole(n, "d-cliques: n", 1), whole(size, "d-cliques: size", 1)
+    if between not in ("complete", "ring"):
+        raise GraphError(f"d-cliques: between is {between!r}; expected 'complete' or 'ring'")
+    cliques = [range(first, min(first + each, total)) for first in range(0, total, each)]
+    count = len(cliques)
+    pairs = combinations(range(count), 2) if between == "complete" else cycle(range(count))
+    links = [link for members in cliques for link in combinations(members, 2)]
+    used = [0] * count
+    for pair in pairs:
+        i, j = (cliques[c][used[c] % len(cliques[c])] for c in pair)
+        links.append((i, j))
+        for c in pair:
+            used[c] += 1
+    return assemble(total, links)
+
+
+def dimensions(n: int) -> int:
+    """Return the dimension of the hypercube of n devices."""
+    size = whole(n, "hypercube: n", 1)
+    digits = size.bit_length() - 1
+    if size != 1 << digits:
+        raise GraphError(f"hypercube: {size} devices is no power of two; take {1 << digits} or {2 << digits}")
+    return digits
+
+
+def _half(n: int, family: str) -> int:
+    size = whole(n, f"{family}: n", 2)
+    if size % 2:
+        raise GraphError(f"{family}: {size} devices is an odd number; take {size - 1} or {size + 1}")
+    return size // 2
+
+
+def _shift(links: list[tuple[int, int]], first: int) -> list[tuple[int, int]]:
+    return [(first + i, first + j) for i, j in links]

@@ -1,0 +1,82 @@
+"""The gallery: graphs with all their options under one name, as data in the folder `gallery`."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topologies.validation import GraphError
+
+if TYPE_CHECKING:
+    from topologies import AnyGraph
+else:
+    AnyGraph = Any
+
+
+class Recipe(NamedTuple):
+    """A graph in one file of the gallery.
+
+    Attributes
+    ----------
+    family : str
+        A key of `FAMILIES` or `TIME_VARYING`.
+    n : int
+        The number of devices.
+    description, reference : str
+        What it is good for, and where it comes from.
+    options : dict
+        The options of the family.
+    """
+
+    family: str
+    n: int
+    description: str
+    reference: str
+    options: dict[str, Any]
+
+
+def recipes() -> list[str]:
+    """List the names in the gallery."""
+    return sorted(entry.name[: -len(".toml")] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+def read_recipe(name: str) -> Recipe:
+    """Read a recipe of the gallery.
+
+    Raises
+    ------
+    GraphError
+        If there is none of this name.
+    """
+    import tomllib
+
+    known, key = recipes(), name.replace("_", "-").lower()
+    if key not in known:
+        raise GraphError(f"the gallery has no {name!r}; known: {', '.join(known)}")
+    return Recipe(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))
+
+
+def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
+    """Build a graph of the gallery, as `build` does with what its recipe says; `recipes` lists the names.
+
+    Parameters
+    ----------
+    n : int, optional
+        That of the recipe or nothing.
+    recipe : str
+        Its name.
+
+    Raises
+    ------
+    GraphError
+        If there is no such recipe, or n is another number.
+    """
+    from topologies import build
+    from topologies.families.datasets import agree
+
+    found = read_recipe(recipe)
+    agree(n, found.n, f"gallery:{recipe}")
+    return build(found.family, found.n, **found.options)
+
+
+def _folder() -> Any:
+    from importlib.resources import files
+
+    return files("topologies") / "gallery"

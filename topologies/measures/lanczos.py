@@ -1,0 +1,263 @@
+"""The spectrum of a symmetric matrix: its eigenvalues, or, of a large one, a few that stand for all of them.
+
+Lanczos' recurrence from a random vector gives, after t steps, t Ritz values and weights: the Gauss quadrature of the
+spectrum as this vector sees it. Its ends approach those of the spectrum, and sums over it those over all eigenvalues
+(Golub and Meurant, "Matrices, Moments and Quadrature", 2010; Ubaru, Chen and Saad, "Fast estimation of tr(f(A)) via
+stochastic Lanczos quadrature", 2017). It keeps three vectors, so a million devices fit. Where it is slow because the
+graph is long and thin, the inverse is walked through instead: a sparse factorisation costs little there. That resolves
+the low end alone. A sum over the whole spectrum of a function that is smooth there takes few steps of the matrix
+itself, and how many is known beforehand (`sample_spectrum`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from topologies.measures.types import EXACT, Floats, Measure
+
+_WORK = 720_000_000  # entries of the matrix, times steps, that a recurrence may take
+_MOST = 2_000  # steps
+_RITZ = 8_000  # steps of all probes together: each has its own Ritz values to find
+_CLOSE = 0.01  # of an end of the spectrum: its residual, when a recurrence may stop; the error is about its square
+_POOR = 0.5  # of an end: the residual from which on it is only a bound
+_FACTORED = 20_000  # devices on cycles, up to which a factorisation costs little whatever the graph
+_PROBES = 200_000  # devices and probes together: many vectors of few entries are as good as one of many
+_SAMPLED, _SAMPLES, _SHARE = 500_000, 200, 4  # the same, probes at most, and part of the work, where few steps do
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues without the one of the null vector, or Ritz values that stand for them.
+
+    Attributes
+    ----------
+    values : float64[v]
+        Ascending.
+    weights : float64[v]
+        How many eigenvalues each one stands for.
+    error : float
+        Residual of the lowest, relative to it; 0 if the eigenvalues themselves are known.
+    how : str
+        Empty for eigenvalues.
+    probes : int
+    steps : int
+        Of the recurrence; 0 if it has seen everything that its vectors see.
+    """
+
+    values: Floats
+    weights: Floats
+    error: float = 0.0
+    how: str = ""
+    probes: int = 0
+    steps: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Say whether these are the eigenvalues."""
+        return not self.probes
+
+    def low(self) -> Measure:
+        """Return the lowest eigenvalue; an estimate is never below it, but for rounding."""
+        return Measure(float(self.values[0]), self.exact, self._tell_end())
+
+    def sum(self, function: Callable[[Floats], Floats]) -> Measure:
+        """Return the sum of a function over all eigenvalues, and how far an estimate may be off."""
+        total, error = self.estimate(function)
+        if self.exact or not total:
+            return Measure(total, self.exact, self.how)
+        ends = f"; {_tell_residual(self.error, 'the low end counts too little')}" if self.error > _CLOSE else ""
+        return Measure(total, False, f"{self.how}{ends}; standard error {100 * error / abs(total):.2g} %")
+
+    def estimate(self, function: Callable[[Floats], Floats]) -> tuple[float, float]:
+        """Return the sum of a function over all eigenvalues, and its standard error.
+
+        Of a random unit vector u of N entries, N u'Fu has the variance 2 N / (N + 2) sum_i (f_i - mean f)^2.
+        """
+        import numpy as np
+
+        values = function(self.values)
+        total = float(self.weights @ values)
+        if self.exact:
+            return total, 0.0
+        away = values - total / self.weights.sum()
+        return total, float(np.sqrt(2 * (self.weights @ away**2) / self.probes))
+
+    def _tell_end(self) -> str:
+        if self.exact:
+            return ""
+        return f"{self.how}; {_tell_residual(self.error, 'an upper bound')}"
+
+
+def find_spectrum(matrix: Any, null: Floats, seed: int) -> Spectrum:
+    """Return the spectrum of a positive semidefinite matrix without its null vector.
+
+    Parameters
+    ----------
+    matrix : csr_array[n, n]
+    null : float64[n]
+        The null vector, of length 1 and nowhere 0.
+    seed : int
+        Of the probes in a matrix of more than 1,000 rows.
+    """
+    import numpy as np
+
+    n = len(null)
+    if n <= EXACT:
+        values = np.linalg.eigvalsh(matrix.toarray())[1:]
+        values[np.abs(values) <= 1e-13 * n * np.abs(values).max(initial=0.0)] = 0.0
+        return Spectrum(values, np.ones(n - 1))
+    starts = np.random.default_rng(seed).normal(size=(n, int(np.clip(_PROBES // n, 1, 64))))
+    found = _walk(lambda v: matrix @ v, starts, null, _limit(matrix.nnz + n, starts), (0, -1))
+    links = (matrix.nnz - n) // 2
+    if found.error > _CLOSE and min(n, 2 * (links - n) + 2) <= _FACTORED:
+        return _invert(matrix, starts, null, float(found.values[-1]))
+    return found
+
+
+def sample_spectrum(matrix: Any, null: Floats, steps: int, seed: int) -> Spectrum:
+    """Return the quadrature of so many steps, exact for polynomials of degree 2 steps - 1, from as many probes as pay.
+
+    Parameters
+    ----------
+    matrix, null, seed
+        As of `find_spectrum`, of more than 1,000 rows.
+    steps : int
+        Fewer are taken where they would take long.
+    """
+    import numpy as np
+
+    n, cost = len(null), matrix.nnz + len(null)
+    steps = int(np.clip(min(steps, _WORK // cost), 1, min(_MOST, n - 1)))
+    probes = int(np.clip(min(_SAMPLED // n, _WORK // _SHARE // (cost * steps)), 1, _SAMPLES))
+    starts = np.random.default_rng(seed).normal(size=(n, probes))
+    return _walk(lambda v: matrix @ v, starts, null, steps, (0, -1), close=0.0)
+
+
+def _limit(work: int, starts: Floats) -> int:
+    """Return how many steps a walk may take, if one costs so much for each probe."""
+    import numpy as np
+
+    n, probes = starts.shape
+    return int(np.clip(_WORK // (work * probes), 20, min(_MOST, _RITZ // probes, n - 1)))
+
+
+def _walk(
+    apply: Callable[[Floats], Floats],
+    starts: Floats,
+    null: Floats,
+    limit: int,
+    ends: tuple[int, ...],
+    close: float = _CLOSE,
+) -> Spectrum:
+    """Walk from all starts at once until the ends of the spectrum stand still.
+
+    Parameters
+    ----------
+    apply : callable
+        Multiplies the matrix with float64[n, probes].
+    limit : int
+        Steps at most.
+    ends : tuple of int
+        Of the lowest (0) and the highest eigenvalue (-1), those that matter.
+    close : float
+        Their residual, relative to them, at which to stop.
+    """
+    import numpy as np
+
+    n, probes = starts.shape
+    before, v, beta = np.zeros_like(starts), _part(starts, null), np.zeros(probes)
+    v /= np.linalg.norm(v, axis=0)
+    diagonal, beside = [], []
+    look = 20
+    while True:
+        w, scratch = apply(v), before
+        w -= np.multiply(before, beta, out=scratch)
+        diagonal.append(np.einsum("ij,ij->j", v, w))
+        w -= np.multiply(v, diagonal[-1], out=scratch)
+        w -= np.multiply(null[:, None], null @ w, out=scratch)
+        beta = np.linalg.norm(w, axis=0)
+        beside.append(beta)
+        complete = bool(beta.max() <= 1e-12 * np.abs(diagonal[-1]).max())
+        done = len(diagonal) == limit or complete
+        if done or len(diagonal) == look:
+            look += look // 2
+            if done or _gauge(*_diagonalize(diagonal, beside, 0), ends) <= close:
+                break
+        w /= np.where(beta > 0, beta, 1.0)
+        before, v = v, w
+    found = _gather(diagonal, beside, n - 1, ends)
+    return found._replace(steps=0) if complete else found
+
+
+def _gather(diagonal: list[Floats], beside: list[Floats], total: int, ends: tuple[int, ...]) -> Spectrum:
+    """Put the quadratures of all probes together."""
+    import numpy as np
+
+    parts = [_diagonalize(diagonal, beside, probe) for probe in range(len(diagonal[0]))]
+    values, weights = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    error = min(_gauge(*part, ends) for part in parts)
+    order, probes = np.argsort(values), len(parts)
+    how = f"Lanczos, {len(diagonal)} steps from {probes} random vector{'s' * (probes > 1)}"
+    return Spectrum(values[order], weights[order] * total / probes, error, how, probes, len(diagonal))
+
+
+def _gauge(values: Floats, weights: Floats, errors: Floats, ends: tuple[int, ...]) -> float:
+    """Return the largest residual at these ends, relative to the eigenvalue."""
+    return max(float(errors[end] / max(abs(values[end]), 1e-300)) for end in ends)
+
+
+def _diagonalize(diagonal: list[Floats], beside: list[Floats], probe: int) -> tuple[Floats, Floats, Floats]:
+    """Return Ritz values, weights (together 1) and residuals of one probe, each float64[steps]."""
+    import numpy as np
+    from scipy.linalg import eigh_tridiagonal
+
+    main, next_to = (np.array([row[probe] for row in rows]) for rows in (diagonal, beside))
+    ends = np.flatnonzero(next_to <= 1e-12 * np.abs(main).max())
+    steps = int(ends[0]) + 1 if len(ends) else len(main)  # beyond, the recurrence has seen everything
+    values, vectors = eigh_tridiagonal(main[:steps], next_to[: steps - 1])
+    return values, vectors[0] ** 2, next_to[steps - 1] * np.abs(vectors[-1])
+
+
+def _invert(matrix: Any, starts: Floats, null: Floats, high: float) -> Spectrum:
+    """Return the spectrum from the inverse on what is orthogonal to the null vector.
+
+    Without its first row and column the matrix of a connected graph is regular.
+    """
+    import numpy as np
+    from scipy.sparse.linalg import splu
+
+    solver = splu(matrix[1:, 1:].tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+                  options={"SymmetricMode": True})  # fmt: skip
+
+    def apply(v: Floats) -> Floats:
+        return _part(np.concatenate((np.zeros((1, v.shape[1])), solver.solve(v[1:]))), null)
+
+    found = _walk(apply, starts, null, _limit(matrix.nnz + solver.nnz, starts), (-1,))
+    values = np.append(1 / found.values[::-1], high)
+    return found._replace(values=values, weights=np.append(found.weights[::-1], 0.0), how=f"{found.how}, inverted")
+
+
+def _part(v: Floats, null: Floats) -> Floats:
+    """Return what of the columns is orthogonal to the null vector."""
+    return v - null[:, None] * (null @ v)
+
+
+def find_radius(matrix: Any, seed: int) -> Measure:
+    """Return the largest eigenvalue of a symmetric matrix without negative entries."""
+    import numpy as np
+
+    n = matrix.shape[0]
+    if n <= EXACT:
+        return Measure(float(np.linalg.eigvalsh(matrix.toarray())[-1]))
+    return walk_to_top(lambda v: matrix @ v, n, matrix.nnz, seed)
+
+
+def walk_to_top(apply: Callable[[Floats], Floats], n: int, work: int, seed: int) -> Measure:
+    """Return the largest eigenvalue of the symmetric matrix that `apply` multiplies by; an estimate from below."""
+    import numpy as np
+
+    starts = 1 + np.random.default_rng(seed).random((n, 1))
+    found = _walk(apply, starts, np.zeros(n), _limit(work + n, starts), (-1,), close=0.1 * _CLOSE)
+    return Measure(float(found.values[-1]), False, f"{found.how}; {_tell_residual(found.error, 'a lower bound')}")
+
+
+def _tell_residual(error: float, bound: str) -> str:
+    return f"residual {100 * error:.2g} %" if error < _POOR else f"not converged: {bound}"

@@ -1,0 +1,183 @@
+"""Graphs that change from round to round: all links there ever are, and which of them are in use."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topologies.csr_graph import Floats, Integers, LightGraph, pack, sources
+
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+
+    Bools = NDArray[bool_]
+else:
+    Bools = Any  # numpy is imported when a graph is built, not before
+
+
+@dataclass(frozen=True, eq=False)
+class TimeVaryingGraph:
+    """An undirected graph of devices 0 to n - 1, of whose links only some are in use in a round.
+
+    Where a paper sends over a link in one direction only, here both ends hear each other: a penalty between
+    neighbours is symmetric.
+
+    Attributes
+    ----------
+    union : LightGraph
+        All links that are ever in use; connected.
+    period : int or None
+        After so many rounds everything repeats; None: never.
+    active : callable
+        ``active(round) -> bool[2 * links]``: which entries of ``union.indices`` are in use in round 0, 1, ...; a
+        function of the round alone, and the same at both ends of a link.
+    own_mixing : callable or None
+        The weights that the paper gives the links in use, see `mixing`; None: it gives none.
+    """
+
+    union: LightGraph
+    period: int | None
+    active: Callable[[int], Bools]
+    own_mixing: Callable[[int], Floats] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of devices."""
+        return len(self.union)
+
+    @property
+    def indptr(self) -> Integers:
+        """Where the neighbours of each device begin in `indices`, int64[n + 1]."""
+        return self.union.indptr
+
+    @property
+    def indices(self) -> Integers:
+        """Everybody who is ever a neighbour, int64[2 * links], ascending within a device."""
+        return self.union.indices
+
+    @property
+    def name(self) -> str:
+        """What the graph is, for people."""
+        return self.union.name
+
+    def __len__(self) -> int:
+        return self.n
+
+    def _repr_html_(self) -> str:
+        from topologies.notebook import show_card
+
+        period = "never" if self.period is None else f"after {self.period:,} rounds"
+        return show_card("graph that changes: all links that are ever in use", self.union, {"repeats": period})
+
+    def number_of_nodes(self) -> int:
+        """Return the number of devices."""
+        return self.n
+
+    def number_of_edges(self) -> int:
+        """Return the number of links that are ever in use, each counted once."""
+        return self.union.number_of_edges()
+
+    def at(self, turn: int) -> LightGraph:
+        """Return the links in use in a round as a graph; it need not be connected."""
+        mask = self.active(turn)
+        return LightGraph(_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
+
+    def degrees(self, turn: int) -> Integers:
+        """Return with how many others each device talks in a round, int64[n]."""
+        import numpy as np
+
+        return np.diff(_before(self.active(turn))[self.indptr])
+
+    def mixing(self, turn: int) -> Floats:
+        """Return how devices average what they hear in a round: a symmetric, doubly stochastic matrix.
+
+        Entry e, of device i and its neighbour ``indices[e]``, is the share of the neighbour in the new value of i; its
+        own share is what is missing to 1. The shares are the paper's, `own_mixing`, or else those of Metropolis and
+        Hastings for the links in use: 1 / (1 + the larger degree of the two).
+
+        Returns
+        -------
+        float64[2 * links]
+        """
+        import numpy as np
+
+        if self.own_mixing is not None:
+            return self.own_mixing(turn)
+        degrees = self.degrees(turn)
+        larger = np.maximum(degrees[sources(self.union)], degrees[self.indices])
+        return self.active(turn) / (1.0 + larger)
+
+
+class Exchange(NamedTuple):
+    """The links of one round: u[i] - v[i]; each listing adds its share to the mixing of both ends.
+
+    Attributes
+    ----------
+    u, v : int64[links]
+    share : float64[links] or None
+    """
+
+    u: Integers
+    v: Integers
+    share: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Tape:
+    """The rounds of a period: entries of the union's indices, and the shares on them."""
+
+    size: int
+    entries: tuple[Any, ...]
+    shares: tuple[Floats | None, ...]
+
+    def active(self, turn: int) -> Bools:
+        import numpy as np
+
+        mask = np.zeros(self.size, np.bool_)
+        mask[self.entries[turn % len(self.entries)]] = True
+        return mask
+
+    def mixing(self, turn: int) -> Floats:
+        import numpy as np
+
+        step = turn % len(self.entries)
+        return np.bincount(self.entries[step], self.shares[step], self.size).astype(np.float64, copy=False)
+
+
+def record(n: int, rounds: Iterable[Exchange], name: str) -> TimeVaryingGraph:
+    """Build the graph that plays the given rounds, again and again.
+
+    Links of a device with itself are dropped. Either all rounds have shares or none has.
+    """
+    import numpy as np
+
+    played = [_drop_loops(exchange) for exchange in rounds] or [Exchange(*np.zeros((2, 0), np.int64))]
+    union = pack(n, *(np.concatenate([getattr(one, end) for one in played]) for end in "uv"), name=name)
+    keys = sources(union) * n + union.indices
+    entries, shares = zip(*(_find(n, keys, exchange) for exchange in played), strict=True)
+    tape = _Tape(len(keys), entries, shares)
+    return TimeVaryingGraph(union, len(played), tape.active, None if shares[0] is None else tape.mixing)
+
+
+def _find(n: int, keys: Integers, exchange: Exchange) -> tuple[Any, Floats | None]:
+    """Return at which entries, of these keys, the links of a round stand, and their shares."""
+    import numpy as np
+
+    u, v, share = exchange
+    wanted = np.concatenate((u * n + v, v * n + u))
+    order = np.argsort(wanted, kind="stable")  # in order, they are found many times faster
+    entries = np.searchsorted(keys, wanted[order]).astype(np.int32 if len(keys) < 2**31 else np.int64)
+    return entries, None if share is None else np.tile(share, 2)[order]
+
+
+def _drop_loops(exchange: Exchange) -> Exchange:
+    keep = exchange.u != exchange.v
+    share = None if exchange.share is None else exchange.share[keep]
+    return Exchange(exchange.u[keep], exchange.v[keep], share)
+
+
+def _before(mask: Bools) -> Integers:
+    """Return how many entries are set before each place, int64[entries + 1]."""
+    import numpy as np
+
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(mask)))
