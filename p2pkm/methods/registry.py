@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from p2pkm.core.plugins import METHODS as GROUP
 from p2pkm.core.plugins import extend
 
-_HOME = "p2pkm.algorithms."
+_HOME = "p2pkm.methods."
 
 
 class Home(NamedTuple):
@@ -20,24 +20,24 @@ class Home(NamedTuple):
 
 
 METHODS: Mapping[str, Home] = {
-    "gtvmin": Home("gtvmin", "GTVMin"),
-    "consensus": Home("consensus", "ConsensusLloyd"),
-    "pushsum": Home("pushsum", "PushSumLloyd"),
-    "tracking": Home("tracking", "TrackingLloyd"),
-    "admm": Home("admm", "ADMM"),
-    "gossip": Home("gossip", "GossipMatching"),
-    "coreset": Home("coreset", "Coreset"),
-    "fkm": Home("fkm", "FKM"),
-    "kfed": Home("kfed", "KFED"),
-    "fkmeanscb": Home("fkmeanscb", "FKMeansCB"),
-    "feca": Home("feca", "FeCA"),
-    "ffcm1": Home("ffcm", "FFCM", {"version": 1}),
-    "ffcm2": Home("ffcm", "FFCM", {"version": 2}),
-    "mavg": Home("mavg", "MAvg"),
-    "mufc": Home("mufc", "MUFC"),
-    "central": Home("central", "Central", {"method": "lloyd"}),
-    "cdkm": Home("central", "Central", {"method": "cdkm"}),
-    "alone": Home("alone", "Alone"),
+    "gtvmin": Home("peer.gtvmin", "GTVMin"),
+    "consensus": Home("peer.consensus", "ConsensusLloyd"),
+    "pushsum": Home("peer.pushsum", "PushSumLloyd"),
+    "tracking": Home("peer.tracking", "TrackingLloyd"),
+    "admm": Home("peer.admm", "ADMM"),
+    "gossip": Home("peer.gossip", "GossipMatching"),
+    "coreset": Home("peer.coreset", "Coreset"),
+    "fkm": Home("server.fkm", "FKM"),
+    "kfed": Home("server.kfed", "KFED"),
+    "fkmeanscb": Home("server.fkmeanscb", "FKMeansCB"),
+    "feca": Home("server.feca", "FeCA"),
+    "ffcm1": Home("server.ffcm", "FFCM", {"version": 1}),
+    "ffcm2": Home("server.ffcm", "FFCM", {"version": 2}),
+    "mavg": Home("server.mavg", "MAvg"),
+    "mufc": Home("server.mufc", "MUFC"),
+    "central": Home("server.centralized", "Central", {"method": "lloyd"}),
+    "cdkm": Home("server.centralized", "Central", {"method": "cdkm"}),
+    "alone": Home("peer.local_only", "Alone"),
 }
 
 

@@ -19,7 +19,7 @@ from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, needs_mpirun, ranks, solve, there
 from tests.support.run_cli import here as call
 
-SOURCE = Path(__file__).parent / "plugin"
+SOURCE = Path(__file__).parents[1] / "support" / "plugin"
 CALL = (
     "--algorithm",
     "neighbor-mean:pull=0.4",

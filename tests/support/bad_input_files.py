@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.support.bad_input_rows import CONTENT, FILES, USAGE
 
-README = Path(__file__).with_name("README.md")
+README = Path(__file__).parents[1] / "README.md"
 
 
 class Row(NamedTuple):

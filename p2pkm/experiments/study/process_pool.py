@@ -81,7 +81,7 @@ def serve(work: Callable[[str], str]) -> None:
 
 def _start(program: str) -> Worker:
     """Start a process that Ctrl-C does not reach: whoever started it ends it."""
-    package = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[3])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(

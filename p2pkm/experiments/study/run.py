@@ -226,7 +226,7 @@ def fingerprint(prepared: Prepared) -> str:
 @cache
 def digest_program() -> bytes:
     """Return the SHA-256 of the program's own source, so that what other code computed is not taken for its own."""
-    root, found = Path(__file__).parents[1], hashlib.sha256()
+    root, found = Path(__file__).parents[3], hashlib.sha256()
     for path in sorted(path for package in ("p2pkm", "topologies") for path in (root / package).rglob("*.py")):
         text = path.read_bytes()
         found.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)

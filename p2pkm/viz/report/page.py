@@ -53,7 +53,7 @@ def assemble(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -
 
 
 def _read(name: str) -> str:
-    return (files("p2pkm.viz.report") / name).read_text("utf-8")
+    return (files("p2pkm.viz.report") / "assets" / name).read_text("utf-8")
 
 
 def _digest(text: str) -> str:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import networkx as nx
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from p2pkm.network.world import connect
 
