@@ -14,7 +14,6 @@ Run it as ``python examples/estimator.py`` or ``mpirun -n 4 python examples/esti
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from p2pkm.network.world import connect
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV
@@ -22,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import p2pkm
+from p2pkm.network.world import connect
 from p2pkm.viz.graph_layout import place_devices
 
 SITES = 24

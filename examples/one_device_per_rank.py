@@ -9,10 +9,9 @@ Scenario
 """
 
 # %% Every rank runs this script; the points come from a seed, so all ranks know the whole and keep their part
-from p2pkm.network.world import connect
-
 import p2pkm
 import topologies
+from p2pkm.network.world import connect
 
 X, y = p2pkm.grid16(points=50, seed=0)
 device = p2pkm.partition.dirichlet(y, 16, alpha=0.3, seed=0)

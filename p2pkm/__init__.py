@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from p2pkm.storage.study_table import load_study as load_study
     from p2pkm.viz.partition_report import partition_report as partition_report
 
-__version__ = "0.1.0"  # the one place: the package, `--version` and every manifest take it from here
+from p2pkm.core.version import __version__ as __version__
 
 _HOMES = {
     "ADMM": "p2pkm.methods.peer.admm",

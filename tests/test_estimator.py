@@ -307,7 +307,7 @@ PROGRAM = """
 import hashlib, json
 import numpy as np
 import p2pkm
-from p2pkm.network.transport import connect
+from p2pkm.network.world import connect
 X, y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
 for state, algorithm in ((7, "gtvmin"), (7, "fkm"), (None, "gtvmin")):
     model = p2pkm.P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=state).fit(X)

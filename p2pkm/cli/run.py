@@ -7,7 +7,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-import p2pkm
 from p2pkm.cli.animate import animate
 from p2pkm.cli.completion import complete
 from p2pkm.cli.faults import faults
@@ -17,6 +16,7 @@ from p2pkm.cli.resume import resume_command
 from p2pkm.cli.sweep import sweep
 from p2pkm.cli.topology import topology
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.version import __version__
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.storage.toml import read_toml
 
@@ -33,7 +33,7 @@ _EPILOG = """Exit codes: 0 done, 2 wrong command line, 3 wrong data or graph, 4 
 @click.group(invoke_without_command=True, help=_HELP, epilog=_EPILOG,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @with_options
-@click.version_option(p2pkm.__version__)
+@click.version_option(__version__)
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int | None:
     """Run one experiment, unless a command says otherwise."""

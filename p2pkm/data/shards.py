@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
 from p2pkm.core.validation import matrix, precision
 from p2pkm.data.table import Labels, encode
@@ -164,9 +165,7 @@ class Shards:
         return self.order.astype(np.int64, copy=False)
 
     def _repr_html_(self) -> str:
-        from p2pkm.viz.partition_report import partition_report
-
-        return partition_report(self)._repr_html_()
+        return str(call("card", self))
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what `from_arrays` needs on another rank; weights that are all 1 stay here."""

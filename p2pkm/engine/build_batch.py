@@ -9,11 +9,10 @@ from p2pkm.core.errors import DataError
 from p2pkm.data.shards import Shards
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.kernels.reference import philox
+from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from p2pkm.network.rank_partition import imbalance
 from p2pkm.network.transport import Network, World
-
-_SHARED = 2**64 - 1  # stands for all devices where a device's id would
 
 
 def host(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
@@ -51,11 +50,6 @@ def host(topology: Topology, shards: Shards, network: Network, seed: int, kernel
         turn=0,
         awake=np.ones(len(placement.ids), np.bool_),
     )
-
-
-def shared_key(seed: int) -> int:
-    """Return the key of the random streams that all devices share."""
-    return int(philox(_SHARED, 0, seed, KEYS)[0, 0])
 
 
 def count_classes(shards: Shards, network: Network) -> int:

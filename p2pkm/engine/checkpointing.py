@@ -11,7 +11,6 @@ from p2pkm.engine.active_links import Links
 from p2pkm.engine.loop import Scene
 from p2pkm.engine.state_tree import fingerprint, gather
 from p2pkm.metrics.monitor import Referee
-from p2pkm.storage.checkpoint import Vault
 
 
 class Lasting(Protocol):
@@ -22,6 +21,23 @@ class Lasting(Protocol):
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Go on from a snapshot, once the stage in which it was taken has been opened."""
+
+
+class Vault(Protocol):
+    """Where rank 0 puts the checkpoints of a run, and when; `p2pkm.storage.checkpoint` writes them into a folder."""
+
+    @property
+    def open(self) -> bool:
+        """Return whether there are ever any."""
+
+    def due(self, t: int) -> bool:
+        """Return whether it is time for one after round t of a stage."""
+
+    def begin(self) -> None:
+        """Take the time from which on a checkpoint is being made."""
+
+    def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Write one: the outline of the tree, and its arrays in device order."""
 
 
 class Keeper:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-INTERRUPTED, TERMINATED = 130, 143  # exit codes
+from p2pkm.core.termination import INTERRUPTED, TERMINATED
 
 
 def code_of(error: KeyboardInterrupt) -> int:

@@ -15,12 +15,12 @@ from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import choose_kernels, count_classes, host, sizes_of, weigh_division
-from p2pkm.engine.checkpointing import Keeper
+from p2pkm.engine.checkpointing import Keeper, Vault
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, scale
 from p2pkm.engine.loop import Field, run
 from p2pkm.engine.validate import check
-from p2pkm.engine.virtual_time import Timing
+from p2pkm.engine.virtual_time import Timing, keep_time
 from p2pkm.kernels import count_compilation
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.given import check_start
@@ -35,7 +35,6 @@ from p2pkm.network.link_model import Net, lay_out
 from p2pkm.network.rank_partition import Division, check_placement, choose
 from p2pkm.network.transport import Network, World
 from p2pkm.network.world import connect
-from p2pkm.storage.checkpoint import Vault
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -240,9 +239,10 @@ def perform(job: Job, world: World) -> Result:
         wishes = wishes._replace(centers=(wishes.centers - shift) / span)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
     timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
-    left = Played(
-        devices, job.own, referee, ending.state, job.topology, timing, reach(stage.algorithm for stage in played)
-    )
+    clock = keep_time(timing, devices, job.topology, network, referee.trace)
+    ages = field.events.ages if timing is not None and field.events is not None else None
+    hops = reach(stage.algorithm for stage in played)
+    left = Played(devices, job.own, referee, ending.state, job.topology, clock, ages, hops)
     result = close(world, left, facts, wishes)
     return replace(result, scaling=job.scaling)
 

@@ -163,13 +163,19 @@ def execute(
                 more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
-            folder.finish(result, plot=resolved.plot)
+            folder.finish(result, _draw_all if resolved.plot else None)
     except BaseException as error:
         _give_up(world, folder, error)
         raise
     finally:
         progress.close()
     return result
+
+
+def _draw_all(result: Result, folder: Path) -> None:
+    from p2pkm.viz import draw_all
+
+    draw_all(result, folder)
 
 
 def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:

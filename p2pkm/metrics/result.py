@@ -8,7 +8,6 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
-from p2pkm.core.termination import INTERRUPTED, TERMINATED
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.network.graph import LARGE, Topology
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from p2pkm.metrics.replay_frames import Frames
     from topologies import LightGraph
 
-STOPPED = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # why a run was told to end, and its exit code
 SUMMARY_KEYS = """
     algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
     coupling alpha schedule theta passes seed rounds rounds_before stop
@@ -250,18 +248,13 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""
-        from p2pkm.storage.checksums import write_checksums
-        from p2pkm.storage.save import save
-
-        folder = save(self, path)
-        write_checksums(folder)
+        folder: Path = call("save", self, path)
         return folder
 
     def plot(self) -> "Figure":
         """Return one figure with all pictures of the result."""
-        from p2pkm.viz import overview
-
-        return overview(self)
+        figure: Figure = call("overview", self)
+        return figure
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the recorded rounds as a pandas DataFrame, one row per record.
@@ -299,13 +292,4 @@ class Result:
         return graph
 
     def _repr_html_(self) -> str:
-        from p2pkm.viz.notebook import show_card
-
-        shown = "algorithm graph devices clusters rounds stop descent ratio_mean ratio_worst ari messages bytes"
-        figures = {name: self.summary.get(name) for name in shown.split()}
-        return show_card("p2pkm result", {name: x for name, x in figures.items() if x is not None}, self._draw_graph)
-
-    def _draw_graph(self) -> Any:
-        from p2pkm.viz import plot_graph
-
-        return plot_graph(self)
+        return str(call("card", self))

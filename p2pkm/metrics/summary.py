@@ -11,7 +11,6 @@ from p2pkm.channel.suppression import expose
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.termination import STOPPED
 from p2pkm.data.shards import Shards
-from p2pkm.engine.virtual_time import Timing, keep_time
 from p2pkm.methods.server.star import StarState
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import Priced, Prices
@@ -64,9 +63,10 @@ class Wishes(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph, and what times it.
+    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph.
 
-    hops: how far tables travelled as they were, None: everywhere.
+    clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
+    no clocks were kept; hops: how far tables travelled as they were, None: everywhere.
     """
 
     devices: Devices
@@ -74,19 +74,19 @@ class Played(NamedTuple):
     referee: Referee
     state: Any
     topology: Topology
-    timing: Timing | None = None
+    clock: dict[str, float | None] = {}
+    ages: tuple[Floats, Floats] | None = None
     hops: int | None = 1
 
 
 def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
     """Return the same result on every rank."""
-    devices, shards, referee, state, topology, timing, hops = played
+    devices, shards, referee, state, topology, clock, ages, hops = played
     network, prices = referee.network, cast(Prices, referee.prices)
     traffic = _gather_traffic(network, topology)
     honest, exposure = referee.honest, expose(traffic, topology, hops)
-    if timing is not None and timing.events is not None:
-        traffic = traffic._replace(age_mean=timing.events.ages[0], age_max=timing.events.ages[1])
-    clock = keep_time(timing, devices, topology, network, referee.trace)
+    if ages is not None:
+        traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
     induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
     through = state.local if induced else None
     census = take_census(devices, network, shards, prices.n_classes, state.centroids, through)

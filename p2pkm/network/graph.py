@@ -9,6 +9,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import TopologyError
+from p2pkm.core.late_binding import call
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -210,17 +211,7 @@ class Topology:
         return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
     def _repr_html_(self) -> str:
-        from p2pkm.viz.notebook import show_card
-
-        figures = {"devices": self.clients, "links": len(self.indices) // 2, "server": "yes" if self.hub >= 0 else None,
-                   "links_of_a_device": f"{self.degrees.min()} to {self.degrees.max()}",
-                   "components": int(self.components.max()) + 1}  # fmt: skip
-        return show_card("p2pkm topology", {name: x for name, x in figures.items() if x is not None}, self._draw)
-
-    def _draw(self) -> Any:
-        from p2pkm.viz import plot_topology
-
-        return plot_topology(self, "topology")
+        return str(call("card", self))
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what another rank needs to build the same topology, but for `varying`."""

@@ -1,12 +1,10 @@
 """The message layer: who hosts whom, how mail is delivered, and what it costs."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, Protocol
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
-from p2pkm.core.mpi_environment import launched
 from p2pkm.network.delay_model import Delays
 from p2pkm.network.halo import Placement
 from p2pkm.network.ledger import Ledger
@@ -84,21 +82,3 @@ class World(Protocol):
 
     def library(self) -> str | None:
         """Return the MPI library and its version, None without MPI."""
-
-
-@cache
-def connect() -> World:
-    """Return the world of this process: MPI's if a launcher started it, else a world of one rank.
-
-    Raises
-    ------
-    NetworkError
-        If there is no MPI library, or if the launcher belongs to another MPI than the library.
-    """
-    if launched():
-        from p2pkm.network.mpi import MPIWorld
-
-        return MPIWorld()
-    from p2pkm.network.local import LocalWorld
-
-    return LocalWorld()

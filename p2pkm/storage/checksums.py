@@ -5,12 +5,12 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError
 from p2pkm.storage.lock import NAME as LOCK
 from p2pkm.storage.run_status import explain, refuse_many
-from p2pkm.storage.save import write_bytes
+from p2pkm.storage.save import save, write_bytes
 
 NAME = "checksums.sha256"
 _REWRITTEN = ("report.html", "checkpoint", LOCK)  # by other commands, at any time: not in the list
@@ -31,6 +31,13 @@ def write_checksums(folder: Path) -> None:
         f"{_digest(folder / name)}  {name}\n" for name in sorted(_find(folder)) if not _in(name, _REWRITTEN)
     )
     write_bytes(folder, NAME, lambda file: file.write((lines + _seal(lines.encode())).encode()))
+
+
+def save_sealed(result: Any, path: str | Path) -> Path:
+    """Write a result into a new or empty folder, with the checksums of all files; return the folder."""
+    folder = save(result, path)
+    write_checksums(folder)
+    return folder
 
 
 def check_files(folder: Path) -> list[Fault]:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -188,18 +189,16 @@ class RunFolder:
             self._rounds.write(json.dumps(record) + "\n")
             self._rounds.flush()
 
-    def finish(self, result: Result, *, plot: bool) -> None:
-        """Write the results and figures; then the folder says that the run is done, or interrupted."""
+    def finish(self, result: Result, draw: Callable[[Result, Path], object] | None) -> None:
+        """Write the results, and figures if there is `draw`; then the folder says that the run is done, or interrupted."""
         with _disk(self.path):
             self.lock.check()
             self._rounds.close()
             if result.summary["virtual_seconds"] is not None:  # known only now
                 write_lines(result.rounds, self.path)
             write_result(result, self.path)
-            if plot:
-                from p2pkm.viz import draw_all
-
-                draw_all(result, self.path / "figures")
+            if draw is not None:
+                draw(result, self.path / "figures")
             state = "interrupted" if result.summary["stop"] in STOPPED else "done"
             self.end(state, chain=result.summary["chain_sha256"])
             write_checksums(self.path)
@@ -249,7 +248,7 @@ def describe_program() -> dict[str, Any]:
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
-    import p2pkm
+    from p2pkm.core.version import __version__
 
     found = {}
     for name in ("numpy", "networkx", "numba", "mpi4py"):
@@ -257,7 +256,7 @@ def describe_program() -> dict[str, Any]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    return {"version": p2pkm.__version__, "python": platform.python_version(), "libraries": found,
+    return {"version": __version__, "python": platform.python_version(), "libraries": found,
             "host": platform.node(), "command": sys.argv, "cwd": str(Path.cwd())}  # fmt: skip
 
 

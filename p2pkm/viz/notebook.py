@@ -7,7 +7,33 @@ from html import escape
 from io import BytesIO
 from typing import Any
 
+from p2pkm.metrics.result import Result
+from p2pkm.network.graph import Topology
+from p2pkm.viz.figures.graph import plot_graph, plot_topology
+from p2pkm.viz.partition_report import PartitionReport, partition_report
+
 _DPI = 55
+
+
+def card(thing: Any) -> str:
+    """Return what a notebook shows of a Result, a Topology, Shards or a PartitionReport."""
+    if isinstance(thing, Result):
+        shown = "algorithm graph devices clusters rounds stop descent ratio_mean ratio_worst ari messages bytes"
+        return show_card("p2pkm result", _known({name: thing.summary.get(name) for name in shown.split()}),
+                         lambda: plot_graph(thing))  # fmt: skip
+    if isinstance(thing, Topology):
+        degrees = thing.degrees
+        figures = {"devices": thing.clients, "links": len(thing.indices) // 2,
+                   "server": "yes" if thing.hub >= 0 else None,
+                   "links_of_a_device": f"{degrees.min()} to {degrees.max()}",
+                   "components": int(thing.components.max()) + 1}  # fmt: skip
+        return show_card("p2pkm topology", _known(figures), lambda: plot_topology(thing, "topology"))
+    report = thing if isinstance(thing, PartitionReport) else partition_report(thing)
+    return show_card("partition", report.figures, report.plot)
+
+
+def _known(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def show_card(title: str, figures: Mapping[str, Any], draw: Callable[[], Any]) -> str:

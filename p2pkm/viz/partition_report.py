@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.chunks import cut
+from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import tabulate
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ class PartitionReport(NamedTuple):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from p2pkm.viz.notebook import show_card
-
-        return show_card("partition", self.figures, self.plot)
+        return str(call("card", self))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the devices x classes map (without labels: points per device)."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from p2pkm.network.world import connect
 
 import topologies
 from p2pkm.core.batch import Devices, Floats, Integers, Kernels
@@ -18,6 +17,7 @@ from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.transport import Network
+from p2pkm.network.world import connect
 
 POINTS, DEGREE = 100, 6  # of each device
 _BOX, _NEAR, _PIECE = 10.0, 0.1, 1 << 20  # half the side of the means' box, the start's distance, points of a draw

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 import numpy as np
-from p2pkm.network.world import connect
 
 import topologies
 from p2pkm.core.messages import Mail
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
+from p2pkm.network.world import connect
 
 connect()  # sets how ranks yield before MPI starts
 from mpi4py import MPI  # noqa: E402

@@ -51,7 +51,6 @@ def start(command: list[str], threads: int) -> list[float]:
 def main() -> None:
     """Play rounds and print how long each took."""
     from p2pkm.network.world import connect
-
     from tests.benchmarks.arena import build
 
     n, rounds = map(int, sys.argv[1:])

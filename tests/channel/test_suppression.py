@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from p2pkm.network.world import connect
 
 import p2pkm
 import topologies
@@ -20,6 +19,7 @@ from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import narrow
+from p2pkm.network.world import connect
 from tests.support.run_cli import here, solve
 
 LEAST = 4

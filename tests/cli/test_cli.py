@@ -223,7 +223,6 @@ def test_compilation_is_said_once_and_counted_apart(capsys):
     numba = pytest.importorskip("numba")
     from p2pkm.cli.summary_table import show
     from p2pkm.kernels import announce_compilation, count_compilation  # noqa: F401 - begins to count
-    from p2pkm.kernels import numba as compiled
 
     said = []
     announce_compilation(said.append)

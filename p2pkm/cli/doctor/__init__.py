@@ -45,9 +45,9 @@ def examine() -> list[Check]:
 
 def _python() -> Check:
     """Return the versions of Python and p2pkm."""
-    import p2pkm
+    from p2pkm.core.version import __version__
 
-    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {p2pkm.__version__}")
+    return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {__version__}")
 
 
 def _library() -> Check:

@@ -10,7 +10,6 @@ from typing import Any
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import write_size
-from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.metrics.milestones import MILESTONES, OF_CENTRAL, write_share
 from p2pkm.storage.study_table import Row, average, find_gap, judge_gap, name_run, name_sides, never_reached, tell_worse
 from p2pkm.storage.toml import load_toml
@@ -40,8 +39,8 @@ _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
 _AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
 
 
-def draw_rows(kind: str, folder: Path) -> str:
-    """Return the page of a folder of kind comparison or study.
+def draw_rows(kind: str, folder: Path, usual: dict[str, Any]) -> str:
+    """Return the page of a folder of kind comparison or study; usual: the options of a run and their defaults.
 
     Raises
     ------
@@ -54,7 +53,7 @@ def draw_rows(kind: str, folder: Path) -> str:
         compared = _read_json(folder / "summary.json")
         study = folder / "study.toml"
         asked |= {"base": load_toml(str(study), "study")} if kind == "study" and study.is_file() else {}
-        return _draw(kind, folder, rows, asked | compared)
+        return _draw(kind, folder, rows, asked | compared | {"usual": usual})
     except FileNotFoundError as error:
         name = Path(error.filename).name
         raise DataError(
@@ -75,7 +74,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) -> str:
     good, bad = ([row for row in rows if (row.get("error") is None) is fine] for fine in (True, False))
-    axes = _find_axes(rows)
+    axes = _find_axes(rows, told["usual"])
     means = _average(good, [name for name in axes if name != "seed"])
     title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
@@ -89,9 +88,9 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     return assemble(title, body, ["tables.js"])
 
 
-def _find_axes(rows: Sequence[Row]) -> list[str]:
+def _find_axes(rows: Sequence[Row], options: dict[str, Any]) -> list[str]:
     """Return the options that differ between the runs, and the method and the graph in any case."""
-    asked = {*FIELDS, "rounds_asked"} - {"rounds"}
+    asked = {*options, "rounds_asked"} - {"rounds"}
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
@@ -284,7 +283,7 @@ def _repeat(kind: str, folder: Path, told: dict[str, Any]) -> Html:
     if kind == "comparison":
         words = ["python", "-m", "p2pkm", "compare", "--algorithm", ",".join(told["algorithms"]), "--graph",
                  ",".join(told["graphs"]), "--seeds", ",".join(map(str, told["seeds"]))]  # fmt: skip
-        return section("How to repeat it", tag("pre", shlex.join([*words, *_spell(told["base"])])))
+        return section("How to repeat it", tag("pre", shlex.join([*words, *_spell(told["base"], told["usual"])])))
     files = sorted(folder.glob("*.toml"))
     if not files:
         return section("How to repeat it", tag("p", "The folder does not hold the file of the study.", class_="note"))
@@ -294,9 +293,9 @@ def _repeat(kind: str, folder: Path, told: dict[str, Any]) -> Html:
     )
 
 
-def _spell(options: dict[str, Any]) -> list[str]:
+def _spell(options: dict[str, Any], usual: dict[str, Any]) -> list[str]:
     """Return options as words of a command line, but for those that are what they would be anyway."""
-    usual, words = Experiment().to_mapping(), list[str]()
+    words = list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
         if name in _UNSPOKEN or value is None or usual.get(name) == value:

@@ -24,12 +24,14 @@ class Report(NamedTuple):
         return {"report": str(self.path), "kind": self.kind, "bytes": self.bytes, "replay": self.replay}
 
 
-def write_report(folder: Path, out: Path | None = None) -> Report:
+def write_report(folder: Path, usual: dict[str, Any], out: Path | None = None) -> Report:
     """Write the page of a run, a comparison or a study.
 
     Parameters
     ----------
     folder : Path
+    usual : dict
+        The options of a run and their defaults, which a page leaves out.
     out : Path, optional
         None: report.html in the folder.
 
@@ -45,7 +47,7 @@ def write_report(folder: Path, out: Path | None = None) -> Report:
     kind = recognize(folder)
     target = folder / _NAME if out is None else out
     _check(target)
-    page, moving = _draw(kind, folder)
+    page, moving = _draw(kind, folder, usual)
     content = page.encode("utf-8", "replace")
     try:
         write_bytes(target.parent, target.name, lambda file: file.write(content))
@@ -88,11 +90,11 @@ def _check(target: Path) -> None:
         raise ExperimentError(f"--out {target} cannot be written: {place} is not a folder that may be written to")
 
 
-def _draw(kind: str, folder: Path) -> tuple[str, bool]:
+def _draw(kind: str, folder: Path, usual: dict[str, Any]) -> tuple[str, bool]:
     if kind == "run":
         from p2pkm.viz.report.run_page import draw_run
 
         return draw_run(folder)
     from p2pkm.viz.report.study_page import draw_rows
 
-    return draw_rows(kind, folder), False
+    return draw_rows(kind, folder, usual), False

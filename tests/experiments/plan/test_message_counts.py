@@ -5,7 +5,6 @@ from importlib.util import find_spec
 import networkx as nx
 import numpy as np
 import pytest
-from p2pkm.network.world import connect
 
 import topologies
 from p2pkm.channel.byzantine import parse_byzantine
@@ -20,6 +19,7 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
+from p2pkm.network.world import connect
 
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]

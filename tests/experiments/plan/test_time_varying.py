@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from p2pkm.network.world import connect
 
 import topologies
 from p2pkm.engine.simulate import Job, perform
@@ -16,6 +15,7 @@ from p2pkm.experiments.plan.memory_model import need
 from p2pkm.experiments.plan.message_counts import courses
 from p2pkm.experiments.plan.time_model import Costs, Link
 from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, foretell, tell
+from p2pkm.network.world import connect
 from tests.support.run_cli import here
 
 NET = "lan:latency=0.5,access=1000,speed=1000"

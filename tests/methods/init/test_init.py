@@ -4,12 +4,12 @@ import networkx as nx
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from p2pkm.kernels.streams import shared_key
 
 import p2pkm
 import topologies
 from p2pkm.core.batch import BOX, CLUSTER, LEADER, OWN, SUMMARY
 from p2pkm.kernels.reference import uniforms
+from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.building_blocks.spanning_tree import parents
 from p2pkm.methods.init.leader_broadcast import elect
 from p2pkm.methods.init.pipelines import SEEDINGS, Setting

@@ -13,8 +13,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from p2pkm.network.world import connect
-
 import p2pkm
 import topologies
 from p2pkm.core.messages import Letters, Mail, Tables
@@ -24,6 +22,7 @@ from p2pkm.network.delay_model import Heard
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.rank_partition import Division
+from p2pkm.network.world import connect
 
 GRAPHS = {
     "ring": topologies.ring,

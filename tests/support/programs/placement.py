@@ -14,14 +14,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from p2pkm.network.world import connect
-
 import p2pkm
 import p2pkm.engine.simulate
 import p2pkm.metrics.final_labels
 import topologies
 from p2pkm.methods.registry import find
 from p2pkm.network.rank_partition import Division, choose
+from p2pkm.network.world import connect
 
 SUMMARIZED = (
     "centroids_sha256",
