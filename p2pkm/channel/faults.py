@@ -155,7 +155,7 @@ class Trouble:
         return "" if coming or (unsettled and out) else stop
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how things stand between two rounds, also of a stage that is not struck, for `p2pkm.engine.state_tree`."""
+        """Return how things stand between two rounds, also of a stage without faults; see `p2pkm.engine.state_tree`."""
         count = np.zeros(self._n, np.int64)
         count[self._ids] = self._count[: len(self._ids)]
         late = self._queue[np.argsort(self._queue[:, 2], kind="stable")]

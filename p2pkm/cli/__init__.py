@@ -1,1 +1,1 @@
-"""cli."""
+"""The command line: options, commands, printing, doctor."""

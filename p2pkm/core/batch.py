@@ -218,7 +218,7 @@ class Devices:
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
         Floats, Floats, Floats
     ]:  # fmt: skip
-        """Run weighted k-means on every device's own points; see `p2pkm.kernels.reference.kmeans` for what it returns."""
+        """Run weighted k-means on every device's own points; returns what `p2pkm.kernels.reference.kmeans` does."""
         (points, weights, offsets), tols = self.own, np.zeros(len(self))
         return self.kernels.kmeans(
             points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0

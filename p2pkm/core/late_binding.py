@@ -1,4 +1,4 @@
-"""Methods of data classes that packages above them provide, such as `Result.plot`: found by name when they are called."""
+"""Methods of data classes that packages above them provide, such as `Result.plot`, found by name when called."""
 
 from importlib import import_module
 from typing import Any

@@ -26,7 +26,7 @@ class Mail(NamedTuple):
     ragged : bool
         Whether r may differ from rank to rank; the network then agrees on the largest first.
     unfit : bool[n] or None
-        Tables that travel and are counted, but that those who hear them refuse, see `p2pkm.channel.rejection`; None: none.
+        Tables that travel and are counted, but that their receivers reject, see `p2pkm.channel.rejection`; None: none.
     """
 
     values: Floats

@@ -1,1 +1,1 @@
-"""Data: where points come from and which device gets them."""
+"""Read, generate and partition points."""

@@ -155,7 +155,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     stale : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
     byzantine : str, optional
-        How many devices say wrong tables, and how, as ``"2:kind=flip,place=central"``; see `p2pkm.channel.byzantine.Byzantine`.
+        How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
+        `p2pkm.channel.byzantine.Byzantine`.
     min_count : int
         Nothing of rows of fewer own points leaves their device.
 

@@ -1,1 +1,1 @@
-"""experiments."""
+"""From a configuration to runs: seeds, comparisons, studies, plan, resume, verify."""

@@ -1,1 +1,1 @@
-"""The methods, one file each."""
+"""The methods: update equations, peer-to-peer and through a server, and the initializations before them."""

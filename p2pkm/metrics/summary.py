@@ -74,9 +74,9 @@ class Played(NamedTuple):
     referee: Referee
     state: Any
     topology: Topology
-    clock: dict[str, float | None] = {}
-    ages: tuple[Floats, Floats] | None = None
-    hops: int | None = 1
+    clock: dict[str, float | None]
+    ages: tuple[Floats, Floats] | None
+    hops: int | None
 
 
 def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:

@@ -1,1 +1,1 @@
-"""network."""
+"""Graph, transport (one process or MPI), partition of devices over ranks, message ledger, link models."""

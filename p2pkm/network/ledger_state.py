@@ -12,7 +12,7 @@ from p2pkm.network.ledger import PART, Exchange, Ledger
 
 
 def freeze(ledger: Ledger, placement: Placement, total: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the exchanges as `p2pkm.engine.state_tree` takes them; of those that are alike on all ranks one stands for all.
+    """Return the exchanges as `p2pkm.engine.state_tree` takes them; one stands for all that are alike on all ranks.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""storage."""
+"""Run folders: save and load, checkpoint files, checksums, status."""

@@ -190,7 +190,7 @@ class RunFolder:
             self._rounds.flush()
 
     def finish(self, result: Result, draw: Callable[[Result, Path], object] | None) -> None:
-        """Write the results, and figures if there is `draw`; then the folder says that the run is done, or interrupted."""
+        """Write the results, and figures if there is `draw`; then mark the run as done or interrupted."""
         with _disk(self.path):
             self.lock.check()
             self._rounds.close()

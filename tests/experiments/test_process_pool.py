@@ -4,8 +4,9 @@ import os
 
 from p2pkm.experiments.study.process_pool import work_through
 
-ECHO = "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: (print('noise'), t.strip() * 2)[1])"
-ENDS = "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: os._exit(3) if 'b' in t else t.strip())"
+_SERVE = "from p2pkm.experiments.study.process_pool import serve; import os; "
+ECHO = _SERVE + "serve(lambda t: (print('noise'), t.strip() * 2)[1])"
+ENDS = _SERVE + "serve(lambda t: os._exit(3) if 'b' in t else t.strip())"
 ENVIRONMENT = (
     "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: os.environ[t.strip()])"
 )

@@ -121,8 +121,9 @@ def main() -> int:
     cases, outcomes, odd = damage(given.seconds, sys.maxsize, given.seed)
     rows = "".join(f"| {word} | {count:,} |\n" for word, count in outcomes.most_common())
     text = (
-        f"# Damaged .h5ad files, last results\n\n`python -m tests.fuzz.damaged_files`, {time.monotonic() - began:.0f} s on "
-        f"{time.strftime('%Y-%m-%d')}, seed {given.seed}, h5py {_version('h5py')}: {cases:,} cases.\n\n"
+        f"# Damaged .h5ad files, last results\n\n`python -m tests.fuzz.damaged_files`, "
+        f"{time.monotonic() - began:.0f} s on {time.strftime('%Y-%m-%d')}, seed {given.seed}, "
+        f"h5py {_version('h5py')}: {cases:,} cases.\n\n"
         f"| what became of them | cases |\n|---|---|\n{rows}\nOdd cases by number: {'; '.join(odd[:40]) or 'none'}\n"
     )
     RESULTS.write_text(text)

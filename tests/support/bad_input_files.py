@@ -1,6 +1,7 @@
 """Every mistake that was tried: what is given, a piece of what the user sees, and the exit code.
 
-One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table into README.md beside this file.
+One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table into
+tests/README.md.
 """
 
 import os

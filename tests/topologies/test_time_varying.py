@@ -116,7 +116,8 @@ def test_the_door():
 
 
 def test_time_varying_graphs_cost_nothing_to_import():
-    code = "import sys, topologies.time_varying.random, topologies.time_varying.deterministic; sys.exit(bool({'numpy', 'scipy'} & set(sys.modules)))"
+    modules = "topologies.time_varying.random, topologies.time_varying.deterministic"
+    code = f"import sys, {modules}; sys.exit(bool({{'numpy', 'scipy'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

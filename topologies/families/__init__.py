@@ -1,1 +1,1 @@
-"""families."""
+"""Graph families, one function each."""

@@ -1,1 +1,1 @@
-"""time_varying."""
+"""Graphs that change from round to round."""

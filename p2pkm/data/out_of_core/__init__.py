@@ -1,1 +1,1 @@
-"""out_of_core."""
+"""Points that stay on disk: every rank reads the rows of its own devices."""

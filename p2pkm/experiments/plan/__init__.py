@@ -1,1 +1,1 @@
-"""What a run will need, said before it starts: memory, messages, seconds."""
+"""What a run would need, estimated before it starts: memory, messages, bytes, seconds."""

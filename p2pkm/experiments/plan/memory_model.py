@@ -15,8 +15,8 @@ _EDGE, _OBJECT = 115, 250  # per directed edge; more if the graph comes as Pytho
 _MASK = 18  # per directed edge, where it is looked at which of them are in use
 _DEVICE, _TABLES, _MOVING = 400, 3, 7  # tables of centroids all the time, and more of them in a round
 _OBJECTS = 100_000  # devices up to which it does
-# As in `p2pkm.metrics.cost_ratio`: distances that the last record takes, without and with baseline; sets that it prices at least,
-# and points at most; what it costs to visit a device; values of the baseline.
+# As in `p2pkm.metrics.cost_ratio`: distances that the last record takes, without and with baseline; sets that it prices
+# at least, and points at most; what it costs to visit a device; values of the baseline.
 _SAMPLE, _COMPARED, _LEAST, _PRICED, _VISIT, _POOLED = 1e9, 2e10, 16, 4_000_000, 64, 2_000_000
 _DIGEST = 64  # per device and record
 _RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)

@@ -42,9 +42,9 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     (a row for every number of ranks: bytes of ``rank0`` and of each ``other`` rank by part, their ``peak``, and what
     all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known``; for ``opening``,
     ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most), ``costs`` and
-    ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and ``weak`` (``ranks seconds ...``)
-    and ``measured`` (``ranks seconds predicted error``; empty unless asked for), ``virtual`` (see
-    `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
+    ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and ``weak``
+    (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for), ``virtual``
+    (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
 
     Raises
     ------

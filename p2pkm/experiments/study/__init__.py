@@ -1,1 +1,1 @@
-"""study."""
+"""Studies: grids of runs over processes or ranks, cached by configuration."""

@@ -1,4 +1,4 @@
-"""The compiled kernels under the names of `p2pkm.kernels.reference`; the first call of each compiles or reads the cache."""
+"""The kernels, compiled: the names of `p2pkm.kernels.reference`, each compiled with its arguments when first called."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""How tables travel further than one hop."""
+"""What several methods share: averaging, flooding, spanning trees, robust aggregation."""

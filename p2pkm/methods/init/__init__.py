@@ -1,1 +1,1 @@
-"""Seeding: what each device starts from, as stages on the message layer."""
+"""Initializations, as stages on the message layer."""

@@ -1,1 +1,1 @@
-"""peer."""
+"""Methods without a server: devices exchange messages with their neighbors only."""

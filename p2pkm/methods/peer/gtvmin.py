@@ -125,9 +125,9 @@ class GTVMin:
         Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
-        What bounds the influence of neighbours who lie: see `p2pkm.methods.building_blocks.robust_neighbors` for clip and trim, with which no
-        descent is claimed. Saturate lets links give way as in recipe groups: their limits d0 are fixed after 8 clipped
-        sweeps at coupling 1; the descent is that of the objective with phi.
+        What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
+        and trim, with which no descent is claimed. Saturate lets links give way as in recipe groups: their limits d0
+        are fixed after 8 clipped sweeps at coupling 1; the descent is that of the objective with phi.
 
     Raises
     ------

@@ -32,7 +32,8 @@ class MUFC:
         server:    S_i <- sum_l S_i^(l)  mod p;  the bins and counts that have these power sums, exactly
                    a uniform point of its bin for every point counted;  kmeans(these, k)
 
-    n clients have at most k' n different bins, so twice as many sums determine them (`p2pkm.methods.server.finite_field.multisets`). A seed
+    n clients have at most k' n different bins, so twice as many sums determine them
+    (`p2pkm.methods.server.finite_field.multisets`). A seed
     in the middle between two bins goes to the even one. The server clusters whole numbers of points: every point counts
     once, whatever its weight. p is above 2^31, too, which costs no byte.
 

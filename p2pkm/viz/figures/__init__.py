@@ -1,1 +1,1 @@
-"""figures."""
+"""One file per figure."""

@@ -14,7 +14,8 @@ def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
     Parameters
     ----------
     found : dict
-        With ``strong``, ``weak`` and ``measured``: rows with ``ranks`` and ``seconds``; see `p2pkm.experiments.plan.run`.
+        With ``strong``, ``weak`` and ``measured``: rows with ``ranks`` and ``seconds``; see
+        `p2pkm.experiments.plan.run`.
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
 

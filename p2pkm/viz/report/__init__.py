@@ -1,1 +1,1 @@
-"""Pages: a run, a comparison or a study as one HTML file that needs nothing else."""
+"""A run, a comparison or a study as one HTML file that needs nothing else."""

@@ -1,1 +1,0 @@
-"""building_blocks."""
