@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topologies.validation import UNDIRECTED, Graph, GraphError, assemble, sort_nodes
+from topologies.validation import Graph, assemble, sort_nodes
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -101,45 +101,6 @@ def is_connected(graph: LightGraph) -> bool:
 
     links = csr_array((np.ones(len(graph.indices)), graph.indices, graph.indptr), (len(graph), len(graph)))
     return int(csgraph.connected_components(links, directed=False, return_labels=False)) == 1
-
-
-def check_light(graph: LightGraph) -> None:
-    """Refuse arrays that are no undirected graph without self-links; see `topologies.check`."""
-    import numpy as np
-
-    n, indptr, indices = len(graph), np.asarray(graph.indptr), np.asarray(graph.indices)
-    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise GraphError(
-            f"indptr does not cut the {len(indices)} indices into devices; expected 0, ..., {len(indices)}"
-        )
-    if len(indices) and (indices.min() < 0 or indices.max() >= n):
-        raise GraphError(f"indices reach from {indices.min()} to {indices.max()}; expected devices 0 to {n - 1}")
-    source = sources(graph)
-    own = np.flatnonzero(source == indices)
-    if len(own):
-        raise GraphError(f"device {source[own[0]]} has a link to itself; remove it")
-    rises = np.diff(indices) > 0
-    rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one device to the next
-    if not rises.all():
-        raise GraphError("the neighbours of a device are not ascending, each once; sort them, and keep one of each")
-    _check_symmetry(n, indptr, indices, graph.weights)
-
-
-def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats | None) -> None:
-    """Refuse bad weights, and links or weights that are not the same at both ends."""
-    import numpy as np
-    from scipy.sparse import csr_array
-
-    weights = np.ones(len(indices), np.int8) if given is None else np.asarray(given)
-    if weights.shape != indices.shape:
-        raise GraphError(f"there are {weights.size} weights of {indices.size} indices; give every index its own")
-    if not (np.isfinite(weights) & (weights > 0)).all():
-        raise GraphError("a weight is not a finite number above 0; correct it, or leave its link out")
-    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
-    if (turned.indptr != indptr).any() or (turned.indices != indices).any():
-        raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
-    if (turned.data != weights).any():
-        raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
 
 
 def sources(graph: LightGraph) -> Integers:

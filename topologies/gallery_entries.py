@@ -1,13 +1,8 @@
 """The gallery: graphs with all their options under one name, as data in the folder `gallery`."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from topologies.validation import GraphError
-
-if TYPE_CHECKING:
-    from topologies import AnyGraph
-else:
-    AnyGraph = Any
+from topologies.errors import GraphError
 
 
 class Recipe(NamedTuple):
@@ -51,29 +46,6 @@ def read_recipe(name: str) -> Recipe:
     if key not in known:
         raise GraphError(f"the gallery has no {name!r}; known: {', '.join(known)}")
     return Recipe(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))
-
-
-def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
-    """Build a graph of the gallery, as `build` does with what its recipe says; `recipes` lists the names.
-
-    Parameters
-    ----------
-    n : int, optional
-        That of the recipe or nothing.
-    recipe : str
-        Its name.
-
-    Raises
-    ------
-    GraphError
-        If there is no such recipe, or n is another number.
-    """
-    from topologies import build
-    from topologies.families.datasets import agree
-
-    found = read_recipe(recipe)
-    agree(n, found.n, f"gallery:{recipe}")
-    return build(found.family, found.n, **found.options)
 
 
 def _folder() -> Any:

@@ -3,17 +3,14 @@
 import math
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from topologies.csr_graph import LightGraph
+from typing import Any
 
 _DEVICES, _LINKS = 500, 3_000  # more are not drawn
 _SIZE, _INK, _PALE = 220, "#0072B2", "#9A9A9A"
 
 
-def show_card(title: str, graph: "LightGraph", more: Mapping[str, Any]) -> str:
-    """Return a table as HTML, and the graph as SVG if it is small."""
+def show_card(title: str, graph: Any, more: Mapping[str, Any]) -> str:
+    """Return a table as HTML, and the graph, a LightGraph, as SVG if it is small."""
     n, links = len(graph), graph.number_of_edges()
     degrees = [int(b - a) for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)] if n <= _DEVICES else []
     figures = {"name": graph.name or "-", "devices": f"{n:,}", "links": f"{links:,}", **more}
@@ -28,7 +25,7 @@ def show_card(title: str, graph: "LightGraph", more: Mapping[str, Any]) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:center">{table}{picture}</div>'
 
 
-def _draw(graph: "LightGraph") -> str:
+def _draw(graph: Any) -> str:
     """Return the devices on a circle, the first on top, clockwise, and the links between them, as SVG."""
     n, middle = len(graph), _SIZE / 2
     radius = max(1.5, min(5.0, 160 / n))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from topologies.validation import GraphError
+from topologies.errors import GraphError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from topologies.errors import GraphError
+
 if TYPE_CHECKING:
     from networkx import Graph as Graph
 else:
@@ -14,45 +16,6 @@ else:
 
 UNDIRECTED = "the penalty between neighbours is symmetric; make it undirected"
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
-
-
-class GraphError(ValueError):
-    """A graph cannot be built, read or used; the message says what to change."""
-
-
-def check(graph: Graph) -> None:
-    """Refuse a graph that peers cannot use: directed, with parallel links, self-loops or bad weights.
-
-    Parameters
-    ----------
-    graph : networkx.Graph or LightGraph
-        Edge attribute `weight` (default 1, no unit) has to be a finite number above 0.
-
-    Raises
-    ------
-    GraphError
-        At the first offence found; the message names the link and the remedy.
-    """
-    from topologies.csr_graph import LightGraph, check_light
-
-    (check_light if isinstance(graph, LightGraph) else _check_networkx)(graph)
-
-
-def _check_networkx(graph: Graph) -> None:
-    if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
-        raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph")
-    if graph.is_directed():
-        raise GraphError(f"the graph is directed, but {UNDIRECTED}, e.g. graph.to_undirected()")
-    seen: set[tuple[object, object]] = set()  # networkx lists parallel links from the same end
-    for u, v, weight in graph.edges(data="weight", default=1):
-        if u == v:
-            raise GraphError(f"node {u!r} has a link to itself; remove it, e.g. graph.remove_edge(u, u)")
-        if (u, v) in seen:
-            raise GraphError(f"{u!r} and {v!r} are linked more than once; keep one link, e.g. networkx.Graph(graph)")
-        if graph.is_multigraph():
-            seen.add((u, v))
-        if not is_weight(weight):
-            raise GraphError(f"the weight of link {u!r} - {v!r} is {weight!r}; expected a finite number above 0")
 
 
 def is_weight(value: object) -> bool:

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from p2pkm.core.errors import P2PKMError
 from p2pkm.experiments.config import Experiment
-from topologies.validation import GraphError
+from topologies.errors import GraphError
 
 
 def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:

@@ -1,7 +1,8 @@
 """Graphs that have their own number of devices."""
 
+from topologies.errors import GraphError
 from topologies.io import read
-from topologies.validation import Graph, GraphError, whole
+from topologies.validation import Graph, whole
 
 
 def karate(n: int | None = None, *, weighted: bool = False) -> Graph:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from topologies.validation import GraphError
+from topologies.errors import GraphError
 
 MOST_LINKS = 60_000_000  # of networkx objects: about 20 GB
 

@@ -8,7 +8,8 @@ option is out of range or no draw is connected.
 import math
 from collections.abc import Callable, Iterator
 
-from topologies.validation import Graph, GraphError, assemble, fraction, is_weight, whole
+from topologies.errors import GraphError
+from topologies.validation import Graph, assemble, fraction, is_weight, whole
 
 ATTEMPTS = 100
 

@@ -4,8 +4,9 @@ Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights
 option is out of range or no draw is connected.
 """
 
+from topologies.errors import GraphError
 from topologies.families.random import below, redraw
-from topologies.validation import Graph, GraphError, fraction, whole
+from topologies.validation import Graph, fraction, whole
 
 
 def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0) -> Graph:

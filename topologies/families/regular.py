@@ -7,7 +7,8 @@ if an option is out of range.
 from itertools import combinations, pairwise
 from math import isqrt
 
-from topologies.validation import Graph, GraphError, assemble, whole
+from topologies.errors import GraphError
+from topologies.validation import Graph, assemble, whole
 
 
 def ring(n: int) -> Graph:

@@ -8,8 +8,9 @@ from itertools import combinations, product
 from math import isqrt
 from typing import Literal
 
+from topologies.errors import GraphError
 from topologies.families.regular import cycle, path
-from topologies.validation import Graph, GraphError, assemble, whole
+from topologies.validation import Graph, assemble, whole
 
 
 def hypercube(n: int) -> Graph:

@@ -6,8 +6,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from topologies.checks import check
+from topologies.errors import GraphError
 from topologies.io.edge_list import read_edge_list
-from topologies.validation import UNDIRECTED, Graph, GraphError, check, sort_nodes
+from topologies.validation import UNDIRECTED, Graph, sort_nodes
 
 LARGEST = 2**30  # bytes
 _FEW = 100_000  # nodes that can be made and looked at, whatever the file says

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from topologies.validation import INTEGER, Graph, GraphError
+from topologies.errors import GraphError
+from topologies.validation import INTEGER, Graph
 
 HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v")}
 

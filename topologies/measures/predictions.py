@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from topologies.csr_graph import LightGraph
+from topologies.errors import GraphError
 from topologies.measures.lanczos import find_radius, find_spectrum
 from topologies.measures.spectral import laplacian
 from topologies.measures.time_varying import choose_rounds, describe_window, varies
@@ -31,7 +32,6 @@ from topologies.measures.types import (
     read,
     to_matrix,
 )
-from topologies.validation import GraphError
 
 _GOAL = 1e-3  # of the distance at the start, at which `rounds` ends
 _PERIODS = 32  # of a power iteration

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from topologies.csr_graph import LightGraph
+from topologies.errors import GraphError
 from topologies.measures.lanczos import Spectrum, find_spectrum, sample_spectrum
 from topologies.measures.types import (
     EXACT,
@@ -17,7 +18,6 @@ from topologies.measures.types import (
     read,
     to_matrix,
 )
-from topologies.validation import GraphError
 
 DECAY = 0.95  # what Vogels et al. fitted to the training of ResNet-20 on CIFAR-10 is 0.951
 _APART = "no path between some devices"

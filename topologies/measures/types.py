@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from topologies.checks import check
 from topologies.csr_graph import LightGraph
-from topologies.validation import Graph, check
+from topologies.validation import Graph
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64

@@ -9,9 +9,10 @@ from functools import cache
 from math import lcm
 
 from topologies.csr_graph import Integers
+from topologies.errors import GraphError
 from topologies.families.regular import divisors
 from topologies.time_varying.graph import Exchange, TimeVaryingGraph, record
-from topologies.validation import GraphError, whole
+from topologies.validation import whole
 
 
 def one_peer_exponential(n: int) -> TimeVaryingGraph:

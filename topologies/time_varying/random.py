@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topologies.csr_graph import Integers, LightGraph, is_connected, sources
+from topologies.errors import GraphError
 from topologies.families import csr as large
 from topologies.families.random import draws, geometric_options, regular_options, unconnected
 from topologies.time_varying.graph import Bools, Exchange, TimeVaryingGraph, record
-from topologies.validation import GraphError, fraction, is_weight, whole
+from topologies.validation import is_weight, whole
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -80,43 +81,9 @@ def random_matchings(n: int, *, period: int = 32, seed: int = 0) -> TimeVaryingG
     return _redraw(size, period, seed, play, "random-matchings")
 
 
-def edge_markov(
-    n: int, *, over: str = "complete", on: float = 0.1, off: float = 0.3, seed: int = 0
-) -> TimeVaryingGraph:
-    """Switch every link on and off by a Markov chain of its own, which starts in its steady state.
-
-    A link that is off comes on with probability `on` from one round to the next, one that is on goes off with
-    probability `off`; so it is on for the fraction on / (on + off) of the time, for 1 / off rounds at a stretch.
-    Cost: the links of the graph `over`, those of the complete graph without it; never repeats.
-
-    Parameters
-    ----------
-    n : int
-    over : str
-        The family, with its default options, whose links are switched.
-    on, off : float
-        Probabilities above 0, at most 1.
-    seed : int
-        Of the chain, and of the graph `over` if that is drawn.
-
-    References
-    ----------
-    Clementi, Macci, Monti, Pasquale and Silvestri (2010), Flooding time of edge-Markovian evolving graphs, SIAM
-    Journal on Discrete Mathematics 24.
-    """
-    from topologies import FAMILIES, build
-
-    chances = [fraction(chance, f"edge-markov: {name}") for chance, name in ((on, "on"), (off, "off"))]
-    if not all(chances):
-        raise GraphError(f"edge-markov: on is {on} and off is {off}; expected numbers above 0, at most 1")
-    root = whole(seed, "edge-markov: seed", 0)
-    known = getattr(FAMILIES.get(over.replace("_", "-").lower()), "__kwdefaults__", None) or {}
-    options: dict[str, Any] = {"seed": root} if "seed" in known else {}
-    built = build(over, n, **options)
-    if isinstance(built, TimeVaryingGraph):
-        raise GraphError(f"edge-markov: over is {over!r}, whose links change by themselves; take another graph")
-    graph = built if isinstance(built, LightGraph) else LightGraph.from_networkx(built)
-    chain = _Chain(_number_links(graph), chances[0], chances[1], root)
+def switch_links(graph: LightGraph, on: float, off: float, seed: int) -> TimeVaryingGraph:
+    """Switch every link of a graph on and off by a Markov chain of its own; see `topologies.edge_markov`."""
+    chain = _Chain(_number_links(graph), on, off, seed)
     return TimeVaryingGraph(LightGraph(graph.indptr, graph.indices, graph.weights, "edge-markov"), None, chain.active)
 
 

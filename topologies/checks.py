@@ -1,0 +1,84 @@
+"""What is refused as a graph: directed links, self-loops, parallel links, bad weights."""
+
+from typing import TYPE_CHECKING, Any
+
+from topologies.csr_graph import LightGraph, sources
+from topologies.errors import GraphError
+from topologies.validation import UNDIRECTED, Graph, is_weight
+
+if TYPE_CHECKING:
+    from topologies.csr_graph import Floats, Integers
+else:
+    Integers = Floats = Any  # numpy is imported when a graph is checked, not before
+
+
+def check(graph: Graph) -> None:
+    """Refuse a graph that peers cannot use: directed, with parallel links, self-loops or bad weights.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or LightGraph
+        Edge attribute `weight` (default 1, no unit) has to be a finite number above 0.
+
+    Raises
+    ------
+    GraphError
+        At the first offence found; the message names the link and the remedy.
+    """
+    (_check_csr if isinstance(graph, LightGraph) else _check_networkx)(graph)
+
+
+def _check_networkx(graph: Graph) -> None:
+    if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
+        raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph")
+    if graph.is_directed():
+        raise GraphError(f"the graph is directed, but {UNDIRECTED}, e.g. graph.to_undirected()")
+    seen: set[tuple[object, object]] = set()  # networkx lists parallel links from the same end
+    for u, v, weight in graph.edges(data="weight", default=1):
+        if u == v:
+            raise GraphError(f"node {u!r} has a link to itself; remove it, e.g. graph.remove_edge(u, u)")
+        if (u, v) in seen:
+            raise GraphError(f"{u!r} and {v!r} are linked more than once; keep one link, e.g. networkx.Graph(graph)")
+        if graph.is_multigraph():
+            seen.add((u, v))
+        if not is_weight(weight):
+            raise GraphError(f"the weight of link {u!r} - {v!r} is {weight!r}; expected a finite number above 0")
+
+
+def _check_csr(graph: LightGraph) -> None:
+    """Refuse arrays that are no undirected graph without self-links; see `topologies.check`."""
+    import numpy as np
+
+    n, indptr, indices = len(graph), np.asarray(graph.indptr), np.asarray(graph.indices)
+    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise GraphError(
+            f"indptr does not cut the {len(indices)} indices into devices; expected 0, ..., {len(indices)}"
+        )
+    if len(indices) and (indices.min() < 0 or indices.max() >= n):
+        raise GraphError(f"indices reach from {indices.min()} to {indices.max()}; expected devices 0 to {n - 1}")
+    source = sources(graph)
+    own = np.flatnonzero(source == indices)
+    if len(own):
+        raise GraphError(f"device {source[own[0]]} has a link to itself; remove it")
+    rises = np.diff(indices) > 0
+    rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one device to the next
+    if not rises.all():
+        raise GraphError("the neighbours of a device are not ascending, each once; sort them, and keep one of each")
+    _check_symmetry(n, indptr, indices, graph.weights)
+
+
+def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats | None) -> None:
+    """Refuse bad weights, and links or weights that are not the same at both ends."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    weights = np.ones(len(indices), np.int8) if given is None else np.asarray(given)
+    if weights.shape != indices.shape:
+        raise GraphError(f"there are {weights.size} weights of {indices.size} indices; give every index its own")
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise GraphError("a weight is not a finite number above 0; correct it, or leave its link out")
+    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
+    if (turned.indptr != indptr).any() or (turned.indices != indices).any():
+        raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
+    if (turned.data != weights).any():
+        raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")

@@ -1,0 +1,5 @@
+"""The one error of this package."""
+
+
+class GraphError(ValueError):
+    """A graph cannot be built, read or used; the message says what to change."""
