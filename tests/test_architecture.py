@@ -207,7 +207,7 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
         "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--seeding=rooted:candidates=2',"
         " '--scale=standard', '--robust=trim', '--byzantine=1'):\n"
         "    main([*common, extra])\n"
-        "from p2pkm.kernels import compile_ahead, compiled\n"
+        "from p2pkm.kernels import compile_ahead, numba as compiled\n"
         "compile_ahead()\n"
         "print('COUNTS', *(f'{name}={len(compiled.entry(name).signatures)}' for name in compiled.__all__))"
     )

@@ -184,7 +184,7 @@ def test_regular_graphs_are_regular(n, degree):
 
 
 def test_large_graphs_are_light_and_small_ones_are_not(monkeypatch):
-    monkeypatch.setattr(topologies, "LARGE", 50)
+    monkeypatch.setattr("topologies.registry.LARGE", 50)
     assert set(topologies.LIGHT) <= set(topologies.FAMILIES)
     for name in topologies.LIGHT.keys() - {"hypercube"}:
         assert type(topologies.build(name, 50)) is nx.Graph
