@@ -65,7 +65,6 @@ __all__ = [
     "LIGHT",
     "TIME_VARYING",
     "AnyGraph",
-    "Graph",
     "GraphError",
     "LightGraph",
     "PluginError",

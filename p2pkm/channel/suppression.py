@@ -1,8 +1,8 @@
 """What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
 
 `Disclosure` stands between algorithms and network. Methods and stages of this package withhold by themselves
-(`Devices.min_count`, `p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made of; where ``spares = True``
-points of rows of few take no part. `withhold` is for all others.
+(`Devices.min_count`, `p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made
+of; where ``spares = True`` points of rows of few take no part. `withhold` is for all others.
 """
 
 from collections.abc import Iterable, Iterator

@@ -21,7 +21,7 @@ from p2pkm.engine.feature_scaling import apply, scale
 from p2pkm.engine.loop import Field, run
 from p2pkm.engine.validate import check
 from p2pkm.engine.virtual_time import Timing, keep_time
-from p2pkm.kernels import count_compilation
+from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import Setting, place_graph, scaling_stage, stages
@@ -234,18 +234,21 @@ def perform(job: Job, world: World) -> Result:
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     facts |= {} if field.trouble is None else field.trouble.figures(network)
-    wishes = job.wishes
-    if wishes.centers is not None and job.scaling is not None:  # the centroids are in scaled units
-        shift, span = (part[0] for part in job.scaling)
-        wishes = wishes._replace(centers=(wishes.centers - shift) / span)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
     timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
     clock = keep_time(timing, devices, job.topology, network, referee.trace)
     ages = field.events.ages if timing is not None and field.events is not None else None
     hops = reach(stage.algorithm for stage in played)
     left = Played(devices, job.own, referee, ending.state, job.topology, clock, ages, hops)
-    result = close(world, left, facts, wishes)
-    return replace(result, scaling=job.scaling)
+    return replace(close(world, left, facts, _in_scaled_units(job)), scaling=job.scaling)
+
+
+def _in_scaled_units(job: Job) -> Wishes:
+    """Return what to score besides, known centers in the units of the centroids."""
+    if job.wishes.centers is None or job.scaling is None:
+        return job.wishes
+    shift, span = (part[0] for part in job.scaling)
+    return job.wishes._replace(centers=(job.wishes.centers - shift) / span)
 
 
 def _tell(job: Job, prices: Prices, notes: list[str]) -> None:

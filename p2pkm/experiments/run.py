@@ -131,7 +131,7 @@ def execute(
     seeding stages. taken: the run in the folder goes on.
     """
     from p2pkm.cli.summary_table import Progress
-    from p2pkm.kernels import announce_compilation
+    from p2pkm.kernels.compile_time import announce_compilation
     from p2pkm.metrics.summary import Wishes
 
     resolved = prepared.experiment

@@ -1,7 +1,6 @@
 """The local computations: arrays in, arrays out; the only folder that knows numba."""
 
 import sys
-from collections.abc import Callable
 from typing import cast
 
 from p2pkm.core.batch import Kernels
@@ -32,20 +31,6 @@ def pick(ranks: int, devices: int, work: int) -> Kernels:
     from p2pkm.kernels import numba as compiled
 
     return cast(Kernels, compiled)
-
-
-_WAITING: list[Callable[[str], None]] = []  # who is told when something is compiled, once
-
-
-def count_compilation() -> float:
-    """Return the seconds that this process has spent on compiling kernels so far."""
-    compiling = sys.modules.get("p2pkm.kernels.compiling")  # without it nothing was compiled
-    return 0.0 if compiling is None else float(compiling.COMPILATION.seconds)
-
-
-def announce_compilation(tell: Callable[[str], None]) -> None:
-    """Let somebody know, once, if kernels have to be compiled from now on."""
-    _WAITING[:] = [tell]
 
 
 def compile_ahead() -> None:

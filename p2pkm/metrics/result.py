@@ -8,6 +8,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
+from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.network.graph import LARGE, Topology
 

@@ -12,16 +12,16 @@ from typing import Any, Self
 
 from p2pkm.core.errors import ExperimentError
 
-NAME = "p2pkm.storage.lock"
+NAME = "p2pkm.lock"
 _LOOKS, _PAUSE = 21, 0.05  # a holder has this long to write its name, one that ends to go, one that looks to look away
 
 
 class Lock:
     """Hold a folder until it is released, or until this process dies, however it does.
 
-    The file ``p2pkm.storage.lock`` in it names host and process and is locked by ``flock``, which NFS passes on to its server,
-    so that other hosts see it. Where a file system knows no locks, whoever makes the file holds the folder, until
-    it is removed or the process that it names has died on the same host.
+    The file ``p2pkm.lock`` in it names host and process and is locked by ``flock``, which NFS passes on to its
+    server, so that other hosts see it. Where a file system knows no locks, whoever makes the file holds the folder,
+    until it is removed or the process that it names has died on the same host.
 
     Parameters
     ----------

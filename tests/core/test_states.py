@@ -63,8 +63,10 @@ def test_no_checkpoint_depends_on_where_a_state_is_defined(monkeypatch):
     assert type(rebuild(outline, dict(arrays))["state"]) is moved
 
 
-@pytest.mark.parametrize("kind", ["os:system", "p2pkm.channel.fault_trace:Tape", "p2pkm.methods.building_blocks.flooding:Flood", "subprocess:Popen",
-                                  "Flood", "p2pkm.core.states:register", "tests.core.test_states:Other", "flood "])  # fmt: skip
+@pytest.mark.parametrize("kind", ["os:system", "p2pkm.channel.fault_trace:Tape",
+                                  "p2pkm.methods.building_blocks.flooding:Flood", "subprocess:Popen",
+                                  "Flood", "p2pkm.core.states:register", "tests.core.test_states:Other",
+                                  "flood "])  # fmt: skip
 def test_nothing_else_can_be_named(monkeypatch, kind):
     monkeypatch.setattr("importlib.import_module", lambda *given: pytest.fail("imported"))
     with pytest.raises(DataError, match="is no state that"):

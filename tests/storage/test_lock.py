@@ -83,7 +83,8 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
     assert live.poll() is None and holder(tmp_path / "run")
 
 
-MOMENTS = [(p2pkm.experiments.run, "settle"), (p2pkm.experiments.run, "_job"), (RunFolder, "begin"), (RunFolder, "record"),
+MOMENTS = [(p2pkm.experiments.run, "settle"),
+           (p2pkm.experiments.run, "_job"), (RunFolder, "begin"), (RunFolder, "record"),
            (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
            (p2pkm.storage.run_folder, "set_aside")]  # fmt: skip
 

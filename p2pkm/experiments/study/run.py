@@ -21,7 +21,7 @@ from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Experiment, Prepared
 from p2pkm.experiments.run import Manner, execute, settle
 from p2pkm.experiments.study.process_pool import serve, work_through
-from p2pkm.kernels import announce_compilation
+from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.metrics.milestones import BEST, MILESTONES, trace
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from p2pkm.kernels import compiling  # noqa: F401 - counts from now on
+from p2pkm.kernels.numba import compiling  # noqa: F401 - counts from now on
 from p2pkm.kernels.numba.cdkm import cdkm
 from p2pkm.kernels.numba.cost import _losses, losses, price
 from p2pkm.kernels.numba.flooding import bundle, merge

@@ -4,7 +4,7 @@ import time
 
 from numba.core import event
 
-from p2pkm.kernels import _WAITING
+from p2pkm.kernels.compile_time import WAITING
 
 _SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
 
@@ -38,5 +38,5 @@ class Compilation(event.Listener):
             self.seconds += time.perf_counter() - self._began
 
 
-COMPILATION = Compilation(_WAITING)
+COMPILATION = Compilation(WAITING)
 event.register("numba:compile", COMPILATION)
