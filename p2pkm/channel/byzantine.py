@@ -153,30 +153,25 @@ class Lies:
         """Go on from a snapshot."""
         self.started[:] = [True] * kept["started"]
 
-    def begin(self, state: Any, devices: Devices) -> Any:
-        """Return the state before the opening: what is flooded lies with the sender first, who believes itself."""
-        if self.says != self.flooded or self.spec.kind == "nan":
-            return state
-        who = np.flatnonzero(self.liars)
-        if not len(who):
-            return state
-        ids, tables = devices.ids[who], state.flood.store_tables.copy()
-        tables[ids, :, : devices.d] = self._invent(tables[ids, :, : devices.d], who, devices)
-        return state._replace(flood=state.flood._replace(store_tables=tables))
-
     def say(self, mail: Mail | Letters, devices: Devices) -> Mail | Letters:
-        """Return the mail with the lies in it, and with what its receivers will refuse marked."""
-        if isinstance(mail, Letters) or (self.opening and devices.step > 0):
+        """Return the mail with the lies in it, and with what its receivers will refuse marked.
+
+        Of what is flooded a liar replaces its own rows alone, whenever it sends them; it forwards others as they are.
+        """
+        forwards = self.says == self.flooded and self.spec.kind != "nan"
+        if isinstance(mail, Letters) or (self.opening and devices.step > 0 and not forwards):
             return mail
         who = np.flatnonzero(self.liars & (mail.rows > 0))
         if len(who) and self.spec.kind == "nan":
             mail = self._spoil(mail, who, devices)
-        elif len(who) and self.says != self.flooded:
-            values, d = mail.values.copy(), devices.d
-            unit = values[who, :, d:] if self.says == "mass" else np.ones(1)
+        elif len(who):
+            values, first, last = mail.values.copy(), mail.header, mail.header + devices.d
+            own = values[who, :, :1] == devices.ids[who, None, None] if forwards else True
+            unit = values[who, :, last:] if self.says == "mass" else np.ones(1)
             with np.errstate(invalid="ignore", divide="ignore"):
-                rows = np.where(unit != 0.0, values[who, :, :d] / unit, 0.0)
-            values[who, :, :d] = self._invent(rows, who, devices) * unit
+                rows = np.where(unit != 0.0, values[who, :, first:last] / unit, 0.0)
+            invented = self._invent(rows, who, devices) * unit
+            values[who, :, first:last] = np.where(own, invented, values[who, :, first:last])
             mail = mail._replace(values=values)
         return inspect(mail)
 

@@ -57,10 +57,10 @@ class Kernels(Protocol):
     def digest(self, tables: Floats) -> NDArray[np.uint8]:
         """Return SHA-256 of each table."""
 
-    def merge(self, *arrays: Any) -> tuple[Mask, Mask, Floats, Integers]:
+    def merge(self, *arrays: Any) -> tuple[Any, Mask, Integers, bool]:
         """Take in flooded tables."""
 
-    def bundle(self, news: Mask, store_tables: Floats, store_rows: Integers) -> tuple[Floats, Integers]:
+    def bundle(self, news: Mask, *held: Any) -> tuple[Floats, Integers]:
         """Write flooded tables one after another."""
 
 

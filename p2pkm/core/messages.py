@@ -146,6 +146,43 @@ class Ragged(NamedTuple):
     counts: Integers
 
 
+class Interned(NamedTuple):
+    """Tables by origin, of which every device holds at most one of each origin; equal ones are stored once.
+
+    Devices that received the same table of an origin have the same version of it, and devices that received different
+    ones have different versions. Versions count from 1 in the order in which this batch met them, so their numbers mean
+    nothing on another rank; `p2pkm.engine.state_tree` numbers them alike.
+
+    Attributes
+    ----------
+    versions : uint8[n, N]
+        Version of the table of each of the N origins that each device holds, 0: none; uint16 or uint32 where one byte
+        is too small.
+    store_firsts : int64[N + 1]
+        Version v of origin j is table number ``store_firsts[j] + v - 1``; one after the last of j begins j + 1.
+    store_starts, store_rows : int64[t]
+        Where the rows of each table begin, and how many they are.
+    store_values : float64[m, w]
+        The rows of all tables; only ever added to.
+    """
+
+    versions: Any
+    store_firsts: Integers
+    store_starts: Integers
+    store_rows: Integers
+    store_values: Floats
+
+    @property
+    def store_origins(self) -> Integers:
+        """Return the origin of each table, int64[t]."""
+        return np.repeat(np.arange(len(self.store_firsts) - 1), np.diff(self.store_firsts))
+
+    def find(self, device: int | np.integer[Any]) -> Integers:
+        """Return the numbers of the tables that a device holds, by origin, int64[...]."""
+        origins = np.flatnonzero(self.versions[device])
+        return self.store_firsts[origins] + self.versions[device, origins] - 1
+
+
 def spans(starts: Integers, lengths: Integers) -> Integers:
     """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
     ends = np.cumsum(lengths)

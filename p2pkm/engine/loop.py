@@ -184,7 +184,6 @@ def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -
     """Let everybody say at the opening what is known from the stage before."""
     network, (links, schedule) = field.referee.network, at
     state = voice.played.init(links.devices, start)
-    state = state if voice.lies is None else voice.lies.begin(state, links.devices)
     mail = voice.say(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)

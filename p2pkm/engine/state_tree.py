@@ -3,9 +3,11 @@
 A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
 last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
 all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. `Ragged` has some
-rows per device. Plain values are those of rank 0.
+rows per device. The tables of `Interned` are kept once however many ranks hold them, and every rank gets all of them
+back. Plain values are those of rank 0.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,14 +16,15 @@ import numpy as np
 from p2pkm.core.batch import Integers
 from p2pkm.core.chunks import cut
 from p2pkm.core.errors import DataError
-from p2pkm.core.messages import Ragged
+from p2pkm.core.messages import Interned, Ragged
+from p2pkm.core.messages import spans as rows_of
 from p2pkm.core.states import find, name_of
 from p2pkm.network.graph import Topology
 from p2pkm.network.rank_partition import Division, spans
 from p2pkm.network.transport import Network
 
 Outline = dict[str, Any]
-_COUNTS = "#counts"
+_COUNTS, _INTERNED = "#counts", "interned"
 
 
 def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") -> Outline:
@@ -30,6 +33,8 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
         counts = network.share(tree.counts)
         arrays[name], arrays[name + _COUNTS] = network.collect(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
+    if isinstance(tree, Interned):
+        return _gather_interned(tree, network, arrays, name)
     if isinstance(tree, dict) or hasattr(tree, "_fields"):
         kind = "" if isinstance(tree, dict) else name_of(type(tree))
         items = tree.items() if isinstance(tree, dict) else zip(tree._fields, tree, strict=True)
@@ -55,6 +60,52 @@ def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: st
     counts = network.placement.edge_counts if axis in {"edge", "arcs"} else None
     arrays[name] = network.collect(_pad(array, network), counts)
     return leaf
+
+
+def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], name: str) -> Outline:
+    """Return the outline of tables whose versions are numbered by digest, alike on all ranks, and kept once."""
+    (n, total), origins, rows = tree.versions.shape, tree.store_origins, tree.store_rows
+    digests = np.empty((len(rows), 5), np.uint64)
+    digests[:, 0] = origins
+    for table, (start, count) in enumerate(zip(tree.store_starts, rows, strict=True)):
+        digest = hashlib.sha256(tree.store_values[start : start + count].tobytes()).digest()
+        digests[table, 1:] = np.frombuffer(digest, np.uint64)
+    first = np.zeros(n, np.int64)  # what a rank gives is, for the network, its first device's
+    first[:1] = len(rows)
+    counts = network.share(first)
+    distinct, place, which = np.unique(network.share(digests, counts), axis=0, return_index=True, return_inverse=True)
+    before = int(counts[: network.placement.ids[0]].sum()) if n else 0
+    which = which.ravel()[before : before + len(rows)]
+    numbers = (1 + which - np.searchsorted(distinct[:, 0], origins.astype(np.uint64))).astype(np.int64)
+    versions = tree.versions
+    if (numbers != 1 + np.arange(len(rows)) - tree.store_firsts[origins]).any():
+        device, origin = np.nonzero(versions)
+        versions = np.zeros((n, total), np.uint32)
+        versions[device, origin] = numbers[tree.store_firsts[origin] + tree.versions[device, origin] - 1]
+    own = np.flatnonzero(place[which] == before + np.arange(len(rows)))
+    entries = np.column_stack((origins, numbers, rows))[own]
+    bits = int(versions.max(initial=0)).bit_length()
+    planes = np.stack([(versions >> np.uint8(bit)) & 1 for bit in range(max(bits, 1))], axis=1).astype(np.bool_)
+    parts = {"versions": _gather_array(planes, network, arrays, f"{name}.versions")}
+    values = tree.store_values[rows_of(tree.store_starts[own], rows[own])]
+    for key, array in (("entries", entries), ("values", values)):
+        first[:1] = len(array)
+        arrays[f"{name}.{key}"] = network.collect(array, network.share(first))
+        parts[key] = {"array": f"{name}.{key}", "axis": "whole"}
+    return {"kind": _INTERNED, "parts": parts}
+
+
+def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> Interned:
+    """Return the tables from planes of bits [n, bits, N], (origin, version, rows) of each table, and their rows."""
+    order = np.lexsort((entries[:, 1], entries[:, 0]))
+    bits, rows = versions.shape[1], entries[:, 2]
+    held = np.zeros(
+        (versions.shape[0], versions.shape[2]), np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32
+    )
+    for bit in range(bits):
+        held |= versions[:, bit].astype(held.dtype) << held.dtype.type(bit)
+    firsts = np.searchsorted(entries[order, 0], np.arange(versions.shape[2] + 1))
+    return Interned(held, firsts, (np.cumsum(rows) - rows)[order], rows[order], values)
 
 
 def _pad(array: Any, network: Network) -> Any:
@@ -85,7 +136,7 @@ def split(
         elif axis == "root":
             part[name] = array.copy() if rank == 0 else array[:0]
         else:
-            part[name] = array.copy() if axis in {"store", "arcs"} else array[edges if axis == "edge" else ids]
+            part[name] = array.copy() if axis in {"store", "arcs", "whole"} else array[edges if axis == "edge" else ids]
     return part
 
 
@@ -95,6 +146,8 @@ def rebuild(outline: Outline, part: dict[str, Any]) -> Any:
         return outline["value"]
     if "parts" in outline:
         parts = {key: rebuild(one, part) for key, one in outline["parts"].items()}
+        if outline["kind"] == _INTERNED:
+            return _rebuild_interned(**parts)
         return _build(outline["kind"], parts) if outline["kind"] else parts
     array = part.pop(outline["array"])
     if outline["axis"] == "ragged":

@@ -80,9 +80,9 @@ def compile_ahead() -> None:
     compiled.components(*graph[:2])
     compiled.layers(*graph)
     compiled.mirror(*graph[:2])
-    store = np.zeros((2, 1, 1)), np.ones(2, np.int64)
+    store = np.array([0, 1, 2]), np.array([0, 1]), np.ones(2, np.int64), np.zeros((2, 1))
     flooded = np.zeros((2, 1, 2))
     flooded.flags.writeable = False
-    known = np.eye(2, dtype=np.bool_)
-    compiled.bundle(known, *store)
-    compiled.merge(flooded, heard, one, awake, indptr, known, *store)
+    versions = np.eye(2, dtype=np.uint8)
+    compiled.bundle(versions > 0, versions, *store)
+    compiled.merge(flooded, heard, one, awake, indptr, versions, *store)

@@ -15,6 +15,8 @@ import topologies
 from p2pkm.channel.byzantine import Byzantine, Lies, parse_byzantine, place_liars
 from p2pkm.channel.rejection import inspect
 from p2pkm.core.messages import Letters, Mail, Tables
+from p2pkm.methods.building_blocks.flooding import group
+from p2pkm.methods.init.flooded_summaries import Summaries
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
@@ -119,6 +121,41 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     once, mail = replace(told, opening=True), said(TRUTH)
     assert once.say(mail, devices.at(1, 0, devices.awake)) is mail
     assert once.say(mail, devices) is not mail
+
+
+@pytest.mark.parametrize("kind", ["random", "flip", "drift", "collude"])
+def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_them(kind):
+    told, devices = lies(kind, says="pairs", opening=True)
+    rows = np.array([[0, 1.0, 2.0, 5.0], [1, 3.0, 4.0, 6.0], [2, 7.0, 8.0, 7.0]])
+    for step in (0, 3):
+        mail = told.say(said(np.stack([rows] * 3), header=1, ragged=True), devices.at(step, 0, devices.awake))
+        assert_array_equal(mail.values[[0, 2]], [rows, rows])
+        assert_array_equal(mail.values[1, [0, 2]], rows[[0, 2]])
+        assert_array_equal(mail.values[1, 1, [0, 3]], rows[1, [0, 3]])
+        assert (mail.values[1, 1, 1:3] != rows[1, 1:3]).all()
+
+
+def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
+    shards, spec = deal(5), "1:kind=collude,stages=all,place=peripheral"
+    held = []
+    update = Summaries.update
+
+    def watched(self, state, inbox, devices):
+        held.append(update(self, state, inbox, devices))
+        return held[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Summaries, "update", watched)
+        result = p2pkm.simulate(p2pkm.GTVMin(4), topologies.path(5), shards, rounds=1, seed=3, byzantine=spec)
+    (liar,) = result.byzantine
+    flood = held[-1].flood
+    tables = [group(flood, np.array([i]))[0][0] for i in range(5)]
+    assert flood.known.all()
+    assert np.abs(tables[liar]).max() < 20
+    for i in set(range(5)) - {liar}:
+        assert np.abs(tables[i][:, :2]).max() > 20
+        assert_array_equal(np.delete(tables[i], slice(4 * liar, 4 * liar + 4), axis=0),
+                           np.delete(tables[liar], slice(4 * liar, 4 * liar + 4), axis=0))  # fmt: skip
 
 
 @given(st.lists(st.sampled_from([0.5, -3.0, np.nan, np.inf, -np.inf, 1e101, -1e101, 1e100]), min_size=12, max_size=12),

@@ -29,9 +29,9 @@ needs_mpi = pytest.mark.skipif(find_mpirun() is None, reason="no mpirun beside t
 RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16])
 
 
-def start(ranks, what):
+def start(ranks, what, program=PROGRAM):
     """Run the program on so many ranks; return its lines."""
-    command = [find_mpirun(), "-n", str(ranks), sys.executable, "-W", "error", str(PROGRAM), what]
+    command = [find_mpirun(), "-n", str(ranks), sys.executable, "-W", "error", str(program), what]
     environment = os.environ | {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

@@ -9,12 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
 
 from p2pkm.core.batch import trials
-from p2pkm.core.messages import pack
+from p2pkm.core.messages import Interned, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import kmeans as compiled_kmeans
 from p2pkm.kernels.numba.philox import _philox, _uniform
 from p2pkm.kernels.reference.kmeans import _lloyd
+from p2pkm.methods.building_blocks.flooding import _store
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
 
@@ -114,7 +115,7 @@ def assert_same(case, name):
     for one, before in zip(case, copies, strict=True):
         assert_array_equal(one, before)
     pair = [one if isinstance(one, tuple) else (one,) for one in results]
-    for a, b in zip(*pair, strict=True):
+    for a, b in zip(*(map(np.asarray, one) for one in pair), strict=True):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         assert_array_equal(a, b)
@@ -178,33 +179,74 @@ def test_digests_are_those_of_the_standard(form):
     assert [row.tobytes() for row in form.digest(words)] == expected
 
 
-def test_flooding_kernels_equal_their_twins_in_every_round():
+def draw_held(rng, n, r, w):
+    """Return what n devices hold that have flooded nothing yet: their own table each."""
+    rows = rng.integers(0, r + 1, n)
+    return Interned(np.eye(n, dtype=np.uint8), np.arange(n + 1), np.cumsum(rows) - rows, rows,
+                    rng.normal(size=(rows.sum(), w)))  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_flooding_kernels_equal_their_twins_in_every_round(noise):
     for seed in range(60):
         rng = np.random.default_rng(seed)
         n, r, w = (int(rng.integers(1, most)) for most in (8, 4, 4))
         indptr, indices = draw_graph(rng, n)
-        known = np.eye(n, dtype=bool)
-        flood = known, known, rng.normal(size=(n, r, w)), rng.integers(0, r + 1, n)
+        held = draw_held(rng, n, r, w)
+        news = held.versions > 0
         for _ in range(n):
-            assert_same(flood[1:], "bundle")
-            values, rows = plain.bundle(*flood[1:])
+            assert_same((news, *held), "bundle")
+            values, rows = plain.bundle(news, *held)
+            values[:, :, 1:] += noise * rng.integers(-1, 2, values.shape)[:, :, 1:]
+            values[rng.random(values.shape[:2]) < 0.05 * noise, 0] = rng.choice([-1.0, n, np.nan])
             fresh = (rows[indices] > 0) & (rng.random(len(indices)) < 0.9)
             slots = np.where(fresh, indices, -1)
-            case = freeze(values), rows, slots, fresh, indptr, flood[0], *flood[2:]
+            case = freeze(values), rows, slots, fresh, indptr, *held
             assert_same(case, "merge")
-            flood = plain.merge(*case)
+            versions, news, found, fits = plain.merge(*case)
+            assert fits
+            assert noise or not len(found)
+            held = _store(held, values, found)._replace(versions=versions)
 
 
-def test_flooded_tables_reach_a_rank_that_held_none():
-    known, store = np.zeros((1, 3), bool), (np.zeros((3, 2, 1)), np.full(3, -1))
+@FORMS
+def test_flooded_tables_reach_a_rank_that_held_none(form):
+    held = Interned(np.zeros((1, 3), np.uint8), np.zeros(4, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
     tables = np.array([[[1.0, 5.0], [1.0, 6.0], [2.0, 7.0]]])
     one = np.array([3]), np.array([0]), np.array([True]), np.array([0, 1])
-    for form in (plain, compiled):
-        held, news, values, rows = form.merge(freeze(tables), *one, known, *store)
-        assert_array_equal(held, [[False, True, True]])
-        assert_array_equal(news, held)
-        assert_array_equal(rows, [-1, 2, 1])
-        assert_array_equal(values[1:, :, 0], [[5.0, 6.0], [7.0, 0.0]])
+    versions, news, found, _ = form.merge(freeze(tables), *one, *held)
+    assert_array_equal(versions, [[0, 1, 1]])
+    assert_array_equal(news, versions > 0)
+    assert_array_equal(found, [[1, 0, 0, 2], [2, 0, 2, 1]])
+    held = _store(held, tables, found)
+    assert_array_equal(held.store_firsts, [0, 0, 1, 2])
+    assert_array_equal(held.store_values[:, 0], [5.0, 6.0, 7.0])
+
+
+@FORMS
+def test_of_tables_that_differ_each_receiver_holds_the_one_that_it_received(form):
+    """Device 0 sends its table [5], changed on the way to 1 and 2; 3 receives what 0 holds, 4 hears 1 before 3."""
+    held = Interned(
+        np.eye(5, 1, dtype=np.uint8), np.array([0, 1]), np.zeros(1, int), np.ones(1, int), np.array([[5.0]])
+    )
+    told = np.array([[[0.0, 5.0]], [[0.0, 6.0]], [[0.0, 6.0]], [[0.0, -0.0]]])
+    slots, indptr = np.array([1, 2, 0, 3, 0]), np.array([0, 0, 1, 2, 3, 5])
+    versions, _, found, _ = form.merge(freeze(told), np.ones(4, int), slots, np.ones(5, bool), indptr, *held)
+    assert_array_equal(versions[:, 0], [1, 2, 2, 1, 3])
+    assert_array_equal(found[:, 1], [1, 3])
+
+
+@FORMS
+def test_more_versions_than_a_byte_counts_ask_for_a_wider_number(form):
+    n = 300
+    held = Interned(np.zeros((n, 1), np.uint8), np.zeros(2, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
+    told = np.stack((np.zeros(n), np.arange(n)), axis=1)[:, None]
+    case = freeze(told), np.ones(n, int), np.arange(n), np.ones(n, bool), np.arange(n + 1)
+    assert not form.merge(*case, *held)[3]
+    versions, _, found, fits = form.merge(*case, *held._replace(versions=held.versions.astype(np.uint16)))
+    assert fits
+    assert_array_equal(versions[:, 0], 1 + np.arange(n))
+    assert len(found) == n
 
 
 @FORMS

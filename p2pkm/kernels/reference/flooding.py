@@ -3,39 +3,60 @@
 import numpy as np
 
 
-def merge(tables, rows, slots, fresh, indptr, known, store_tables, store_rows):
-    """Take in the tables that were just heard: who knows which origin now, and what was new to each device.
+def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
+    """Take in the tables that were just heard: who holds which version of which origin's table now, and what is news.
+
+    Of an origin that a device does not hold yet it takes the first table that came, as it came. Tables are equal if all
+    their bits are.
 
     Parameters
     ----------
     tables, rows, slots, fresh, indptr
-        As in `gtvmin`; column 0 of a row is the id of the device that it comes from.
-    known : bool[n, N]
-        Which of the N devices' tables each device of the batch holds.
-    store_tables, store_rows : float64[N, r, w], int64[N]
-        Every table that some device of the batch holds, once; rows -1: none does.
+        As in `gtvmin`; column 0 of a row is the id of the device that it comes from, and rows of one origin stand
+        together. Rows from an origin that there is not are ignored.
+    versions, firsts, starts, lengths, values
+        What the devices held; see `p2pkm.core.messages.Interned`.
 
     Returns
     -------
-    known, news, store_tables, store_rows
-        New arrays; `news` is bool[n, N].
+    versions : uint[n, N]
+        A new array.
+    news : bool[n, N]
+    found : int64[f, 4]
+        Tables that no device of the batch held: origin, slot, first row and number of rows in `tables`. Each is the
+        next version of its origin.
+    fits : bool
+        Whether every version has a number of the type of `versions`; if not, what is returned is of no meaning.
     """
-    known, store_tables, store_rows = known.copy(), store_tables.copy(), store_rows.copy()
-    news = np.zeros(known.shape, np.bool_)
-    for i in range(len(known)):
+    numbers = {}
+    for origin in range(len(firsts) - 1):
+        for number, table in enumerate(range(firsts[origin], firsts[origin + 1]), 1):
+            numbers[origin, values[starts[table] : starts[table] + lengths[table]].tobytes()] = number
+    most = firsts[1:] - firsts[:-1]
+    versions, found, (n, total) = versions.copy(), [], versions.shape
+    news, largest = np.zeros(versions.shape, np.bool_), np.iinfo(versions.dtype).max
+    for i in range(n):
         for e in np.flatnonzero(fresh[indptr[i] : indptr[i + 1]]) + indptr[i]:
-            table = tables[slots[e], : rows[slots[e]], : 1 + store_tables.shape[2]]
-            origins = table[:, 0].astype(np.int64)
-            unknown = origins[~known[i, origins]]
-            known[i, unknown] = news[i, unknown] = True
-            for origin in np.unique(origins[store_rows[origins] < 0]):
-                own = table[origins == origin, 1:]
-                store_rows[origin] = len(own)
-                store_tables[origin, : len(own)] = own
-    return known, news, store_tables, store_rows
+            table = tables[slots[e], : rows[slots[e]], : 1 + values.shape[1]]
+            real = (table[:, 0] >= 0.0) & (table[:, 0] < total)
+            origins = np.where(real, table[:, 0], -1.0).astype(np.int64)
+            ends = np.flatnonzero(np.diff(origins, append=-2)) + 1
+            for first, last in zip([0, *ends[:-1]], ends, strict=False):
+                origin = origins[first]
+                if origin < 0 or versions[i, origin]:
+                    continue
+                name = origin, table[first:last, 1:].tobytes()
+                if name not in numbers:
+                    most[origin] += 1
+                    numbers[name] = most[origin]
+                    found.append((origin, slots[e], first, last - first))
+                if numbers[name] > largest:
+                    return versions, news, np.zeros((0, 4), np.int64), False
+                versions[i, origin], news[i, origin] = numbers[name], True
+    return versions, news, np.array(found, np.int64).reshape(-1, 4), True
 
 
-def bundle(news, store_tables, store_rows):
+def bundle(news, versions, firsts, starts, lengths, values):
     """Write the rows of every device's new origins one after another, the origin's id in front.
 
     Returns
@@ -43,13 +64,14 @@ def bundle(news, store_tables, store_rows):
     values : float64[n, r, 1 + w]
     rows : int64[n]
     """
-    rows = news @ np.maximum(store_rows, 0)
-    values = np.zeros((len(news), max(1, rows.max(initial=0)), 1 + store_tables.shape[2]))
-    for i in range(len(news)):
-        q = 0
-        for origin in np.flatnonzero(news[i]):
-            end = q + store_rows[origin]
-            values[i, q:end, 0] = origin
-            values[i, q:end, 1:] = store_tables[origin, : store_rows[origin]]
-            q = end
-    return values, rows
+    n = len(news)
+    who, origin = np.nonzero(news)
+    table = firsts[origin] + versions[who, origin] - 1
+    rows = np.bincount(who, lengths[table], minlength=n).astype(np.int64)
+    said = np.zeros((n, max(1, rows.max(initial=0)), 1 + values.shape[1]))
+    q = np.zeros(n, np.int64)
+    for i, j, first, count in zip(who, origin, starts[table], lengths[table], strict=True):
+        said[i, q[i] : q[i] + count, 0] = j
+        said[i, q[i] : q[i] + count, 1:] = values[first : first + count]
+        q[i] += count
+    return said, rows

@@ -1,5 +1,8 @@
 """Flooding: every origin's table goes once over every link in each direction, and ends by silence.
 
+A device holds of each origin the table that it received first, from the neighbor of lowest id if several come at once,
+and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.Interned`), whoever holds them.
+
 Rows sent = sum over devices of degree x sum over origins of rows, per connected component.
 """
 
@@ -8,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import Inbox, Interned, Mail, spans
 from p2pkm.core.states import register
+
+_WIDER = {np.dtype(np.uint8): np.uint16, np.dtype(np.uint16): np.uint32}
 
 
 @register("flood")
@@ -18,42 +23,65 @@ class Flood(NamedTuple):
 
     Attributes
     ----------
-    known, news : bool[n, N]
-        Which of the N devices' tables each device holds, and which it heard just now.
-    store_tables : float64[N, r, w]
-        Every table that some device of the batch holds, once.
-    store_rows : int64[N]
-        Its rows; -1: no device of the batch holds it.
+    held : Interned
+        The tables that each device holds.
+    news : bool[n, N]
+        Those of which of the N devices it received just now.
     """
 
-    known: Mask
+    held: Interned
     news: Mask
-    store_tables: Floats
-    store_rows: Integers
+
+    @property
+    def known(self) -> Mask:
+        """Return which of the N devices' tables each device holds, bool[n, N]."""
+        known: Mask = self.held.versions > 0
+        return known
 
 
 def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
     """Let every device hold its own table, float64[n, r, w] with rows int64[n], as news."""
-    known = np.zeros((len(devices), devices.total), np.bool_)
-    known[np.arange(len(devices)), devices.ids] = True
-    store_tables = np.zeros((devices.total, *tables.shape[1:]))
-    store_rows = np.full(devices.total, -1)
-    store_tables[devices.ids], store_rows[devices.ids] = tables, rows
-    return Flood(known, known, store_tables, store_rows)
+    n, r, _ = tables.shape
+    own = np.zeros((n, devices.total), np.bool_)
+    own[np.arange(n), devices.ids] = True
+    firsts = np.searchsorted(devices.ids, np.arange(devices.total + 1))
+    values = tables[np.arange(r) < rows[:, None]]
+    return Flood(Interned(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
 
 
 def speak(flood: Flood, devices: Devices) -> Mail:
     """Say what is news; a device without anything says one empty table at the opening and is silent afterwards."""
-    values, rows = devices.kernels.bundle(flood.news, flood.store_tables, flood.store_rows)
+    values, rows = devices.kernels.bundle(flood.news, *flood.held)
     heard = devices.awake & (flood.news.any(axis=1) if devices.step else True)
     return Mail(values, np.where(heard, rows, -1), header=1, ragged=True)
 
 
 def hear(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
     """Take in what was just heard; only what a device did not hold yet is news."""
-    return Flood(*devices.kernels.merge(
-        inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr, flood.known, *flood[2:]
-    ))  # fmt: skip
+    held, came = flood.held, (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
+    versions, news, found, fits = devices.kernels.merge(*came, *held)
+    while not fits:
+        held = held._replace(versions=held.versions.astype(_WIDER[held.versions.dtype]))
+        versions, news, found, fits = devices.kernels.merge(*came, *held)
+    return Flood(_store(held, inbox.tables, found)._replace(versions=versions), news)
+
+
+def _store(held: Interned, tables: Floats, found: Integers) -> Interned:
+    """Add a copy of tables that nobody in the batch held; found: as `merge` returns it."""
+    if not len(found):
+        return held
+    origin, slot, first, rows = found.T
+    width, old = held.store_values.shape[1], len(held.store_values)
+    added = tables[np.repeat(slot, rows), spans(first, rows), 1 : 1 + width]
+    origins = np.concatenate((held.store_origins, origin))
+    order = np.argsort(origins, kind="stable")
+    return Interned(
+        held.versions,
+        np.searchsorted(origins[order], np.arange(len(held.store_firsts))),
+        np.concatenate((held.store_starts, old + np.cumsum(rows) - rows))[order],
+        np.concatenate((held.store_rows, rows))[order],
+        np.concatenate((held.store_values, added)),
+    )
 
 
 def group(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
@@ -74,13 +102,12 @@ def group(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
     """
     seen: dict[bytes, int] = {}
     collections: list[Floats] = []
-    which = np.empty(len(members), np.int64)
+    which, held = np.empty(len(members), np.int64), flood.held
     for position, member in enumerate(members):
-        name = flood.known[member].tobytes()
+        name = held.versions[member].tobytes()
         if name not in seen:
             seen[name] = len(collections)
-            origins = np.flatnonzero(flood.known[member])
-            tables = [flood.store_tables[origin, : flood.store_rows[origin]] for origin in origins]
-            collections.append(np.concatenate(tables))
+            tables = held.find(member)
+            collections.append(held.store_values[spans(held.store_starts[tables], held.store_rows[tables])])
         which[position] = seen[name]
     return collections, which

@@ -1,10 +1,11 @@
 """Spanning trees that everybody can compute from the topology, like the colours."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, Letters, Tables
 from p2pkm.core.states import register
 from p2pkm.network.graph import Topology, find_first
@@ -144,3 +145,34 @@ def join(own: Front, heard: Delivery, devices: Devices) -> Front:
     values = np.concatenate((own.tables.flat(), heard.tables.flat()))
     rows = np.bincount(owner, minlength=len(own.who))
     return Front(own.who, Tables(values[np.argsort(owner, kind="stable")], np.cumsum(rows) - rows, rows))
+
+
+def keep(heard: Tables, held: Tables) -> Tables:
+    """Return the tables that were heard as parts of an array that begins with the values of `held`.
+
+    What equals a table that is held is that one again; anything else is added. So what is passed on unchanged is stored
+    once, whoever received it, and what pointed into the values of `held` points to the same rows in the new ones.
+    """
+    places, one, which = _distinct(heard)
+    known = {table.tobytes(): start for table, start in _each(held.take(_distinct(held)[1]))}
+    starts, added, end = np.empty(len(places), np.int64), [], len(held.values)
+    for number, (table, _) in enumerate(_each(heard.take(one))):
+        name = table.tobytes()
+        if name not in known:
+            known[name] = end
+            added.append(table)
+            end += len(table)
+        starts[number] = known[name]
+    values = np.concatenate((held.values, *added)) if added else held.values
+    return Tables(values, starts[which], heard.rows)
+
+
+def _distinct(tables: Tables) -> tuple[Integers, Integers, Integers]:
+    """Return the distinct places of tables, the number of a table at each of them, and the place of every table."""
+    return np.unique(tables.starts * (len(tables.values) + 1) + tables.rows, return_index=True, return_inverse=True)
+
+
+def _each(tables: Tables) -> Iterator[tuple[Floats, int]]:
+    """Yield the rows of every table, and where they begin."""
+    for start, rows in zip(tables.starts.tolist(), tables.rows.tolist(), strict=True):
+        yield tables.values[start : start + rows], start

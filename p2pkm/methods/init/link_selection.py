@@ -94,7 +94,10 @@ class Gate:
             largest = state.quartile[devices.sources]
             largest[fresh] = np.fmax(largest[fresh], said)
             return state._replace(edge_active=devices.active & ~(state.edge_contrast > _LENIENT * largest))
-        return state._replace(edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_))
+        kept = state.edge_active & inbox.fresh  # what the other end cuts, it says nothing over
+        return state._replace(
+            edge_active=kept, edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_)
+        )
 
 
 def tell_degrees(devices: Devices, kept: Mask) -> Mail:
@@ -106,5 +109,5 @@ def tell_degrees(devices: Devices, kept: Mask) -> Mail:
 def learn_degrees(inbox: Inbox) -> Integers:
     """Return what `tell_degrees` said over each own edge, int64[e]; 0 where nothing came."""
     degrees, fresh = np.zeros(len(inbox.fresh), np.int64), np.flatnonzero(inbox.fresh)
-    degrees[fresh] = inbox.tables[inbox.slots[fresh], 0, 0]
+    degrees[fresh] = np.rint(inbox.tables[inbox.slots[fresh], 0, 0])
     return degrees

@@ -8,7 +8,17 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, Letters, Tables
 from p2pkm.core.states import register
-from p2pkm.methods.building_blocks.spanning_tree import Front, Routes, Tree, climb, descend, join, route, source_of
+from p2pkm.methods.building_blocks.spanning_tree import (
+    Front,
+    Routes,
+    Tree,
+    climb,
+    descend,
+    join,
+    keep,
+    route,
+    source_of,
+)
 from p2pkm.methods.init.flooded_summaries import cluster_collections
 from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
@@ -132,7 +142,7 @@ class Rooted:
         way, step = divmod(devices.turn, walk.routes.depth)
         last = step == walk.routes.depth - 1
         if way in (_CANDIDATES, _CHOICE):
-            front = Front(source_of(devices, inbox.edges), inbox.tables)
+            front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
             walk = walk._replace(front=front, told=(front, walk.told))
             return state._replace(walk=walk) if not last else self._arrive(state, walk, way, devices)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
@@ -155,7 +165,7 @@ class Rooted:
                 return state._replace(walk=self._price(walk, devices))
             choice = np.zeros(len(devices), np.int64)
         else:
-            choice = found.flat()[:, 0].astype(np.int64)
+            choice = np.clip(np.rint(found.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
         return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
 
     def _cluster(self, roots: Front, devices: Devices) -> Front:
@@ -197,7 +207,7 @@ def _turn(walk: Walk, front: Front) -> Walk:
 
 
 def _gather(told: Any, values: Floats, n: int) -> Tables:
-    """Return what each device was told, from all fronts; their tables lie in the values of the last one."""
+    """Return what each device was told, from all fronts; the values of each begin with those of the one before."""
     starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while told is not None:
         front, told = told

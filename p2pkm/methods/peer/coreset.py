@@ -138,7 +138,7 @@ class Coreset:
         for column, coordinates in zip(points.T, centroids.T, strict=True):
             squared += (column - coordinates[labels]) ** 2
         cumulative = np.cumsum(np.append(0.0, weights * squared))
-        share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0
+        share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0  # C may have come as less
         count = int(share) + int(uniforms(key, CHOICE, [1], 1)[0, 0] < share % 1.0)
         draws = uniforms(key, CHOICE, [0], count)[0] * cumulative[-1]
         drawn = np.searchsorted(cumulative[1:], draws, side="right")
@@ -262,7 +262,7 @@ class Rooted:
         speaks = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
         edges = ways(self.tree, devices, speaks)[way % 2]
         if way == 2:
-            values, rows = devices.kernels.bundle(state.flood.known & speaks[:, None], *state.flood[2:])
+            values, rows = devices.kernels.bundle(state.flood.known & speaks[:, None], *state.flood.held)
         elif way == 3:
             values, rows = pack(state.centroids)
         else:

@@ -16,6 +16,7 @@ from p2pkm.core.messages import Inbox
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox, uniforms
+from p2pkm.methods.building_blocks import flooding
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init import pipelines as recipe
 from p2pkm.methods.peer.coreset import Coreset
@@ -83,9 +84,7 @@ def twin(table, k, size, n_init):
 
 def held(state, device):
     """Return the rows of the coreset that a device holds."""
-    flood = state.flood
-    origins = np.flatnonzero(flood.known[device])
-    return np.concatenate([flood.store_tables[j, : flood.store_rows[j]] for j in origins])
+    return flooding.group(state.flood, np.array([device]))[0][0]
 
 
 @SPREADS

@@ -1,0 +1,40 @@
+"""A message carries what it says: what a device knows, it knows from its inbox, in one process as on ranks."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from p2pkm.methods.init.pipelines import SEEDINGS
+from p2pkm.methods.registry import METHODS
+from tests.contract.test_determinism import needs_mpi, start
+from tests.support.programs import perturbed
+
+SIZE = 0.05
+SILENT = ("alone",)
+
+
+@cache
+def in_process(size):
+    return {record["name"]: record for record in perturbed.runs(size)}
+
+
+def test_every_method_and_initialization_is_tried():
+    names = [name for name, *_ in perturbed.configurations()]
+    assert set(METHODS) <= set(names)
+    assert {name.partition(":")[0] for name in names} >= set(SEEDINGS)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in perturbed.configurations()])
+def test_what_is_changed_on_its_way_changes_the_run(name):
+    calm, changed = in_process(0.0)[name], in_process(SIZE)[name]
+    assert (calm["chain_sha256"] == changed["chain_sha256"]) == (name in SILENT)
+
+
+@needs_mpi
+def test_messages_changed_on_their_way_give_the_same_bits_on_one_rank_and_on_three():
+    found = start(3, str(SIZE), Path(perturbed.__file__))
+    expected = list(in_process(SIZE).values())
+    assert [line["name"] for line in found] == [line["name"] for line in expected]
+    assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []

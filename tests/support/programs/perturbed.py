@@ -1,0 +1,175 @@
+"""Runs in which every message is changed on its way, as lines of JSON on rank 0; started by mpirun, and imported.
+
+mpirun -n 3 python tests/support/programs/perturbed.py 0.05
+"""
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import p2pkm
+import topologies
+from p2pkm.core.messages import Letters, Tables
+from p2pkm.engine import loop
+from p2pkm.engine import simulate as simulation
+from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.network.world import connect
+
+KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "groups")
+PURPOSE = 999  # of the draws, beside those of `p2pkm.core.batch`
+SEALED = ("mufc",)  # what clients say is exact arithmetic over a finite field; noise goes on what the server says alone
+OPTIONS = {  # beside each seeding as it is, these
+    "raced": ("greedy=false", "draw=centroids"),
+    "summaries": ("hops=2,candidates=2", "candidates=3"),
+    "rooted": ("candidates=3", "rows=60"),
+}
+
+
+def deal(n, seed=0):
+    """Return points of n devices in two dimensions; every sixth device has none."""
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(4.0 * rng.integers(0, 3, (0 if i % 6 == 2 else 9, 1)), 1.0, (0 if i % 6 == 2 else 9, 2))
+              for i in range(n)]  # fmt: skip
+    return p2pkm.Shards.from_list(blocks)
+
+
+def configurations():
+    """Return (name, graph, method, options) of every run: each method, each initialization, each scaling."""
+    graph, brief = topologies.small_world(14, degree=4, rewire=0.2, seed=1), {"rounds": 3}
+    for name in METHODS:
+        method = find(name)(3)
+        yield name, None if needs_hub(method) else graph, method, brief
+    yield "coreset over a tree", graph, p2pkm.Coreset(3, size=9, spread="tree"), brief
+    for seeding in SEEDINGS:
+        for options in ("", *OPTIONS.get(seeding, ())):
+            spec = f"{seeding}:{options}" if options else seeding
+            yield spec, graph, p2pkm.GTVMin(3, seeding=spec), brief
+    yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, seeding="rooted:candidates=3"), brief
+    for schedule in ("coloured", "async"):
+        yield schedule, graph, p2pkm.GTVMin(3, schedule=schedule), brief
+    for robust in ("clip", "trim", "saturate"):
+        yield robust, graph, p2pkm.GTVMin(3, robust=robust), brief
+    yield "groups", graph, p2pkm.GTVMin(3, recipe="groups"), brief
+    yield "groups swap", graph, p2pkm.GTVMin(3, recipe="groups", swaps=True), brief
+    for scale in ("standard", "minmax"):
+        yield f"scale {scale}", graph, p2pkm.GTVMin(3, seeding="own"), brief | {"scale": scale}
+    struck = {"faults": "loss=0.1,delay=0.2,churn=0.1,stragglers=0.1,stages=all", "rounds": 8}
+    yield "faults", graph, p2pkm.GTVMin(3), struck
+    yield "faults and Byzantine", graph, p2pkm.GTVMin(3), struck | {"byzantine": "2:kind=random,stages=all"}
+    yield "one peer", topologies.one_peer_exponential(14), find("pushsum")(3), brief
+
+
+def runs(size):
+    """Return one record per configuration, with noise of this size on every row sent."""
+    for name, graph, method, options in configurations():
+        with changing(size, server_alone=name in SEALED):
+            with scaled(options.get("scale", "none")):
+                given = {key: value for key, value in options.items() if key != "scale"}
+                result = p2pkm.simulate(method, graph, deal(14), seed=5, central=False, **given)
+            yield {"name": name, **{key: result.summary[key] for key in KEYS}}
+
+
+@contextmanager
+def scaled(scale):
+    """Let `simulate` scale the points first, as the command line can."""
+    perform = simulation.perform
+    simulation.perform = lambda job, world: perform(replace(job, scale=scale), world)
+    try:
+        yield
+    finally:
+        simulation.perform = perform
+
+
+@contextmanager
+def changing(size, *, server_alone=False):
+    """Add noise to every counted number that is sent, and look that no state keeps an array that was delivered."""
+    stage, begin, say, run = [0], loop._begin, loop._Voice.say, loop.run
+
+    def count(*given):
+        stage[0] += 1
+        field, algorithm, schedule = begin(*given)
+        return field, Watched(algorithm), schedule
+
+    def change(voice, state, devices):
+        said = say(voice, state, devices)
+        if server_alone and not (devices.step and devices.turn == 0):
+            return said
+        key = (stage[0] << 40) + (devices.step << 20) + devices.turn
+        return (_change_letters if isinstance(said, Letters) else _change_mail)(said, devices.ids, key, size)
+
+    def anew(*given):
+        stage[0] = 0
+        return run(*given)
+
+    loop._begin, loop._Voice.say, simulation.run = count, change, anew
+    try:
+        yield
+    finally:
+        loop._begin, loop._Voice.say, simulation.run = begin, say, run
+
+
+def noise(key, senders, rows, width):
+    """Return one draw per number in [-1, 1), a function of the key, the sender and the row, float64[..., width]."""
+    streams = (senders.astype(np.uint64) << np.uint64(32)) + rows.astype(np.uint64)
+    return 2.0 * uniforms(key, PURPOSE, streams, width) - 1.0 if len(streams) else np.zeros((0, width))
+
+
+def _change_mail(mail, ids, key, size):
+    values, (device, row) = mail.values.copy(), np.nonzero(np.arange(mail.values.shape[1]) < mail.rows[:, None])
+    values[device, row, mail.header :] += size * noise(key, ids[device], row, values.shape[2] - mail.header)
+    return mail._replace(values=values)
+
+
+def _change_letters(letters, ids, key, size):
+    values, rows = letters.tables.flat(), letters.tables.rows
+    starts = np.cumsum(rows) - rows
+    row = np.arange(len(values)) - np.repeat(starts, rows)
+    values[:, letters.header :] += size * noise(key, np.repeat(ids[letters.who], rows), row,
+                                                values.shape[1] - letters.header)  # fmt: skip
+    return letters._replace(tables=Tables(values, starts, rows))
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An algorithm whose state must not share memory with what was delivered: a later exchange may change that."""
+
+    algorithm: Any
+
+    def init(self, devices, start):
+        """Return the state before the opening."""
+        return self.algorithm.init(devices, start)
+
+    def message(self, state, devices):
+        """Return what is sent."""
+        return self.algorithm.message(state, devices)
+
+    def update(self, state, inbox, devices):
+        """Return the state after a turn."""
+        after = self.algorithm.update(state, inbox, devices)
+        delivered = inbox.tables.values if isinstance(inbox.tables, Tables) else inbox.tables
+        for leaf in _leaves(after):
+            assert not np.may_share_memory(leaf, delivered), f"{self.algorithm} keeps what was delivered"
+        return after
+
+
+def _leaves(tree):
+    if isinstance(tree, np.ndarray):
+        yield tree
+    elif isinstance(tree, tuple):
+        for part in tree:
+            yield from _leaves(part)
+
+
+if __name__ == "__main__":
+    for record in runs(float(sys.argv[1])):
+        if connect().rank == 0:
+            print(json.dumps(record | {"ranks": connect().size}), flush=True)
