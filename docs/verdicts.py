@@ -1,11 +1,14 @@
-"""The verdicts on the figures of papers, counted from what the full runs printed."""
+"""The verdicts on what papers printed of a method, counted from what the full runs printed."""
 
 import re
 from pathlib import Path
 
 
 def count_verdicts(results: Path) -> str:
-    """Return a table in Markdown: a row for each figure, with how many of its values are as published."""
+    """Return a table in Markdown: a row for each figure, with how many of its values are as published.
+
+    Verdicts in parentheses are about what was not printed there, or not of that method: they do not count.
+    """
     lines, figure, scores = ["| figure | script | as published | other |", "|---|---|---|---|"], "", {}
     for line in results.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):

@@ -1,6 +1,8 @@
 """The scripts of examples/reproduce: the data they draw are the authors', and each of them runs."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +177,56 @@ def test_the_verdict_of_what_is_in_no_count_stands_in_parentheses():
     assert judge(Row("another table's", 0.9, [0.7, 0.9], 0.1, counted=False)) == "(as published)"
     assert judge(Row("a variant", 0.5, [0.7, 0.9], 0.1, counted=False)) == "(differs by +0.3)"
     assert judge(Row("not printed", None, [0.7], 0.1, counted=False)) == "-"
+
+
+def count_verdicts(path):
+    """Return the table of docs/verdicts.py as a dict: script to (as published, other)."""
+    spec = importlib.util.spec_from_file_location("verdicts", FOLDER.parents[1] / "docs" / "verdicts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in module.count_verdicts(path).splitlines()]
+    return {cell[1].strip("`"): (int(cell[2]), int(cell[3] or 0)) for cell in cells[2:] if cell[1]}
+
+
+def test_the_count_has_what_a_paper_printed_of_its_method_alone(tmp_path):
+    (tmp_path / "results.md").write_text("""## A paper
+
+### Figure 1: `one.py --runs 40`
+
+text as published in words
+a        1     1.05      0.1    40      0.1  as published
+b        1        2      0.1    40      0.1  differs by +1
+c        1     1.05      0.1    40      0.1  (as published)
+d        1        2      0.1    40      0.1  (differs by +1)
+e        -     1.05      0.1    40        -  -
+
+### Figure 2: `two.py`
+
+c        1     1.05      0.1    40      0.1  (as published)
+""")
+    assert count_verdicts(tmp_path / "results.md") == {"one.py": (1, 1)}
+
+
+def test_the_counted_verdicts_on_means_rest_on_at_least_40_runs():
+    header, few, many = "", [], 0
+    for line in (FOLDER / "RESULTS.md").read_text().splitlines():
+        if line.endswith("verdict"):
+            header = line
+        found = re.search(r"(\S+) +(\d+) +\S+  (as published|differs by \S+)$", line)
+        if found and "best" not in header and found[1] != "-":  # the best of so many runs; what has no deviation
+            many += 1
+            few += [line] * (int(found[2]) < 40)
+    assert many > 500 and not few
+
+
+def test_no_line_that_no_paper_printed_is_counted():
+    counted = re.compile(r" (as published|differs by \S+)$")
+    alien = re.compile(
+        r"^drawn|^induced|, induced|our reading|k-FED, code|k-FED, drawn|10 starts|^figure 1|within the bound"
+    )
+    lines = (FOLDER / "RESULTS.md").read_text().splitlines()
+    assert [line for line in lines if alien.search(line) and counted.search(line)] == []
+    assert any(alien.search(line) for line in lines)
 
 
 FECA = {  # script: what makes it quick
