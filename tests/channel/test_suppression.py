@@ -122,7 +122,6 @@ FAULTS = "loss=0.2,churn=0.1,late=0.5,stages=all"
 @pytest.mark.parametrize(("options", "faults"), [
     ({"seeding": "summaries:hops=1"}, None), ({"theta": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
     ({"seeding": "rooted:candidates=5"}, None), ({"seeding": "summaries:candidates=5"}, FAULTS),
-    ({"recipe": "groups"}, None),
     ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
     ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
 ], ids=str)  # fmt: skip
@@ -448,6 +447,23 @@ def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
     totals = np.concatenate([one for one in found if len(one)]).sum(axis=0)
     best = totals.argmin()
     assert_allclose([one[0, best] if len(one) else 0.0 for one in found], costs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("least", [0, 4])
+def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkeypatch):
+    from dataclasses import replace
+
+    from p2pkm.methods.init.link_reselection import Review
+    from tests.support import stages
+
+    host = stages.host
+    monkeypatch.setattr(stages, "host", lambda *given: replace(host(*given), min_count=least))
+    many, far = np.array([[0.0, 0.0]] * 4 + [[1.0, 0.0]] * 4), ([50.0, 50.0], [200.0, 0.0])
+    start = [[[0.4, 0.0], far[0]], [[0.5, 0.0], far[0]], [[0.5, 0.1], far[1]], [[0.5, 0.1], far[1]]]
+    tables = [[many, np.vstack((many, one)), many + far[1], many + far[1]] for one in far]
+    kept = [stages.state_of(Review(2), topologies.path(4), p2pkm.Shards.from_list(table), start=start)
+            .edge_active.tolist() for table in tables]  # fmt: skip
+    assert (kept[0] == kept[1]) == (least == 4)
 
 
 def listen_scaling(scale, x, least, monkeypatch, tap=Tap):

@@ -9,6 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Inbox, Mail, pack
 from p2pkm.core.states import register
 from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
+from p2pkm.methods.init.select_candidate import judges
 
 _LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
 
@@ -35,7 +36,8 @@ class Review:
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
 
-    Privacy: neighbours see the centroids.
+    Privacy: neighbours see the centroids, and a bit about what theirs cost; with a `min_count` it is about the summary
+    of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
     k: int
@@ -69,9 +71,10 @@ class Review:
 def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:
     """Return over which own edges came centroids that serve the own points, bool[e]."""
     n, k, d = centroids.shape
-    own, _ = devices.kernels.losses(*devices.own, centroids)
+    stored, weights, offsets = judges(devices, k)
+    own, _ = devices.kernels.losses(stored, weights, offsets, centroids)
     result = np.zeros(len(devices.indices), np.bool_)
-    nobody, (stored, weights, _) = np.zeros(0, np.int64), devices.own
+    nobody = np.zeros(0, np.int64)
     for i in range(n):
         first, last = devices.indptr[i], devices.indptr[i + 1]
         edges = first + np.flatnonzero(inbox.fresh[first:last])
@@ -79,7 +82,7 @@ def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:
             continue
         sets = inbox.tables[inbox.slots[edges], :k, :d].copy()
         sets[np.arange(k) >= inbox.rows[inbox.slots[edges], None]] = np.inf
-        points = slice(devices.offsets[i], devices.offsets[i + 1])
+        points = slice(offsets[i], offsets[i + 1])
         costs, _ = devices.kernels.price(
             stored[points], weights[points], np.array([0, points.stop - points.start]), nobody, 0, sets,
         )  # fmt: skip
