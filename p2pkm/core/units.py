@@ -10,12 +10,12 @@ def write_size(size: float) -> str:
     return f"{size:,.3g} TB"
 
 
-NOT_KEPT = "nothing was kept (--out none)"
+NOT_KEPT = "not kept (--out none)"
 
 
 def tell_folder(folder: object | None) -> str:
     """Return where the results of several runs lie."""
-    return NOT_KEPT if folder is None else f"results in {folder}"
+    return f"results {NOT_KEPT}" if folder is None else f"results in {folder}"
 
 
 def write_number(value: float) -> str:

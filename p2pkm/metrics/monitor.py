@@ -256,7 +256,7 @@ def usual_every(n: int) -> int:
     return _SELDOM if n > LARGE else 1
 
 
-def add(values: Floats) -> float:
+def add(values: Floats | Integers) -> float:
     """Return the sum, one after the other: the same bits on every placement."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 

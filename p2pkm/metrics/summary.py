@@ -106,7 +106,8 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks | mark_clients(census, honest)
-        summary |= reach(referee.trace) | find_best(referee.trace)
+        apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
+        summary |= reach(referee.trace) | ({} if apart else find_best(referee.trace))
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
     prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)

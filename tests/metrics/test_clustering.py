@@ -11,7 +11,9 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
+from p2pkm.cli.summary_table import explain
 from p2pkm.metrics.clustering import ari, distance, nmi, purity
+from p2pkm.viz import plot_convergence
 from p2pkm.viz.report.narrative import judge
 
 labels = st.integers(1, 40).flatmap(
@@ -104,6 +106,26 @@ def test_scores_are_those_of_the_devices_that_hold_a_centroid():
     assert np.isnan(result.census.scores[1:]).all()
     assert any(note.startswith("1 of 2 devices hold no centroid") for note in result.notes)
     assert distance(np.zeros((0, 1)), np.ones((2, 1))) != 0.0
+
+
+def test_quality_that_got_worse_is_told_in_table_verdict_and_figure():
+    """Tracking's last of two rounds moves away from a start that central k-means would keep."""
+    points = np.array([[0.0], [1.0], [9.0], [10.0]])
+    shards = p2pkm.Shards.from_list([points, points[:2] + 4])
+    graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
+    start = np.tile(np.array([[0.5], [7.5]]), (2, 1, 1))
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=1e-9), graph, shards, rounds=20, start=start)
+    summary, words = result.summary, judge(result)
+    assert summary["ratio_mean"] > summary["ratio_best"] * 1.01 and summary["ratio_best_round"] == 0
+    assert "Quality got worse before the end" in words and "in round 0 of gtvmin" in words
+    rows = {row[0]: row for row in explain(summary, result.notes)}
+    assert rows["quality got worse"][2].startswith("since round 0 of gtvmin")
+    texts = [text.get_text() for text in plot_convergence(result).child_axes[0].texts]
+    assert any("then worse" in text for text in texts)
+    still = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
+    assert "got worse" not in judge(still) and "quality got worse" not in dict(
+        r[:2] for r in explain(still.summary, [])
+    )
 
 
 def test_large_counts_do_not_overflow():

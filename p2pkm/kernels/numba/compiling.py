@@ -9,7 +9,8 @@ from p2pkm.kernels.compile_time import WAITING
 _SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
 
 
-class Compilation(event.Listener):
+@event.Listener.register
+class Compilation:
     """Add up the seconds of compilation, nested ones once, and tell those who wait for it that it begins.
 
     Attributes
@@ -23,17 +24,13 @@ class Compilation(event.Listener):
         self._depth = 0
         self._began = 0.0
 
-    def on_start(self, event):
-        """Begin to count."""
-        if self._depth == 0:
+    def notify(self, event):
+        """Take in that a compilation begins or ends."""
+        if event.is_start and self._depth == 0:
             self._began = time.perf_counter()
             while self._waiting:
                 self._waiting.pop()(_SAID)
-        self._depth += 1
-
-    def on_end(self, event):
-        """Count what has passed."""
-        self._depth -= 1
+        self._depth += 1 if event.is_start else -1
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began
 

@@ -73,6 +73,8 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """
     result = open_run(result)
     panels = _choose_panels(result.rounds)
+    if result.summary.get("ratio_best") is None:  # of groups, whose ratio says little
+        panels = [panel._replace(best=None) for panel in panels]
     height = 1.4 + 1.65 * len(panels)
     places, spans = line_up(result.rounds)
     slant = 24 if any(_is_narrow(span, spans) for span in spans) else 0
