@@ -3,12 +3,27 @@
 import os
 import re
 
+from p2pkm.core.errors import ExperimentError
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")  # how many libraries take
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 _STARTERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "MPI_LOCALNRANKS": "mpirun", "SLURM_STEP_NUM_TASKS": "srun",
              "PMIX_RANK": "a PMIx launcher"}  # fmt: skip
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def check_threads() -> None:
+    """Refuse a number of threads that numba would refuse when it is imported.
+
+    Raises
+    ------
+    ExperimentError
+        If it is below 1.
+    """
+    given = os.environ.get("NUMBA_NUM_THREADS", "1").strip()
+    if re.fullmatch(r"0+|-\d+", given):
+        raise ExperimentError(f"NUMBA_NUM_THREADS is {given}; expected at least 1: unset it, or set it to 1")
 
 
 def launched() -> bool:

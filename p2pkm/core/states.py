@@ -56,6 +56,7 @@ def find(name: str) -> Any:
 
 def unnamed(tree: Any) -> list[str]:
     """Return the classes of the NamedTuples in a tree of them and of dicts that have no name, in words."""
+    parts: Any
     if isinstance(tree, dict):
         parts, own = tree.values(), []
     elif isinstance(tree, tuple) and "_fields" in vars(type(tree)):

@@ -222,9 +222,9 @@ def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Manner
         print(json.dumps(config, indent=None if manner.json else 1))
         return 0
     lock = lock or hold_default(prepared, held)
-    folder = lock and lock.folder
+    folder = None if lock is None else lock.folder
     try:
-        old = folder and set_aside(folder)
+        old = None if folder is None else set_aside(folder)
         results = _walk(steps, lock, manner)
         closing = {name: results[0].summary[name] for name in _NAMES} if results else {}
         closing |= {"config": config, "path": [measure(one) for one in results], "out": folder and str(folder)}

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
-from p2pkm.core.mpi_environment import launched
+from p2pkm.core.mpi_environment import check_threads, launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.receive_shard import complete
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
 from p2pkm.experiments.config import Experiment, Prepared, prepare
+from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
 from p2pkm.network.world import connect
@@ -100,6 +101,8 @@ def settle(experiment: Experiment, world: World) -> Prepared:
     from p2pkm.network.rank_partition import check_placement
 
     ranks = world.size if launched() and world.library() is not None else None
+    if compiles():
+        check_threads()
     check_placement(experiment.placement, world.size)
     check_memory(experiment, ranks)
     prepared = prepare(experiment, ranks)

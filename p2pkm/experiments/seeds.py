@@ -74,7 +74,7 @@ def _run_seeds(experiment: Experiment, seeds: list[int], manner: Manner, held: E
         prepared = settle(replace(experiment, seed=seed), world)
         lock = lock or hold_default(prepared, held)
         if seed == seeds[0]:
-            old = lock and set_aside(lock.folder)
+            old = None if lock is None else set_aside(lock.folder)
         with hold(lock.folder / f"seed-{seed}") if lock else nullcontext() as own:
             result = execute(prepared, world, own, manner)
         summaries.append(result.summary)
@@ -90,7 +90,7 @@ def _run_seeds(experiment: Experiment, seeds: list[int], manner: Manner, held: E
     if manner.json:
         print(json.dumps(closing), flush=True)
     else:
-        _show(closing, lock and lock.folder)
+        _show(closing, None if lock is None else lock.folder)
     return code
 
 

@@ -1,9 +1,12 @@
 """The local computations: arrays in, arrays out; the only folder that knows numba."""
 
+import os
 import sys
-from typing import cast
+from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.mpi_environment import check_threads
 
 # devices on this rank, and points x clusters x features in all, that plain NumPy handles
 _FEW, _SMALL = 2, 2_000_000  # of several ranks
@@ -12,6 +15,11 @@ _FEW_ALONE, _SMALL_ALONE = 16, 20_000  # of one, unless numba is there already
 
 def pick(ranks: int, devices: int, work: int) -> Kernels:
     """Return the compiled kernels, or the plain ones where importing numba would take longer than the work itself.
+
+    Raises
+    ------
+    ExperimentError
+        As `load`.
 
     Parameters
     ----------
@@ -28,17 +36,51 @@ def pick(ranks: int, devices: int, work: int) -> Kernels:
         from p2pkm.kernels import reference as plain
 
         return cast(Kernels, plain)
-    from p2pkm.kernels import numba as compiled
+    return load()
 
+
+def load() -> Kernels:
+    """Return the compiled kernels, or the plain ones, with the same bits, where the user lets numba compile nothing.
+
+    Raises
+    ------
+    ExperimentError
+        If numba cannot be used.
+    """
+    if not compiles():
+        from p2pkm.kernels import reference as plain
+
+        return cast(Kernels, plain)
+    check_threads()
+    try:
+        from p2pkm.kernels import numba as compiled
+    except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder that it can write
+        raise ExperimentError(
+            f"the kernels cannot be compiled: {error}; set NUMBA_CACHE_DIR to a folder that can be written, or "
+            "NUMBA_DISABLE_JIT=1 to do without, with the same results but much more slowly"
+        ) from None
     return cast(Kernels, compiled)
 
 
+def compiles() -> bool:
+    """Return whether numba may compile: not with NUMBA_DISABLE_JIT=1, under which our vector operations do not run."""
+    given = os.environ.get("NUMBA_DISABLE_JIT", "0")
+    return not (given.strip().isdecimal() and int(given))  # as numba reads it
+
+
 def compile_ahead() -> None:
-    """Compile every kernel for the types that a run uses, or read it from numba's cache."""
+    """Compile every kernel for the types that a run uses, or read it from numba's cache; nothing if numba may not.
+
+    Raises
+    ------
+    ExperimentError
+        As `load`.
+    """
     import numpy as np
 
-    from p2pkm.kernels import numba as compiled
-
+    if not compiles():
+        return
+    compiled: Any = load()
     points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
     centroids, _, _ = compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)

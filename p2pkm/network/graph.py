@@ -236,10 +236,10 @@ def _tell_missing(names: tuple[str, ...], others: tuple[str, ...]) -> str:
 
 def _walk(name: str, *arrays: Integers) -> Integers:
     """Call a kernel on a graph: the compiled one, which takes a while to import, where there is much to do."""
-    if sum(map(len, arrays)) > _MANY:
-        from p2pkm.kernels import numba as kernels
-    else:
-        from p2pkm.kernels import reference as kernels  # type: ignore[no-redef]
+    from p2pkm.kernels import load
+    from p2pkm.kernels import reference as plain
+
+    kernels: Any = load() if sum(map(len, arrays)) > _MANY else plain
     views = [array.view() for array in arrays]
     for view in views:
         view.flags.writeable = False  # one kind of arrays, one compilation

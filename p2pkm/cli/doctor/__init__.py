@@ -7,12 +7,14 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from p2pkm.cli.doctor.checks import INSTALL, SAME, Check, ask, family, first, last, oversubscribe, start_trial
 from p2pkm.cli.doctor.cluster import check_crowd, check_file_system, check_shared_memory, check_slurm
 from p2pkm.cli.doctor.hostfile import check_hosts
-from p2pkm.core.errors import NetworkError
+from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import expected_size, launched, local_size, starter
+from p2pkm.kernels import compiles, load
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
@@ -141,13 +143,14 @@ def _threads(ranks: int, cores: int) -> Check:
 
 def _kernels() -> Check:
     """Return whether the compiled kernels are in numba's cache, newer than their source."""
-    try:
-        from p2pkm.kernels import numba as compiled
-    except (ImportError, RuntimeError) as error:  # RuntimeError: numba finds no folder that it can write
-        return Check("warn", "kernels", first(str(error)), "export NUMBA_CACHE_DIR=<a folder that you can write>")
-    functions = [compiled.entry(name) for name in compiled.__all__]
-    if not hasattr(functions[0], "stats"):
+    if not compiles():
         return Check("warn", "kernels", "numba does not compile (NUMBA_DISABLE_JIT)", "unset NUMBA_DISABLE_JIT")
+    try:
+        compiled: Any = load()
+    except ExperimentError as error:
+        found, _, way = str(error).partition("; ")
+        return Check("warn", "kernels", first(found), way)
+    functions = [compiled.entry(name) for name in compiled.__all__]
     folder = Path(str(functions[0].stats.cache_path))
     ready = sum(_cached(function.py_func, folder) for function in functions)
     found = f"{ready} of {len(functions)} compiled in {folder}"

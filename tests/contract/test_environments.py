@@ -1,0 +1,129 @@
+"""The surroundings of a run decide nothing: threads, locale, time zone, optimized bytecode, kind of processor."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import p2pkm.engine.build_batch
+from p2pkm import kernels
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.mpi_environment import check_threads
+from tests.support.run_cli import Ending, here, needs_mpirun, ranks, there
+from tests.support.run_cli import environment as surroundings
+
+LARGE = ("--devices", "30", "--data", "grid16:points=60", "--rounds", "2", "--no-plot", "-q")  # compiled kernels
+RUNS = {
+    "groups": ("--recipe", "groups", "--graph", "complete", "--scale", "standard"),
+    "summaries": ("--seeding", "summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
+    "ffcm2": ("--algorithm", "ffcm2"),
+    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--seeding", "own", "--no-central"),
+}
+DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette")
+ENVIRONMENTS = {
+    "one thread": {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    "seven threads": {"NUMBA_NUM_THREADS": "7", "OMP_NUM_THREADS": "7", "OPENBLAS_NUM_THREADS": "7"},
+    "threads that are none": {"OMP_NUM_THREADS": "0", "NUMBA_NUM_THREADS": "many"},
+    "locale C": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"},
+    "a decimal comma": {"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8"},
+    "Turkish": {"LC_ALL": "tr_TR.UTF-8"},
+    "time zone": {"TZ": "Pacific/Chatham"},
+    "no assertions": {"PYTHONOPTIMIZE": "1"},
+    "no docstrings": {"PYTHONOPTIMIZE": "2"},
+    "hashes": {"PYTHONHASHSEED": "12345"},
+    "no vectors of 512 bits": {"NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_ICL",
+                               "OPENBLAS_CORETYPE": "Haswell"},
+    "no vectors of 256 bits": {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F", "OPENBLAS_CORETYPE": "Nehalem"},
+    "a plain processor": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+    "nothing compiled": {"NUMBA_DISABLE_JIT": "1"},
+    "bounds checked": {"NUMBA_BOUNDSCHECK": "1"},
+}  # fmt: skip
+BRIEF = {  # which runs where everything is compiled anew, or nothing is
+    **dict.fromkeys(("no assertions", "no docstrings"), ("ffcm2", "threads")),
+    **dict.fromkeys(("a plain processor", "bounds checked", "nothing compiled"), ("ffcm2",)),
+}
+OWN_CACHE = {"a plain processor", "bounds checked"}  # what is compiled so is not for others
+
+
+def run(words, cwd, **environment):
+    """Return what a run in a process of its own says of its bits."""
+    command = [sys.executable, "-m", "p2pkm", *LARGE, *words, "--out", "none", "--format", "json"]
+    given = {"env": surroundings(**environment), "cwd": cwd, "timeout": 600, "check": False}
+    done = subprocess.run(command, capture_output=True, text=True, **given)
+    summary = Ending(done.returncode, done.stdout, done.stderr).summary
+    return {name: summary[name] for name in DIGESTS}
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """Return the digests of all runs in the environment of this process."""
+    place = tmp_path_factory.mktemp("usual")
+    return {name: run(words, place) for name, words in RUNS.items()}
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_no_bit_depends_on_the_environment(name, usual, tmp_path):
+    names, given = BRIEF.get(name, tuple(RUNS)), dict(ENVIRONMENTS[name])
+    if name in OWN_CACHE:
+        given["NUMBA_CACHE_DIR"] = str(tmp_path)
+    assert {one: run(RUNS[one], tmp_path, **given) for one in names} == {one: usual[one] for one in names}
+
+
+def test_without_compiling_the_plain_kernels_are_taken(monkeypatch):
+    from p2pkm.kernels import numba as compiled
+    from p2pkm.kernels import reference as plain
+
+    assert kernels.load() is compiled
+    for given, kind in (("1", plain), ("0", compiled), ("", compiled), ("x", compiled), (" 2 ", plain)):
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", given)
+        assert kernels.load() is kernels.pick(1, 100, 10**9) is kind
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    ending = here("compile")
+    assert ending.code == 0 and "lets nothing be compiled" in ending.out
+
+
+@needs_mpirun
+def test_without_compiling_on_ranks(usual, tmp_path):
+    words = ("-m", "p2pkm", *LARGE, *RUNS["ffcm2"], "--out", "none", "--format", "json")
+    ending = there(*ranks(2), *words, cwd=tmp_path, NUMBA_DISABLE_JIT="1")
+    assert {name: ending.summary[name] for name in DIGESTS} == usual["ffcm2"]
+
+
+@pytest.mark.parametrize("given", ["0", "-3", " 00 "])
+def test_a_number_of_threads_that_numba_refuses(monkeypatch, given):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", given)
+    ending = here(*LARGE, "--out", "none")
+    assert ending.code == 2 and f"NUMBA_NUM_THREADS is {given.strip()}; expected at least 1" in ending.err
+    assert here("compile").code == 2
+    with pytest.raises(ExperimentError, match="NUMBA_NUM_THREADS"):
+        p2pkm.engine.build_batch.pick(1, 1000, 10**9)
+    checks = json.loads(here("doctor", "--format", "json").out)["checks"]
+    (found,) = (check for check in checks if check["check"] == "kernels")
+    assert found["status"] == "warn" and "NUMBA_NUM_THREADS" in found["found"] and "set it to 1" in found["advice"]
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # then nobody asks numba
+    assert kernels.load() is not sys.modules["p2pkm.kernels.numba"]
+    assert here(*LARGE, "--algorithm", "alone", "--no-central", "--out", "none").code == 0
+
+
+@pytest.mark.parametrize("given", ["1", "64", "many", ""])
+def test_a_number_of_threads_that_numba_takes(monkeypatch, given):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", given)
+    check_threads()
+
+
+@needs_mpirun
+def test_a_number_of_threads_that_numba_refuses_on_ranks(tmp_path):
+    ending = there(*ranks(3), "-m", "p2pkm", *LARGE, "--out", "none", cwd=tmp_path, NUMBA_NUM_THREADS="0")
+    assert ending.code == 2 and ending.err.count("NUMBA_NUM_THREADS is 0") == 1 and "Traceback" not in ending.err
+
+
+@pytest.mark.parametrize("threads", ["0", "1"])
+def test_a_script_and_numba_that_cannot_be_used(tmp_path, threads):
+    code = ("import p2pkm, topologies; X, _ = p2pkm.grid16(points=60, seed=0);"
+            "s = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 30, seed=0), devices=30);"
+            "p2pkm.simulate(p2pkm.GTVMin(16), topologies.ring(30), s, rounds=1)")  # fmt: skip
+    ending = there(sys.executable, "-c", code, cwd=tmp_path, NUMBA_NUM_THREADS=threads)
+    assert (ending.code != 0) == (threads == "0")
+    assert ("p2pkm.core.errors.ExperimentError: NUMBA_NUM_THREADS is 0" in ending.err) == (threads == "0")
