@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngInfo
 
 import p2pkm
 import topologies
-from p2pkm.cli.summary_table import explain
+from p2pkm.metrics.closing_table import explain
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,8 +15,6 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Letters, Mail, Ragged, spans
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.server.star import StarState
-from p2pkm.metrics.result import Exposure, Traffic
-from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -173,27 +171,6 @@ def check_min_count(least: int, algorithm: Any) -> None:
 def _named(spec: str | None) -> str:
     """Return the name in a spec."""
     return (spec or "").partition(":")[0].strip()
-
-
-def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
-    """Return whose tables every device has seen: those of neighbours who spoke to it, and what was passed on.
-
-    Parameters
-    ----------
-    hops : int or None
-        How far the tables of a device travelled unchanged; None: as far as there are links.
-    """
-    n = topology.n
-    spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
-    seen = np.bincount(traffic.dst[spoke], minlength=n)
-    if hops is None:
-        sizes = np.bincount(topology.components)
-        seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
-    elif hops > 1:
-        from topologies import LightGraph, measures
-
-        seen = np.maximum(seen, measures.count_within(LightGraph(topology.indptr, topology.indices), hops))
-    return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:

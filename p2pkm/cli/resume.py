@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from p2pkm.cli.options import with_format
+from p2pkm.cli.summary_table import Terminal
 
 
 @click.command("resume", short_help="Go on with a run that was killed.", epilog="Exit codes: those of the run; 3 a "
@@ -24,4 +25,4 @@ def resume_command(run: str, form: str, quiet: bool, verbose: bool) -> int:
     from p2pkm.experiments.resume import resume
     from p2pkm.experiments.run import Manner
 
-    return resume(Path(run), Manner(json=form == "json", quiet=quiet, verbose=verbose))
+    return resume(Path(run), Manner(console=Terminal(), json=form == "json", quiet=quiet, verbose=verbose))

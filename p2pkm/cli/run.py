@@ -13,6 +13,7 @@ from p2pkm.cli.faults import faults
 from p2pkm.cli.options import with_format, with_options, without
 from p2pkm.cli.report import report
 from p2pkm.cli.resume import resume_command
+from p2pkm.cli.summary_table import Terminal
 from p2pkm.cli.sweep import sweep
 from p2pkm.cli.topology import topology
 from p2pkm.core.errors import ExperimentError
@@ -93,7 +94,7 @@ def compare_command(**options: Any) -> int:
     from p2pkm.experiments.seeds import parse_seeds
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
-    manner = Manner(json=options["form"] == "json", quiet=options["quiet"])
+    manner = Manner(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
     return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
@@ -136,7 +137,7 @@ def verify_command(run: str, ranks: int | None, files_only: bool, form: str, qui
     from p2pkm.experiments.run import Manner
     from p2pkm.experiments.seeds import verify
 
-    return verify(Path(run), ranks, Manner(json=form == "json", quiet=quiet), files_only=files_only)
+    return verify(Path(run), ranks, Manner(console=Terminal(), json=form == "json", quiet=quiet), files_only=files_only)
 
 
 @command.command("compile", short_help="Compile the kernels ahead of the first run.")
@@ -194,7 +195,7 @@ def _run(options: dict[str, Any]) -> int:
         seeds = parse_seeds(options["seeds"])
     untouched = experiment == Experiment()
     flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
-    manner = Manner(json=options["form"] == "json", **flags)
+    manner = Manner(console=Terminal(), json=options["form"] == "json", **flags)
     if options["coupling_path"] is not None:
         from p2pkm.experiments.coupling_path import lead_path, parse_couplings
 

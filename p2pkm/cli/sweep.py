@@ -3,6 +3,7 @@
 import click
 
 from p2pkm.cli.options import with_format
+from p2pkm.cli.summary_table import Terminal
 
 _HELP = """Run what a study file asks for, every run once for each seed, as one table.
 
@@ -57,5 +58,5 @@ def sweep(  # noqa: PLR0913 - one parameter per option
     from p2pkm.experiments.run import Manner
     from p2pkm.experiments.study.sweep import lead_sweep
 
-    manner = Manner(json=form == "json", dry_run=dry_run, quiet=quiet)
+    manner = Manner(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
     return lead_sweep(study, out, jobs, manner, plot=plot, part=part)

@@ -21,3 +21,10 @@ def tell_folder(folder: object | None) -> str:
 def write_number(value: float) -> str:
     """Return a number with four significant digits, also where they are zeros: a ratio of 1.000 is no exact 1."""
     return "0" if value == 0 else f"{value:#.4g}".rstrip(".").replace(".e", "e")
+
+
+def write_figure(value: float | int | None) -> str:
+    """Return a figure as the closing table shows it: a dash if it is not known."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else write_number(value)

@@ -16,6 +16,7 @@ from p2pkm.engine.receive_shard import complete
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
 from p2pkm.experiments.config import Experiment, Prepared, prepare
+from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
@@ -36,6 +37,7 @@ class Manner(NamedTuple):
     quiet: bool = False
     verbose: bool = False
     guide: bool = False
+    console: Console = Silent()
 
 
 class Taken(NamedTuple):
@@ -75,11 +77,7 @@ def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
     if manner.json:
         print(json.dumps(result.summary), flush=True)
     else:
-        from p2pkm.cli.summary_table import guide, show
-
-        show(result.summary, result.notes, sys.stdout)
-        if manner.guide:
-            print(guide(result.summary), flush=True)
+        manner.console.close(result.summary, result.notes, guided=manner.guide)
     return code_of(result.summary["stop"], experiment)
 
 
@@ -133,7 +131,6 @@ def execute(
     lock: of the run folder, None: nothing is written. start: float64[n, k, d] or None, centroids that replace the
     seeding stages. taken: the run in the folder goes on.
     """
-    from p2pkm.cli.summary_table import Progress
     from p2pkm.kernels.compile_time import announce_compilation
     from p2pkm.metrics.summary import Wishes
 
@@ -145,7 +142,7 @@ def execute(
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
     job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
     wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
-    progress = Progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    progress = manner.console.progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,

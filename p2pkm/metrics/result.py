@@ -11,6 +11,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.ledger import Traffic
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -34,45 +35,6 @@ SUMMARY_KEYS = """
     age_mean age_max faults stale lost away byzantine quarantined
     min_count raw_points exposure_max device_names
 """.split()  # noqa: SIM905 - a list of names is read more easily as words
-
-
-class Traffic(NamedTuple):
-    """What was sent: totals of every directed edge, and every table that was said.
-
-    Attributes
-    ----------
-    src, dst, messages, bytes, edge_rows : int64[e]
-        Logical messages, bytes and rows over the edge from src to dst.
-    stage, turn, sender, rows : int64[x] or None
-        Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
-        out. None above 100,000 devices.
-    devices : int
-        Number of devices, isolated ones and a hub included.
-    age_mean, age_max : float64[e] or None
-        How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
-    refused : int64[n] or None
-        How often a table of each device was refused by somebody who heard it, see `p2pkm.channel.rejection`.
-    """
-
-    src: Integers
-    dst: Integers
-    messages: Integers
-    bytes: Integers
-    edge_rows: Integers
-    stage: Integers | None
-    turn: Integers | None
-    sender: Integers | None
-    rows: Integers | None
-    devices: int
-    age_mean: Floats | None = None
-    age_max: Floats | None = None
-    refused: Integers | None = None
-
-    @property
-    def rows_per_device(self) -> Integers:
-        """Return how many rows each device sent and received, int64[n]."""
-        sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
-        return (sent + received).astype(np.int64)
 
 
 class Exposure(NamedTuple):

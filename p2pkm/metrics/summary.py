@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from p2pkm.channel.byzantine import name_liars
-from p2pkm.channel.suppression import expose
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.termination import STOPPED
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import Priced, Prices
+from p2pkm.metrics.disclosure import expose
 from p2pkm.metrics.final_labels import tabulate, take_census
 from p2pkm.metrics.milestones import find_best, reach
 from p2pkm.metrics.monitor import Referee, mean
@@ -27,8 +27,9 @@ from p2pkm.metrics.optional import (
     mark_shape,
 )
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import SUMMARY_KEYS, Census, Chain, Exposure, Result, Traffic
+from p2pkm.metrics.result import SUMMARY_KEYS, Census, Chain, Exposure, Result
 from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
 
 _COMPARED = 1e7  # numbers that the distance to consensus looks at; of more devices every so many stand for all

@@ -6,13 +6,52 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Integers, Mask
+from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, Letters, Mail
 from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
 _FEW = 8  # where fewer than one of so many speak, only they are kept
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
+
+
+class Traffic(NamedTuple):
+    """What was sent: totals of every directed edge, and every table that was said.
+
+    Attributes
+    ----------
+    src, dst, messages, bytes, edge_rows : int64[e]
+        Logical messages, bytes and rows over the edge from src to dst.
+    stage, turn, sender, rows : int64[x] or None
+        Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
+        out. None above 100,000 devices.
+    devices : int
+        Number of devices, isolated ones and a hub included.
+    age_mean, age_max : float64[e] or None
+        How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
+    refused : int64[n] or None
+        How often a table of each device was refused by somebody who heard it, see `p2pkm.channel.rejection`.
+    """
+
+    src: Integers
+    dst: Integers
+    messages: Integers
+    bytes: Integers
+    edge_rows: Integers
+    stage: Integers | None
+    turn: Integers | None
+    sender: Integers | None
+    rows: Integers | None
+    devices: int
+    age_mean: Floats | None = None
+    age_max: Floats | None = None
+    refused: Integers | None = None
+
+    @property
+    def rows_per_device(self) -> Integers:
+        """Return how many rows each device sent and received, int64[n]."""
+        sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
+        return (sent + received).astype(np.int64)
 
 
 class Exchange(NamedTuple):

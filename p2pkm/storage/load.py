@@ -9,8 +9,9 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Chain, Exposure, Result, Traffic
+from p2pkm.metrics.result import Census, Chain, Exposure, Result
 from p2pkm.network.graph import Topology
+from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import explain, refuse_many
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes

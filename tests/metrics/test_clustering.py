@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
-from p2pkm.cli.summary_table import explain
+from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.clustering import ari, distance, nmi, purity
 from p2pkm.viz import plot_convergence
 from p2pkm.viz.report.narrative import judge

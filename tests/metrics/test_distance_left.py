@@ -5,7 +5,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.cli.summary_table import explain
+from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.optional import estimate_distance, expect_rate
 from topologies import measures
 

@@ -11,8 +11,9 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm import viz as plots
-from p2pkm.metrics.result import Census, Result, Traffic
+from p2pkm.metrics.result import Census, Result
 from p2pkm.network.graph import Topology
+from p2pkm.network.ledger import Traffic
 from p2pkm.viz.color_by import cost_per_point, read_edges
 from p2pkm.viz.figures.convergence import line_up
 from p2pkm.viz.graph_layout import place_devices

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from p2pkm.cli.summary_table import Live
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
 from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import Manner
 from p2pkm.experiments.study.file import StudyFile, check_runs, lay_out, read_study
 from p2pkm.experiments.study.run import deal, describe, open_folder, run_study, tell_compilation
@@ -74,7 +74,7 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
     if folder is not None:
         _leave_mark(folder, study, shared=part is not None)
     world = connect()
-    told = Told(quiet=manner.quiet)
+    told = Told(manner.console.line(), quiet=manner.quiet)
     tell_compilation(quiet=manner.quiet)
     try:
         found = run_study(cells, folder, world, told, jobs=jobs)
@@ -124,8 +124,8 @@ def _leave_mark(folder: Path, study: StudyFile, *, shared: bool) -> None:
 class Told:
     """Tell on standard error which runs have ended, and about when all will: live on a terminal, else now and then."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._live = quiet, Live()
+    def __init__(self, line: StatusLine, *, quiet: bool) -> None:
+        self._quiet, self._live = quiet, line
         self._shown = time.monotonic()
         self._ends: deque[float] = deque(maxlen=_RECENT)
         self._terminal = sys.stderr.isatty() and not launched()

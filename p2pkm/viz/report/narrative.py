@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.cli.summary_table import DESCENTS, STOPS
 from p2pkm.core.units import write_size
+from p2pkm.metrics.closing_table import DESCENTS, STOPS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
 from p2pkm.storage.study_table import ALONE

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.cli.summary_table import explain
 from p2pkm.core.errors import DataError
 from p2pkm.core.termination import STOPPED
+from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import load
 from p2pkm.viz.all_figures import FIGURES

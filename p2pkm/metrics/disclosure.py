@@ -1,0 +1,28 @@
+"""Whose rows reached each device."""
+
+import numpy as np
+
+from p2pkm.metrics.result import Exposure
+from p2pkm.network.graph import Topology
+from p2pkm.network.ledger import Traffic
+
+
+def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
+    """Return whose tables every device has seen: those of neighbours who spoke to it, and what was passed on.
+
+    Parameters
+    ----------
+    hops : int or None
+        How far the tables of a device travelled unchanged; None: as far as there are links.
+    """
+    n = topology.n
+    spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
+    seen = np.bincount(traffic.dst[spoke], minlength=n)
+    if hops is None:
+        sizes = np.bincount(topology.components)
+        seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
+    elif hops > 1:
+        from topologies import LightGraph, measures
+
+        seen = np.maximum(seen, measures.count_within(LightGraph(topology.indptr, topology.indices), hops))
+    return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
