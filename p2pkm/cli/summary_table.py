@@ -6,14 +6,15 @@ from typing import Any, TextIO
 
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.units import write_figure
-from p2pkm.metrics.closing_table import explain
-from p2pkm.storage.study_table import ALONE
 
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
 
 def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     """Print the closing table: with rich on a terminal, aligned text otherwise."""
+    from p2pkm.metrics.closing_table import explain
+    from p2pkm.storage.study_table import ALONE
+
     rows = explain(summary, notes)
     place = "by themselves" if summary["algorithm"] == ALONE else f"on a {summary['graph']} graph"
     ranks = f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}"

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from p2pkm.core.units import NOT_KEPT
+from p2pkm.core.units import NOT_KEPT, write_number
+from p2pkm.core.units import write_figure as _number
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
 
 
