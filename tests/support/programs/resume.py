@@ -14,9 +14,9 @@ _put = checkpoint.Vault.put
 
 def _copying(self, outline, arrays):
     _put(self, outline, arrays)
-    copies = Path(f"{self._folder}.copies")
+    copies = Path(f"{self._lock.folder}.copies")
     copies.mkdir(exist_ok=True)
-    shutil.copytree(self._folder, copies / f"{len(list(copies.iterdir())):04}")
+    shutil.copytree(self._lock.folder, copies / f"{len(list(copies.iterdir())):04}")
 
 
 if __name__ == "__main__":
