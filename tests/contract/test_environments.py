@@ -37,13 +37,12 @@ ENVIRONMENTS = {
     "no vectors of 256 bits": {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F", "OPENBLAS_CORETYPE": "Nehalem"},
     "a plain processor": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     "nothing compiled": {"NUMBA_DISABLE_JIT": "1"},
-    "bounds checked": {"NUMBA_BOUNDSCHECK": "1"},
 }  # fmt: skip
 BRIEF = {  # which runs where everything is compiled anew, or nothing is
     **dict.fromkeys(("no assertions", "no docstrings"), ("ffcm2", "threads")),
-    **dict.fromkeys(("a plain processor", "bounds checked", "nothing compiled"), ("ffcm2",)),
+    **dict.fromkeys(("a plain processor", "nothing compiled"), ("ffcm2",)),
 }
-OWN_CACHE = {"a plain processor", "bounds checked"}  # what is compiled so is not for others
+OWN_CACHE = {"a plain processor"}  # what is compiled so is not for others
 
 
 def run(words, cwd, **environment):
