@@ -14,14 +14,15 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Letters, Mail, Ragged, spans
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
+from p2pkm.methods.building_blocks.spanning_tree import source_of
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POINTS = ("raced", "leader")  # seedings whose rows are points
 _FORWARDED = ("pairs", "forwarded", "keyed")
-_BLOCK = 1 << 18  # rows looked at together
-_SPARSE = 8  # places of a sieve for each point
+_BLOCK = 1 << 15  # rows looked at together
+_SPARSE = 16  # places of a sieve for each point
 _SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
 
 
@@ -89,7 +90,7 @@ class Disclosure:
 
 
 class _Known(NamedTuple):
-    """The own points, float64[m, d], with their names in ascending order, and a sieve for what is none of them."""
+    """The own points, float64[m, d], with their names in ascending order, and a sieve for first coordinates of none."""
 
     points: Floats
     names: Any
@@ -98,37 +99,47 @@ class _Known(NamedTuple):
 
     def find(self, rows: Floats, owner: Integers) -> Integers:
         """Return which points stand in rows, float64[r, d], of their own devices, int64[r]."""
+        likely = np.flatnonzero(self.sieve[_place(rows[:, 0], len(self.sieve))])
+        if not len(likely):
+            return likely
+        rows, owner = rows[likely], owner[likely]
         names = _name(rows, owner)
-        likely = np.flatnonzero(self.sieve[names & np.uint64(len(self.sieve) - 1)])
-        begin, end = (np.searchsorted(self.names, names[likely], side) for side in ("left", "right"))
+        begin, end = (np.searchsorted(self.names, names, side) for side in ("left", "right"))
         points = self.order[spans(begin, end - begin)]
-        return points[(self.points[points] == rows[np.repeat(likely, end - begin)]).all(axis=1)]
+        return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
 
 
 def _know(devices: Devices, points: Floats) -> _Known:
     """Return what is needed to find the points of a batch, in the units in which they are given."""
     names = _name(points, np.repeat(np.arange(len(devices)), devices.sizes))
     order = np.argsort(names, kind="stable")
-    sieve = np.zeros(1 << (_SPARSE * len(names)).bit_length(), np.bool_)
-    sieve[names & np.uint64(len(sieve) - 1)] = True
+    sieve = np.zeros(2 << (_SPARSE * len(names)).bit_length(), np.bool_)
+    sieve[_place(points[:, 0], len(sieve))] = True
     return _Known(points, names[order], order, sieve)
+
+
+def _place(coordinates: Floats, places: int) -> Any:
+    """Return a place below a power of two, at least 2, for each number, the same for the same bits."""
+    bits = (coordinates + 0.0).view(np.uint64)  # -0 is 0
+    bits *= _MULTIPLIER
+    bits >>= np.uint64(65 - places.bit_length())
+    return bits.view(np.int64)
 
 
 def _sent(mail: Mail | Letters, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
     """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
+    if isinstance(mail, Letters):
+        to_somebody = np.isin(mail.who, source_of(devices, mail.edges))
+        tables = mail.tables.take(np.flatnonzero(to_somebody))
+        yield np.repeat(mail.who[to_somebody], tables.rows), tables.flat()[:, mail.header :]
+        return
     over = None if mail.edges is None else np.bincount(devices.sources[mail.edges], minlength=len(devices))
     leaves = (devices.degrees if over is None else over) > 0
-    if isinstance(mail, Letters):
-        owner = np.repeat(mail.who, mail.tables.rows)
-        yield owner[leaves[owner]], mail.tables.flat()[leaves[owner], mail.header :]
-        return
-    most = mail.values.shape[1]
-    rows, block = np.where(leaves, mail.rows, 0), max(1, _BLOCK // max(most, 1))
-    for first in range(0, len(rows), block):
-        part = slice(first, first + block)
-        owner, row = np.nonzero(np.arange(most) < rows[part, None])
-        if len(owner):
-            yield owner + first, mail.values[part][owner, row, mail.header :]
+    who, (_, most, width) = np.flatnonzero(leaves & (mail.rows > 0)), mail.values.shape
+    for one in np.split(who, range(block := max(1, _BLOCK // max(most, 1)), len(who), block)):
+        table = mail.values[one].reshape(-1, width)
+        owner, real = np.repeat(one, most), (np.arange(most) < mail.rows[one, None]).ravel()
+        yield (owner, table[:, mail.header :]) if real.all() else (owner[real], table[real, mail.header :])
 
 
 def withhold(mail: Mail, devices: Devices) -> Mail:
