@@ -7,80 +7,83 @@ from numba import njit
 def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
     """Take in the tables that were just heard; see `p2pkm.kernels.reference.merge`."""
     bits, largest = (tables.view(np.int64), values.view(np.int64)), np.iinfo(versions.dtype).max
-    return _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest)
+    room = versions.shape[1]  # for one table of each origin: what is passed on unchanged needs no more
+    while True:
+        found = np.empty((room, 6), np.int64)
+        held, news, count, fits = _merge(
+            tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found
+        )
+        if count <= room:
+            return held, news, found[:count, :4].copy(), fits
+        room *= 4
 
 
 @njit(cache=True, nogil=True)
-def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest):
+def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found):
+    """Return versions, news, how many tables were found (more than there is room for: begin anew), and `fits`.
+
+    found : int64[room, 6]
+        Origin, slot, first row and rows of each table found, its version, and the one of its origin found before it.
+    """
     versions = versions.copy()
     n, total = versions.shape
     said, stored = bits
     news = np.zeros(versions.shape, np.bool_)
-    newest = np.full(total, -1)  # the last table found of each origin; before: the one found before it
-    found, number, before, count = np.empty((4, 4), np.int64), np.empty(4, np.int64), np.empty(4, np.int64), 0
+    newest, count = np.full(total, -1), 0  # the last table found of each origin
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             if not fresh[e]:
                 continue
-            slot = slots[e]
-            heads, q, end = tables[slot, :, 0], 0, rows[slot]
+            slot, q, end = slots[e], 0, rows[slots[e]]
             while q < end:
-                first, real = q, 0.0 <= heads[q] < total
-                origin = int(heads[q]) if real else -1
+                head, first = tables[slot, q, 0], q
                 q += 1
-                while q < end and (0.0 <= heads[q] < total) == real and (not real or int(heads[q]) == origin):
+                while q < end and tables[slot, q, 0] == head:
                     q += 1
-                if origin < 0 or versions[i, origin]:
+                if not 0.0 <= head < total:
                     continue
-                version = 0
-                for table in range(firsts[origin], firsts[origin + 1]):
-                    if lengths[table] == q - first and _same(said[slot], first, stored, starts[table], q - first):
+                origin = int(head)
+                if versions[i, origin]:
+                    continue
+                version, table = 0, firsts[origin]
+                while version == 0 and table < firsts[origin + 1]:
+                    if lengths[table] == q - first and _same(said, slot, first, stored, starts[table], q - first):
                         version = table - firsts[origin] + 1
-                        break
-                one = newest[origin]
-                while version == 0 and one >= 0:
-                    there = found[one]
-                    if there[3] == q - first and _told_alike(said, slot, first, there, stored.shape[1]):
-                        version = number[one]
-                    one = before[one]
+                    table += 1
+                if version == 0:
+                    version = _find(said, slot, first, q - first, newest[origin], found)
                 if version == 0:
                     if count == len(found):
-                        found, number, before = _double(found), _double(number), _double(before)
+                        return versions, news, count + 1, True
                     last = newest[origin]
-                    version = 1 + (number[last] if last >= 0 else firsts[origin + 1] - firsts[origin])
-                    found[count] = origin, slot, first, q - first
-                    number[count], before[count], newest[origin] = version, last, count
+                    version = 1 + (found[last, 4] if last >= 0 else firsts[origin + 1] - firsts[origin])
+                    found[count, 0], found[count, 1], found[count, 2], found[count, 3] = origin, slot, first, q - first
+                    found[count, 4], found[count, 5], newest[origin] = version, last, count
                     count += 1
                 if version > largest:
-                    return versions, news, found[:0], False
+                    return versions, news, 0, False
                 versions[i, origin], news[i, origin] = version, True
-    return versions, news, found[:count], True
+    return versions, news, count, True
 
 
-@njit(cache=True, nogil=True)
-def _same(table, first, stored, start, rows):
+@njit(cache=True, nogil=True, inline="always")
+def _same(said, slot, first, stored, start, rows):
     """Return whether rows of a table, their origin left out, are those that are stored from a place on."""
     for q in range(rows):
         for f in range(stored.shape[1]):
-            if table[first + q, 1 + f] != stored[start + q, f]:
+            if said[slot, first + q, 1 + f] != stored[start + q, f]:
                 return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def _told_alike(said, slot, first, there, width):
-    """Return whether rows of a table are those found elsewhere in what was said."""
-    for q in range(there[3]):
-        for f in range(1, 1 + width):
-            if said[slot, first + q, f] != said[there[1], there[2] + q, f]:
-                return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _double(array):
-    """Return the array with as much room again."""
-    return np.concatenate((array, array))
+def _find(said, slot, first, rows, one, found):
+    """Return the version of rows of a table if they were found before, 0 if not; one: the last found of their origin."""
+    while one >= 0:
+        if found[one, 3] == rows and _same(said, slot, first, said[found[one, 1], :, 1:], found[one, 2], rows):
+            return found[one, 4]
+        one = found[one, 5]
+    return 0
 
 
 @njit(cache=True, nogil=True)

@@ -38,11 +38,10 @@ def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths,
     for i in range(n):
         for e in np.flatnonzero(fresh[indptr[i] : indptr[i + 1]]) + indptr[i]:
             table = tables[slots[e], : rows[slots[e]], : 1 + values.shape[1]]
-            real = (table[:, 0] >= 0.0) & (table[:, 0] < total)
-            origins = np.where(real, table[:, 0], -1.0).astype(np.int64)
-            ends = np.flatnonzero(np.diff(origins, append=-2)) + 1
+            ends = np.flatnonzero(np.diff(table[:, 0], append=np.nan) != 0.0) + 1
             for first, last in zip([0, *ends[:-1]], ends, strict=False):
-                origin = origins[first]
+                head = table[first, 0]
+                origin = int(head) if 0.0 <= head < total else -1
                 if origin < 0 or versions[i, origin]:
                     continue
                 name = origin, table[first:last, 1:].tobytes()
