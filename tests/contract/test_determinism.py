@@ -29,18 +29,18 @@ needs_mpi = pytest.mark.skipif(find_mpirun() is None, reason="no mpirun beside t
 RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16])
 
 
-def start(ranks, what, program=PROGRAM):
+def start(ranks, what, program=PROGRAM, limit=LIMIT):
     """Run the program on so many ranks; return its lines."""
     command = [find_mpirun(), "-n", str(ranks), sys.executable, "-W", "error", str(program), what]
     environment = os.environ | {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
-        output, errors = process.communicate(timeout=LIMIT)
+        output, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         process.terminate()  # mpirun ends its ranks; killed, it would leave them running
         output, errors = process.communicate(timeout=20)
-        pytest.fail(f"{ranks} ranks did not end within {LIMIT} s: {errors[-3000:]}")
+        pytest.fail(f"{ranks} ranks did not end within {limit} s: {errors[-3000:]}")
     assert process.returncode == 0, errors[-3000:]
     lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert lines

@@ -34,7 +34,7 @@ def test_what_is_changed_on_its_way_changes_the_run(name):
 
 @needs_mpi
 def test_messages_changed_on_their_way_give_the_same_bits_on_one_rank_and_on_three():
-    found = start(3, str(SIZE), Path(perturbed.__file__))
+    found = start(3, str(SIZE), Path(perturbed.__file__), limit=600)
     expected = list(in_process(SIZE).values())
     assert [line["name"] for line in found] == [line["name"] for line in expected]
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []

@@ -62,6 +62,8 @@ RUNS = {
                         "--seeding", "own", "--faults", "delay=0.4,lag=3,churn=0.1,away=2"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
                      "--algorithm", "consensus", "--seeding", "own", "--min-count", "3"),
+    "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--seeding",
+                       "summaries:candidates=3"),
     "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
     "withheld": ("--min-count", "4", "--rounds", "4"),
     "events": ("--schedule", "async", "--net", "wan", "--rounds", "6", "--seeding", "own"),
@@ -89,7 +91,7 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name):
 
 MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
 STRUCK = ("late", "churn", "parted", "struck server", "struck everywhere", "struck here and there")
-LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events")
+LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 
 
 def _copies(name, which):

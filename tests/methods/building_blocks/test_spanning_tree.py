@@ -1,0 +1,42 @@
+"""What comes down a tree is stored once while it is passed on unchanged, and as it was received where it is not."""
+
+import numpy as np
+from numpy.testing import assert_array_equal
+
+from p2pkm.core.messages import Tables
+from p2pkm.methods.building_blocks.spanning_tree import keep
+
+HELD = Tables(np.arange(8.0).reshape(4, 2), np.array([0, 2]), np.array([2, 2]))
+
+
+def test_a_table_that_equals_one_that_is_held_is_that_one():
+    heard = Tables(np.arange(8.0).reshape(4, 2), np.array([2, 0, 2]), np.array([2, 2, 2]))
+    found = keep(heard, HELD)
+    assert found.values is HELD.values
+    assert_array_equal(found.starts, [2, 0, 2])
+    assert_array_equal(found.rows, [2, 2, 2])
+
+
+def test_a_table_that_was_changed_is_added_once_and_what_pointed_into_the_old_values_points_to_the_same_rows():
+    values = np.array([[9.0, 9.0], [0.0, 1.0], [2.0, 3.0], [9.0, 9.0]])
+    heard = Tables(values, np.array([0, 1, 3, 0]), np.array([1, 2, 1, 0]))
+    found = keep(heard, HELD)
+    assert_array_equal(found.values[:4], HELD.values)
+    assert_array_equal(found.flat(), heard.flat())
+    assert_array_equal(found.starts[:3], [4, 0, 4])
+    assert len(found.values) == 5
+    values[:] = -1.0
+    assert_array_equal(found.values[4], [9.0, 9.0])
+
+
+def test_equal_numbers_of_other_bits_are_another_table():
+    held = Tables(np.zeros((1, 1)), np.zeros(1, np.int64), np.ones(1, np.int64))
+    found = keep(Tables(np.array([[-0.0]]), np.zeros(1, np.int64), np.ones(1, np.int64)), held)
+    assert_array_equal(found.starts, [1])
+
+
+def test_nothing_heard_is_nothing():
+    nobody = np.zeros(0, np.int64)
+    found = keep(Tables(np.zeros((0, 2)), nobody, nobody), HELD)
+    assert found.values is HELD.values
+    assert len(found.rows) == 0
