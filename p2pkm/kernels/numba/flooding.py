@@ -78,7 +78,7 @@ def _same(said, slot, first, stored, start, rows):
 
 @njit(cache=True, nogil=True)
 def _find(said, slot, first, rows, one, found):
-    """Return the version of rows of a table if they were found before, 0 if not; one: the last found of their origin."""
+    """Return the version of rows that were found before, 0 if not; one: the last that was found of their origin."""
     while one >= 0:
         if found[one, 3] == rows and _same(said, slot, first, said[found[one, 1], :, 1:], found[one, 2], rows):
             return found[one, 4]
