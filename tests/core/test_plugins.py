@@ -55,7 +55,7 @@ def site(tmp_path, monkeypatch):
 
 @pytest.fixture
 def plugin(site):
-    """Install the package of tests/plugin as its pyproject.toml says."""
+    """Install the package of tests/support/plugin as its pyproject.toml says."""
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
     module = (SOURCE / "p2pkm_example_plugin.py").read_text()
     install(site, project["name"], module, project["entry-points"])

@@ -774,7 +774,7 @@ def table() -> str:
 
 HEAD = """# The tests
 
-`pytest` runs all of them; `tests/long/` holds what takes longer, see its README.
+`pytest` runs all of them; `tests/fuzz/` holds what takes longer, see its README.
 
 ## Mistakes
 

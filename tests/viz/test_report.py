@@ -440,5 +440,5 @@ def test_the_wheel_holds_what_pages_are_made_of(tmp_path):
     (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     names = zipfile.ZipFile(path).namelist()
     for name in ("page.css", "replay.js", "tables.js"):
-        assert f"p2pkm/pages/{name}" in names
+        assert f"p2pkm/viz/report/assets/{name}" in names
     assert Path(path).is_file()
