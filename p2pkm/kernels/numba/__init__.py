@@ -5,7 +5,7 @@ from typing import Any
 from p2pkm.kernels.numba import compiling  # noqa: F401 - counts from now on
 from p2pkm.kernels.numba.cdkm import cdkm
 from p2pkm.kernels.numba.cost import _losses, losses, price
-from p2pkm.kernels.numba.flooding import bundle, merge
+from p2pkm.kernels.numba.flooding import _merge, bundle, merge
 from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy
 from p2pkm.kernels.numba.graph import color, components, layers, mirror
 from p2pkm.kernels.numba.gtvmin import _sweep, gtv, gtvmin
@@ -32,7 +32,7 @@ __all__ = [
     "refine",
     "tabulate",
 ]
-_BEHIND = {"gtvmin": _sweep, "kmeans": _devices, "losses": _losses}
+_BEHIND = {"gtvmin": _sweep, "kmeans": _devices, "losses": _losses, "merge": _merge}
 
 
 def entry(name: str) -> Any:
