@@ -46,7 +46,8 @@ from topologies.families.textbook import (
 from topologies.gallery_entries import Recipe, read_recipe, recipes
 from topologies.io import read
 from topologies.plugins import PluginError
-from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, AnyGraph, build, edge_markov, gallery
+from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, build, edge_markov, gallery
+from topologies.registry import AnyGraph as AnyGraph
 from topologies.time_varying.deterministic import (
     hyper_hypercube,
     inner_outer_exponential,
@@ -64,7 +65,6 @@ __all__ = [
     "LARGE",
     "LIGHT",
     "TIME_VARYING",
-    "AnyGraph",
     "GraphError",
     "LightGraph",
     "PluginError",

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.states import register
 
 
 class Mail(NamedTuple):
@@ -146,6 +147,7 @@ class Ragged(NamedTuple):
     counts: Integers
 
 
+@register("interned")
 class Interned(NamedTuple):
     """Tables by origin, of which every device holds at most one of each origin; equal ones are stored once.
 

@@ -597,7 +597,7 @@ def test_points_in_the_units_of_a_method_are_found():
     rng = np.random.default_rng(4)
     devices, _ = clients_of([rng.normal(size=(n, 2)) for n in (1, 3, 5)])
     shift, span = np.full((4, 2), 0.3), np.full((4, 2), 1.7)
-    state = StarState(*[None] * 6, shift, span)
+    state = StarState(*[None] * 6, shift, span, None)
     rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
     mail = Mail(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
     found = Disclosure(devices, 9)
