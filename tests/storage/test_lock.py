@@ -143,7 +143,8 @@ def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
 
 
 def test_many_processes_and_one_lock(tmp_path):
-    words = [sys.executable, Path(__file__).parents[1] / "support" / "programs" / "lock.py", tmp_path / "deep" / "folder", "3"]
+    program = Path(__file__).parents[1] / "support" / "programs" / "lock.py"
+    words = [sys.executable, program, tmp_path / "deep" / "folder", "3"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     (tmp_path / "deep").mkdir()
     runs = [subprocess.Popen(list(map(str, words)), **pipes) for _ in range(5)]
