@@ -48,7 +48,6 @@ def check_target(path: Path, *, force: bool) -> None:
 def _refuse_target(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
         raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
-    _refuse_live(path, below=force)
     _refuse_used(path, force)
     parent = path.resolve()
     while not parent.exists():
@@ -58,14 +57,15 @@ def _refuse_target(path: Path, force: bool) -> None:
 
 
 def _refuse_used(path: Path, force: bool) -> None:
-    """Refuse a folder that is not empty, or, if it may be replaced, one that cannot."""
+    """Refuse a folder that cannot be replaced, in which a run is writing, or that is not empty and must be kept."""
     used, place, here = bool(_content(path)), path.resolve(), Path.cwd()
+    if force and used and place in (here, *here.parents):
+        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
+    _refuse_live(path, below=force)
     if used and not force:
         raise ExperimentError(
             f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
         )
-    if used and place in (here, *here.parents):
-        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
 
 
 def _refuse_live(path: Path, *, below: bool) -> None:

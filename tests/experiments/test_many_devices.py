@@ -190,7 +190,7 @@ def test_consensus_and_distinct_sets_against_plain_loops():
 
 
 def test_the_star_of_exactly_so_many_clients_comes_back(tmp_path, monkeypatch):
-    for name in ("storage", "result", "closing"):
+    for name in ("storage.save", "metrics.result", "metrics.summary"):
         monkeypatch.setattr(f"p2pkm.{name}.LARGE", 4)
     shards = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2) + i for i in range(4)])
     result = p2pkm.simulate(p2pkm.FKM(2), None, shards, rounds=1)
