@@ -48,6 +48,9 @@ def check_target(path: Path, *, force: bool) -> None:
 def _refuse_target(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
         raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
+    if force:
+        _refuse_irreplaceable(path)  # before everything below it is looked through
+    _refuse_live(path, below=force)
     _refuse_used(path, force)
     parent = path.resolve()
     while not parent.exists():
@@ -57,15 +60,20 @@ def _refuse_target(path: Path, force: bool) -> None:
 
 
 def _refuse_used(path: Path, force: bool) -> None:
-    """Refuse a folder that cannot be replaced, in which a run is writing, or that is not empty and must be kept."""
-    used, place, here = bool(_content(path)), path.resolve(), Path.cwd()
-    if force and used and place in (here, *here.parents):
-        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
-    _refuse_live(path, below=force)
-    if used and not force:
+    """Refuse a folder that is not empty, or, if it may be replaced, one that cannot."""
+    if force:
+        _refuse_irreplaceable(path)
+    elif _content(path):
         raise ExperimentError(
             f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
         )
+
+
+def _refuse_irreplaceable(path: Path) -> None:
+    """Refuse to replace a folder that holds the current one."""
+    here = Path.cwd()
+    if _content(path) and path.resolve() in (here, *here.parents):
+        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
 
 
 def _refuse_live(path: Path, *, below: bool) -> None:

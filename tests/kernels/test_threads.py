@@ -1,5 +1,6 @@
 """Several threads in one process: each takes a range of devices, and no bit depends on how many there are."""
 
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -23,8 +24,8 @@ def divided(monkeypatch, request):
 
     monkeypatch.setattr(threads, "count", lambda: request.param)
     monkeypatch.setattr(threads, "_LEAST", 1)
-    for name in ("gtvmin", "kmeans", "price"):
-        monkeypatch.setattr(f"p2pkm.kernels.{name}.divide", watch)
+    for name in ("gtvmin", "kmeans", "cost"):
+        monkeypatch.setattr(import_module(f"p2pkm.kernels.numba.{name}"), "divide", watch)
     return ranges
 
 

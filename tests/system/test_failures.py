@@ -55,7 +55,7 @@ def test_one_rank_raises(tmp_path, way, fault, rank):
 def test_all_ranks_raise():
     """The first to speak ends the others."""
     ending = there(
-        *ranks(3), "-c", "import p2pkm.network.transport as n; n.connect(); raise RuntimeError('everywhere')"
+        *ranks(3), "-c", "import p2pkm.network.world as n; n.connect(); raise RuntimeError('everywhere')"
     )
     assert ending.code == 4
     assert 1 <= ending.err.count(" failed: RuntimeError: everywhere") <= 3

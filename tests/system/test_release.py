@@ -23,7 +23,7 @@ DATA = {".toml", ".css", ".js", ".typed"}  # suffixes of what a package has besi
 def test_package_citation_and_changelog_agree_on_the_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"] and "version" in project["project"]["dynamic"]
-    assert project["tool"]["hatch"]["version"]["path"] == "p2pkm/__init__.py"
+    assert project["tool"]["hatch"]["version"]["path"] == "p2pkm/core/version.py"
     version = p2pkm.__version__
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", version)
     assert re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE) == [version]
