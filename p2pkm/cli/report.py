@@ -1,6 +1,7 @@
 """What can be said on the command line of pages: ``p2pkm report``."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ def report(folder: Path, out: Path | None, form: str) -> int:
     from p2pkm.experiments.config import Experiment
     from p2pkm.viz.report.write import write_report
 
-    written = write_report(folder, Experiment().to_mapping(), out)
+    written = write_report(folder, asdict(Experiment()), out)
     if form == "json":
         click.echo(json.dumps(written.to_json()))
     else:

@@ -54,9 +54,7 @@ def test_one_rank_raises(tmp_path, way, fault, rank):
 @needs_mpirun
 def test_all_ranks_raise():
     """The first to speak ends the others."""
-    ending = there(
-        *ranks(3), "-c", "import p2pkm.network.world as n; n.connect(); raise RuntimeError('everywhere')"
-    )
+    ending = there(*ranks(3), "-c", "import p2pkm.network.world as n; n.connect(); raise RuntimeError('everywhere')")
     assert ending.code == 4
     assert 1 <= ending.err.count(" failed: RuntimeError: everywhere") <= 3
     assert "p2pkm: rank 0 failed: RuntimeError: everywhere" in ending.err
