@@ -28,6 +28,7 @@ NAMES = {
         "flood",
         "gate",
         "gtvmin",
+        "interned",
         "leader",
     ),
     *("limits", "meetings", "moments", "own", "pushsum", "raced", "review", "rooted", "rooted:walk", "star"),
@@ -80,9 +81,9 @@ def test_a_state_with_other_fields_is_refused():
 
 def test_what_is_not_registered_is_found_at_any_depth():
     flood = states.find("flood")
-    tree = {"a": flood(Other(1), None, {"b": (1, 2)}, np.zeros(2)), "c": [1]}
+    tree = {"a": flood(Other(1), {"b": (1, 2)}), "c": [1, np.zeros(2)]}
     assert states.unnamed(tree) == ["tests.core.test_states.Other"]
-    assert states.unnamed(flood(1, 2, 3, 4)) == states.unnamed(np.zeros(3)) == states.unnamed((1, 2)) == []
+    assert states.unnamed(flood(1, 2)) == states.unnamed(np.zeros(3)) == states.unnamed((1, 2)) == []
     with pytest.raises(KeyError):
         gather(Other(np.zeros(4)), _network(), {})
 
