@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import topologies
 from p2pkm.network.graph import Topology
 from p2pkm.viz.graph_layout import place_devices
-from topologies import LightGraph
+from topologies import CSRGraph
 
 BLUE, GREY, PALE = "#0072B2", "#8A8A8A", "#DDDDDD"
 OPTIONS = {"communities": {"bridges": 2}, "inner-outer-exponential": {"size": 8}, "inner-outer-ring": {"size": 8},
@@ -57,7 +57,7 @@ for name, row in zip(topologies.TIME_VARYING, figure.subplots(len(topologies.TIM
     places = place_devices(Topology.from_graph(topologies.ring(len(graph))))
     again = f"again after {graph.period}" if graph.period else "never again"
     for turn, ax in enumerate(row):
-        draw(ax, LightGraph(graph.indptr, graph.indices), places, PALE, 0.7)
+        draw(ax, CSRGraph(graph.indptr, graph.indices), places, PALE, 0.7)
         draw(ax, graph.at(turn), places, "#333333", 1.4)
         ax.set_title(f"{name}, {again}\nround 0" if turn == 0 else f"round {turn}", fontsize=9)
     busiest = max(int(graph.degrees(turn).max()) for turn in range(graph.period or 32))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.coreset import Coreset as Coreset
     from p2pkm.methods.peer.gossip import GossipMatching as GossipMatching
     from p2pkm.methods.peer.gtvmin import GTVMin as GTVMin
-    from p2pkm.methods.peer.local_only import Alone as Alone
+    from p2pkm.methods.peer.local_only import LocalOnly as LocalOnly
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.server.centralized import Central as Central
@@ -59,7 +59,7 @@ from p2pkm.core.version import __version__ as __version__
 
 _HOMES = {
     "ADMM": "p2pkm.methods.peer.admm",
-    "Alone": "p2pkm.methods.peer.local_only",
+    "LocalOnly": "p2pkm.methods.peer.local_only",
     "Central": "p2pkm.methods.server.centralized",
     "ConsensusLloyd": "p2pkm.methods.peer.consensus",
     "Coreset": "p2pkm.methods.peer.coreset",

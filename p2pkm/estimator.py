@@ -21,7 +21,7 @@ from p2pkm.data.partition import iid
 from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.engine.simulate import simulate
-from p2pkm.experiments.estimator_parameters import Arrangement, arrange, check
+from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check
 from p2pkm.kernels import pick
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
@@ -227,7 +227,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger
 
-    def _warn(self, at: Arrangement, result: Result) -> None:
+    def _warn(self, at: ResolvedParameters, result: Result) -> None:
         """Say that there was no convergence, where the method has a notion of it."""
         if result.summary["stop"] == "round-limit" and getattr(at.method, "tol", 0.0) > 0.0:
             warnings.warn(

@@ -10,7 +10,7 @@
 A family is a function of the number of devices with keyword options; `FAMILIES` maps its name in a spec to it. Its
 functions return a networkx.Graph. Those in `TIME_VARYING` return a `TimeVaryingGraph`, whose links change from round to
 round; `gallery` holds recipes, each a family with all its options under one name. For more than `LARGE` devices of the
-families in `LIGHT`, `build` returns a `LightGraph` instead, three arrays without an object for every device and link.
+families in `LIGHT`, `build` returns a `CSRGraph` instead, three arrays without an object for every device and link.
 
 >>> topologies.build("torus", 1_000_000).number_of_edges()
 2000000
@@ -20,7 +20,7 @@ Importing this package imports neither networkx nor numpy.
 
 from topologies import measures
 from topologies.checks import check
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.families.datasets import davis, file, florentine, karate, les_miserables
 from topologies.families.random import (
@@ -43,7 +43,7 @@ from topologies.families.textbook import (
     margulis,
     wheel,
 )
-from topologies.gallery_entries import Recipe, read_recipe, recipes
+from topologies.gallery_entries import GalleryEntry, read_recipe, recipes
 from topologies.io import read
 from topologies.plugins import PluginError
 from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, build, edge_markov, gallery
@@ -65,10 +65,10 @@ __all__ = [
     "LARGE",
     "LIGHT",
     "TIME_VARYING",
+    "CSRGraph",
+    "GalleryEntry",
     "GraphError",
-    "LightGraph",
     "PluginError",
-    "Recipe",
     "TimeVaryingGraph",
     "are_names",
     "barabasi_albert",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from topologies.csr_graph import LightGraph, sources
+from topologies.csr_graph import CSRGraph, sources
 from topologies.errors import GraphError
 from topologies.validation import UNDIRECTED, Graph, is_weight
 
@@ -25,7 +25,7 @@ def check(graph: Graph) -> None:
     GraphError
         At the first offence found; the message names the link and the remedy.
     """
-    (_check_csr if isinstance(graph, LightGraph) else _check_networkx)(graph)
+    (_check_csr if isinstance(graph, CSRGraph) else _check_networkx)(graph)
 
 
 def _check_networkx(graph: Graph) -> None:
@@ -45,7 +45,7 @@ def _check_networkx(graph: Graph) -> None:
             raise GraphError(f"the weight of link {u!r} - {v!r} is {weight!r}; expected a finite number above 0")
 
 
-def _check_csr(graph: LightGraph) -> None:
+def _check_csr(graph: CSRGraph) -> None:
     """Refuse arrays that are no undirected graph without self-links; see `topologies.check`."""
     import numpy as np
 

@@ -16,7 +16,7 @@ else:
 
 
 @dataclass(frozen=True, eq=False)
-class LightGraph:
+class CSRGraph:
     """An undirected graph of devices 0 to n - 1 as arrays; nobody writes into them.
 
     Attributes
@@ -37,7 +37,7 @@ class LightGraph:
     name: str = ""
 
     @classmethod
-    def from_networkx(cls, graph: Graph, name: str = "") -> "LightGraph":
+    def from_networkx(cls, graph: Graph, name: str = "") -> "CSRGraph":
         """Read a networkx graph that `check` accepts; device i is the i-th node as `sort_nodes` lists them."""
         import numpy as np
 
@@ -76,7 +76,7 @@ class LightGraph:
         return graph
 
 
-def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, name: str = "") -> LightGraph:
+def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, name: str = "") -> CSRGraph:
     """Build the graph of n devices from links u[i] - v[i]; without weights, repeated links and self-links vanish."""
     import numpy as np
 
@@ -91,10 +91,10 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
         keys, weights = keys[order], np.tile(weights, 2)[order]
     indptr = np.searchsorted(keys, np.arange(n + 1) * n)
     keys -= np.repeat(np.arange(n) * n, np.diff(indptr))
-    return LightGraph(indptr, keys, weights, name)
+    return CSRGraph(indptr, keys, weights, name)
 
 
-def is_connected(graph: LightGraph) -> bool:
+def is_connected(graph: CSRGraph) -> bool:
     """Say whether there is a path between any two devices."""
     import numpy as np
     from scipy.sparse import csgraph, csr_array
@@ -103,7 +103,7 @@ def is_connected(graph: LightGraph) -> bool:
     return int(csgraph.connected_components(links, directed=False, return_labels=False)) == 1
 
 
-def sources(graph: LightGraph) -> Integers:
+def sources(graph: CSRGraph) -> Integers:
     """Return the device at which each neighbour stands, int64[2 * links]."""
     import numpy as np
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from topologies.errors import GraphError
 
 
-class Recipe(NamedTuple):
+class GalleryEntry(NamedTuple):
     """A graph in one file of the gallery.
 
     Attributes
@@ -32,7 +32,7 @@ def recipes() -> list[str]:
     return sorted(entry.name[: -len(".toml")] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name: str) -> Recipe:
+def read_recipe(name: str) -> GalleryEntry:
     """Read a recipe of the gallery.
 
     Raises
@@ -45,7 +45,7 @@ def read_recipe(name: str) -> Recipe:
     known, key = recipes(), name.replace("_", "-").lower()
     if key not in known:
         raise GraphError(f"the gallery has no {name!r}; known: {', '.join(known)}")
-    return Recipe(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))
+    return GalleryEntry(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))
 
 
 def _folder() -> Any:

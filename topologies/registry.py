@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.families import csr as large
 from topologies.families.datasets import agree, davis, file, florentine, karate, les_miserables
@@ -41,7 +41,7 @@ from topologies.time_varying.graph import TimeVaryingGraph
 from topologies.time_varying.random import peer_sampler, random_matchings, random_waypoint, switch_links
 from topologies.validation import Graph, fraction, whole
 
-AnyGraph: TypeAlias = "Graph | LightGraph | TimeVaryingGraph"
+AnyGraph: TypeAlias = "Graph | CSRGraph | TimeVaryingGraph"
 
 
 def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
@@ -97,7 +97,7 @@ def edge_markov(
     built = build(over, n, **options)
     if isinstance(built, TimeVaryingGraph):
         raise GraphError(f"edge-markov: over is {over!r}, whose links change by themselves; take another graph")
-    graph = built if isinstance(built, LightGraph) else LightGraph.from_networkx(built)
+    graph = built if isinstance(built, CSRGraph) else CSRGraph.from_networkx(built)
     return switch_links(graph, chances[0], chances[1], root)
 
 
@@ -150,7 +150,7 @@ TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
 
 FIXED = frozenset({"karate", "davis", "les-miserables", "florentine", "file", "gallery"})  # have their own size
 
-LIGHT: dict[str, Callable[..., LightGraph]] = {
+LIGHT: dict[str, Callable[..., CSRGraph]] = {
     "ring": large.ring,
     "grid": large.grid,
     "torus": large.torus,
@@ -205,8 +205,8 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     if wanted and key in LIGHT:
         return LIGHT[key](n, **options)
     graph = families[key](n, **options)
-    done = not wanted or isinstance(graph, (LightGraph, TimeVaryingGraph))
-    return graph if done else LightGraph.from_networkx(graph, key)
+    done = not wanted or isinstance(graph, (CSRGraph, TimeVaryingGraph))
+    return graph if done else CSRGraph.from_networkx(graph, key)
 
 
 def _nearest(given: str, known: Any) -> str:

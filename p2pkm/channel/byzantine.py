@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.channel.rejection import inspect
+from p2pkm.channel.rejection import reject_malformed
 from p2pkm.core.batch import LIE, PLACE, Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Letters, Mail
+from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, parse
 from p2pkm.kernels.reference import uniforms
 from p2pkm.network.graph import Topology
@@ -91,23 +91,23 @@ def check_byzantine(spec: Byzantine | None, algorithm: Any, topology: Topology) 
         )
 
 
-def place_liars(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
+def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
     """Return the ids of the liars, ascending; the server is never among them."""
     if spec is None or not spec.count:
         return np.zeros(0, np.int64)
     if spec.place == "random":
         merit = uniforms(seed, PLACE, [0], topology.n)[0]
     else:
-        from topologies import LightGraph, measures
+        from topologies import CSRGraph, measures
 
         sign = -1.0 if spec.place == "central" else 1.0
-        graph = LightGraph(topology.indptr, topology.indices, topology.weights)
+        graph = CSRGraph(topology.indptr, topology.indices, topology.weights)
         merit = sign * np.round(getattr(measures, spec.by)(graph, seed=seed), 12)  # equals stay equal
     return np.sort(np.argsort(merit[: topology.clients], kind="stable")[: spec.count])
 
 
 @dataclass(frozen=True)
-class Lies:
+class ByzantineMessages:
     """What the liars of a batch say in a stage.
 
     Attributes
@@ -136,7 +136,7 @@ class Lies:
 
     flooded: ClassVar[str] = "pairs"
 
-    def during(self, algorithm: Any) -> "Lies | None":
+    def during(self, algorithm: Any) -> "ByzantineMessages | None":
         """Return what is said in a stage, None if everybody is honest in it."""
         own, says = isinstance(algorithm, self.method), _subject(algorithm)
         if own:
@@ -153,17 +153,17 @@ class Lies:
         """Go on from a snapshot."""
         self.started[:] = [True] * kept["started"]
 
-    def say(self, mail: Mail | Letters, devices: Devices) -> Mail | Letters:
+    def say(self, mail: DenseMessages | SparseMessages, devices: Devices) -> DenseMessages | SparseMessages:
         """Return the mail with the lies in it, and with what its receivers will refuse marked.
 
         Of what is flooded a liar replaces its own rows alone, whenever it sends them; it forwards others as they are.
         """
         forwards = self.says == self.flooded and self.spec.kind != "nan"
-        if isinstance(mail, Letters) or (self.opening and devices.step > 0 and not forwards):
+        if isinstance(mail, SparseMessages) or (self.opening and devices.step > 0 and not forwards):
             return mail
         who = np.flatnonzero(self.liars & (mail.rows > 0))
         if len(who) and self.spec.kind == "nan":
-            mail = self._spoil(mail, who, devices)
+            mail = self._malform(mail, who, devices)
         elif len(who):
             values, first, last = mail.values.copy(), mail.header, mail.header + devices.d
             own = values[who, :, :1] == devices.ids[who, None, None] if forwards else True
@@ -173,7 +173,7 @@ class Lies:
             invented = self._invent(rows, who, devices) * unit
             values[who, :, first:last] = np.where(own, invented, values[who, :, first:last])
             mail = mail._replace(values=values)
-        return inspect(mail)
+        return reject_malformed(mail)
 
     def _invent(self, rows: Floats, who: Integers, devices: Devices) -> Floats:
         """Return what the liars say instead of their rows, float64[w, r, d]."""
@@ -190,7 +190,7 @@ class Lies:
             drawn = _draw(devices, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
-    def _spoil(self, mail: Mail, who: Integers, devices: Devices) -> Mail:
+    def _malform(self, mail: DenseMessages, who: Integers, devices: Devices) -> DenseMessages:
         """Return the mail with tables in it that are none."""
         values, rows = mail.values.copy(), mail.rows.copy()
         which = (4.0 * _draw(devices, devices.ids[who], 1)[:, 0]).astype(np.int64)
@@ -210,7 +210,7 @@ def _draw(devices: Devices, ids: Integers, count: int, number: int | None = None
 
 def prepare_lies(
     spec: Byzantine | None, liars: Integers, devices: Devices, network: Network, method: Any
-) -> Lies | None:
+) -> ByzantineMessages | None:
     """Return what this rank's liars say; method: what the last stage runs."""
     if spec is None or not len(liars):
         return None
@@ -221,7 +221,9 @@ def prepare_lies(
     sums = network.share(devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, : 1 + devices.d])
     total = np.cumsum(sums, axis=0)[-1]
     box = np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
-    return Lies(spec, np.isin(devices.ids, liars), type(method), *_convert(box, getattr(method, "method", None)))
+    return ByzantineMessages(
+        spec, np.isin(devices.ids, liars), type(method), *_convert(box, getattr(method, "method", None))
+    )
 
 
 def _convert(box: Floats, method: Any) -> Floats:
@@ -233,7 +235,7 @@ def _convert(box: Floats, method: Any) -> Floats:
     return (box - low) / np.where(high > low, high - low, 1.0)
 
 
-def name_liars(ids: Integers) -> list[str]:
+def byzantine_note(ids: Integers) -> list[str]:
     """Return a note on who lied, and that no score is about them."""
     if not len(ids):
         return []

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LONGEST, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, Tape, read_tape
-from p2pkm.channel.sampled_faults import Drawn, Lots
+from p2pkm.channel.fault_trace import DELAY, KIND, LONGEST, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_tape
+from p2pkm.channel.sampled_faults import FaultRates, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec, parse
@@ -35,16 +35,16 @@ class Faults(Protocol):
         """Return what other ranks need beside the experiment, for `reread`."""
 
     def begin(self, t: int) -> Integers:
-        """Return what happens to devices and links from round t on: events as in `Tape`, of the whole graph."""
+        """Return what happens to devices and links from round t on: events as in `FaultTrace`, of the whole graph."""
 
     def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
         """Return what becomes of a message over each edge, int64[e]: -1: lost, else so many rounds late."""
 
 
-class Written:
+class TraceFaults:
     """Play what a tape says on its graph; see `Faults` for the meaning of each method."""
 
-    def __init__(self, tape: Tape, n: int) -> None:
+    def __init__(self, tape: FaultTrace, n: int) -> None:
         self.stages, self._n, self._tape, self.strange = tape.stages, n, tape, tape.strange
         message = tape.events[:, KIND] >= LOSS
         self._begins, self._messages = tape.events[~message], tape.events[message]
@@ -92,7 +92,7 @@ def drop() -> Stale:
 
 
 STALE = {"keep": keep, "drop": drop}
-_SOURCES = {"drawn": Drawn, "file": Drawn}
+_SOURCES = {"drawn": FaultRates, "file": FaultRates}
 
 
 def parse_stale(text: str) -> Stale:
@@ -115,38 +115,38 @@ def parse_faults(text: str) -> Spec:
         text = f"drawn:{text}"
     spec = parse(text, _SOURCES, "faults")
     if spec.name == "drawn":
-        Drawn(**spec.options)
+        FaultRates(**spec.options)
     return spec
 
 
-def lay_faults(text: str | None, topology: Topology, seed: int) -> Faults | None:
+def build_fault_model(text: str | None, topology: Topology, seed: int) -> Faults | None:
     """Return what goes wrong on a graph, None if nothing ever does; see `parse_faults` and `read_tape` for errors."""
     if text is None:
         return None
     spec = parse_faults(text)
     if spec.name == "file":
         return play_tape(read_tape(spec.options["path"], topology), topology.n)
-    drawn = Drawn(**spec.options)
-    return None if drawn.empty else Lots(drawn, topology, seed)
+    drawn = FaultRates(**spec.options)
+    return None if drawn.empty else SampledFaults(drawn, topology, seed)
 
 
-def reread(text: str | None, order: dict[str, Any], topology: Topology, seed: int) -> Faults | None:
-    """Return the same as `lay_faults` on a rank that got what `Faults.to_arrays` returns."""
+def rebuild_fault_model(text: str | None, order: dict[str, Any], topology: Topology, seed: int) -> Faults | None:
+    """Return the same as `build_fault_model` on a rank that got what `Faults.to_arrays` returns."""
     if "tape_events" in order:
         stages = "all" if order["tape_all"] else "method"
-        return play_tape(Tape(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
-    return None if text is None or parse_faults(text).name == "file" else lay_faults(text, topology, seed)
+        return play_tape(FaultTrace(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
+    return None if text is None or parse_faults(text).name == "file" else build_fault_model(text, topology, seed)
 
 
-def play_tape(tape: Tape, n: int) -> Faults | None:
+def play_tape(tape: FaultTrace, n: int) -> Faults | None:
     """Return what a tape says, None if it says nothing."""
-    return Written(tape, n) if len(tape.events) else None
+    return TraceFaults(tape, n) if len(tape.events) else None
 
 
-def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 1) -> Tape:
+def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
     """Return what goes wrong in rounds 0 to `rounds` as a tape; with one turn a message's fate is that of its round."""
     if faults is None:
-        return Tape(np.zeros((0, 6), np.int64))
+        return FaultTrace(np.zeros((0, 6), np.int64))
     source, target = topology.indices, topology.sources
     found: list[Integers] = []
     for t in range(rounds + 1):
@@ -160,7 +160,7 @@ def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 
             found.append(events)
         if sum(map(len, found)) > MOST:
             raise ExperimentError(f"the tape has over {MOST:,} events by round {t}; take fewer --rounds")
-    return Tape(np.concatenate(found), faults.stages)
+    return FaultTrace(np.concatenate(found), faults.stages)
 
 
 def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str | None) -> None:
@@ -183,7 +183,7 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
             "--faults and --net are both given: virtual time does not know who was away or asleep. Leave one of them "
             "out"
         )
-    if spec.name == "drawn" and Drawn(**spec.options).empty:
+    if spec.name == "drawn" and FaultRates(**spec.options).empty:
         return
     theta = getattr(algorithm, "theta", None)
     if theta is not None and theta > 1.0:
@@ -196,7 +196,7 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
         raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Take another method, such as fkm")
 
 
-def harden(algorithm: Any, faults: Faults | None, topology: Topology) -> Any:
+def use_fault_tolerant_variant(algorithm: Any, faults: Faults | None, topology: Topology) -> Any:
     """Return the method in the form that bears faults, if there are any and it has one of its own.
 
     Counters need links that stay: a total is the same for all neighbours.

@@ -24,7 +24,7 @@ _OPTIONAL = {"tape": ("devices", "stages"), "away": ("rounds",), "asleep": ("rou
              "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")}  # fmt: skip
 
 
-class Tape(NamedTuple):
+class FaultTrace(NamedTuple):
     """What goes wrong on one graph.
 
     Attributes
@@ -42,7 +42,7 @@ class Tape(NamedTuple):
     strange: int = 0
 
 
-def read_tape(path: str, topology: Topology) -> Tape:
+def read_tape(path: str, topology: Topology) -> FaultTrace:
     """Read a tape for a graph.
 
     Raises
@@ -67,7 +67,7 @@ def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
         yield line
 
 
-def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> Tape:
+def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
     """Return the events that the lines say; see `read_tape` for the errors. Empty lines are passed over."""
     rows: list[tuple[int, ...]] = []
     cuts, stages = [np.zeros((0, 6), np.int64)], "method"
@@ -88,10 +88,10 @@ def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> 
     events = np.concatenate((np.array(rows, np.int64).reshape(-1, 6), *cuts))
     fits = _fits(events, topology)
     kept = events[fits]
-    return Tape(kept[np.argsort(kept[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
+    return FaultTrace(kept[np.argsort(kept[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
 
 
-def write_tape(tape: Tape, devices: int) -> Iterator[str]:
+def write_tape(tape: FaultTrace, devices: int) -> Iterator[str]:
     """Yield the lines of a tape."""
     yield json.dumps({"kind": "tape", "devices": devices, "stages": tape.stages})
     for kind, t, a, b, rounds, turn in tape.events.tolist():

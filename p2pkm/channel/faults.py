@@ -14,19 +14,19 @@ import numpy as np
 from p2pkm.channel.fault_model import Faults, Stale, locate
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
 from p2pkm.core.batch import Devices, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, Ragged
+from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import Schedule
-from p2pkm.network.delay_model import Heard, Said
+from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
-from p2pkm.network.halo import Placement
+from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.transport import Network
 
 _NEVER = np.iinfo(np.int64).max
 
 
-class Trouble:
-    """The faults of a run, as this rank sees them: a `Delays` for each stage that they strike.
+class FaultInjector:
+    """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they strike.
 
     The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
 
@@ -38,7 +38,7 @@ class Trouble:
         How many devices of the system were away, summed over so many rounds.
     """
 
-    def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: Placement) -> None:
+    def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
         self.stages, self._faults, self._age = faults.stages, faults, stale.age
         self._n, self._clients = n, topology.clients
@@ -63,14 +63,14 @@ class Trouble:
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = np.zeros(e, np.bool_)
 
-    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["Struck", Schedule]:
+    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["FaultyAlgorithm", Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
         tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
         self.bound = self._age + self._faults.longest * tables if self._age else 0
         self._first, self._network, self._unsettled = self._round + 1, network, 0
         self._clear()
         self.enter(0)
-        return Struck(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
+        return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
 
     def enter(self, step: int) -> None:
         """Begin a round of the stage, unless it has begun."""
@@ -99,7 +99,7 @@ class Trouble:
         """Write down in which turn is spoken next, and how many are not settled."""
         self._turn, self._unsettled = turn, int(np.count_nonzero(~settled))
 
-    def hear(self, said: Said) -> Heard:
+    def hear(self, said: SentTables) -> ReceivedTables:
         """Return what is heard after an exchange."""
         spoke, t = said.rows >= 0, self._round
         self._count += spoke
@@ -115,7 +115,7 @@ class Trouble:
         lag = number - self._held
         known = (self._held > 0) & (t - self._since < self._age) & (lag <= self.bound)
         self._fresh = (new | self._unread) & known
-        return Heard(np.where(known, lag, -1), self._fresh)
+        return ReceivedTables(np.where(known, lag, -1), self._fresh)
 
     def _fates(self, sent: Mask) -> Integers:
         """Return what becomes of what is sent over each own edge: -1: lost, else so many rounds late; count losses."""
@@ -165,7 +165,7 @@ class Trouble:
             "round": self._round, "first": self._first, "away": self.away, "rounds": self.rounds,
             "store_until": self._until.T, "edge_down": self._down, "store_count": count,
             "edge_held": self._held, "edge_since": self._since, "edge_fresh": self._fresh,
-            "queue": Ragged(late, np.bincount(owner, minlength=len(self._ids))),
+            "queue": RaggedArray(late, np.bincount(owner, minlength=len(self._ids))),
             "losses": self._losses,
         }  # fmt: skip
 
@@ -200,22 +200,24 @@ def warn(faults: Faults | None, stages: Sequence[Stage]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Struck:
+class FaultyAlgorithm:
     """An algorithm of which some devices are out: their state stays as it was, and they say nothing."""
 
     algorithm: Any
-    trouble: Trouble
+    trouble: FaultInjector
     owners: Integers
 
     def init(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening, also of those who are out: it is what they know by themselves."""
         return self.algorithm.init(devices, start)
 
-    def message(self, state: Any, devices: Devices) -> Mail:
+    def message(self, state: Any, devices: Devices) -> DenseMessages:
         """Return what those say who are there."""
         out = self.trouble.out
         self.trouble.note(devices.turn, state.settled)
-        mail: Mail = self.algorithm.message(state, devices.at(devices.step, devices.turn, devices.awake & ~out))
+        mail: DenseMessages = self.algorithm.message(
+            state, devices.at(devices.step, devices.turn, devices.awake & ~out)
+        )
         return mail._replace(rows=np.where(out, -1, mail.rows)) if out.any() else mail
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:

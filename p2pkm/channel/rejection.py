@@ -8,11 +8,11 @@ good table stays in use.
 import numpy as np
 
 from p2pkm.core.batch import Mask
-from p2pkm.core.messages import Mail
+from p2pkm.core.messages import DenseMessages
 from p2pkm.core.validation import LARGEST
 
 
-def inspect(mail: Mail) -> Mail:
+def reject_malformed(mail: DenseMessages) -> DenseMessages:
     """Return the mail with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
 
     A table of the wrong shape has no place in the array of its batch, so it comes marked.

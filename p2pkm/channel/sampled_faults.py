@@ -22,7 +22,7 @@ _TURNS = 1 << 20  # of a round, at most
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FaultRates:
     """How often what goes wrong; see docs/faults.md.
 
     Attributes
@@ -98,10 +98,10 @@ class Drawn:
         return not any(shares) and self.partition is None
 
 
-class Lots:
+class SampledFaults:
     """Draw what goes wrong on a graph; see `Faults` for the meaning of each method."""
 
-    def __init__(self, drawn: Drawn, topology: Topology, seed: int) -> None:
+    def __init__(self, drawn: FaultRates, topology: Topology, seed: int) -> None:
         self._drawn, self._topology = drawn, topology
         self._key = shared_key(seed if drawn.seed is None else drawn.seed)
         self.stages, self.longest, self.strange = str(drawn.stages), drawn.lag if drawn.delay else 0, 0

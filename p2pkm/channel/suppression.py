@@ -12,7 +12,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Letters, Mail, Ragged, spans
+from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
 from p2pkm.methods.server.star import StarState
@@ -58,7 +58,7 @@ class Disclosure:
 
     def snapshot(self) -> dict[str, Any]:
         """Return which points have left so far, as `p2pkm.engine.state_tree` takes it."""
-        return {"left": None if self.left is None else Ragged(self.left.astype(np.uint8), self._sizes)}
+        return {"left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes)}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Go on from a snapshot."""
@@ -70,13 +70,15 @@ class Disclosure:
         count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         return {"min_count": self._least, "raw_points": count}
 
-    def screen(self, mail: Mail | Letters, algorithm: Any, devices: Devices) -> Mail | Letters:
+    def screen(
+        self, mail: DenseMessages | SparseMessages, algorithm: Any, devices: Devices
+    ) -> DenseMessages | SparseMessages:
         """Return what may be sent."""
-        if isinstance(mail, Mail) and devices.min_count > 1 and _may_tell(algorithm, devices):
+        if isinstance(mail, DenseMessages) and devices.min_count > 1 and _may_tell(algorithm, devices):
             return withhold(mail, devices)
         return mail
 
-    def note(self, mail: Mail | Letters, state: Any, devices: Devices) -> None:
+    def note(self, mail: DenseMessages | SparseMessages, state: Any, devices: Devices) -> None:
         """Note which own points are in what is sent; state: of the algorithm that sends it."""
         if self.left is None:
             return
@@ -105,7 +107,7 @@ class _Known(NamedTuple):
         rows, owner = rows[likely], owner[likely]
         names = _name(rows, owner)
         begin, end = (np.searchsorted(self.names, names, side) for side in ("left", "right"))
-        points = self.order[spans(begin, end - begin)]
+        points = self.order[expand_ranges(begin, end - begin)]
         return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
 
 
@@ -126,9 +128,9 @@ def _place(coordinates: Floats, places: int) -> Any:
     return bits.view(np.int64)
 
 
-def _sent(mail: Mail | Letters, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
+def _sent(mail: DenseMessages | SparseMessages, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
     """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
-    if isinstance(mail, Letters):
+    if isinstance(mail, SparseMessages):
         to_somebody = np.isin(mail.who, source_of(devices, mail.edges))
         tables = mail.tables.take(np.flatnonzero(to_somebody))
         yield np.repeat(mail.who[to_somebody], tables.rows), tables.flat()[:, mail.header :]
@@ -142,7 +144,7 @@ def _sent(mail: Mail | Letters, devices: Devices) -> Iterator[tuple[Integers, Fl
         yield (owner, table[:, mail.header :]) if real.all() else (owner[real], table[real, mail.header :])
 
 
-def withhold(mail: Mail, devices: Devices) -> Mail:
+def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
     """Return the mail without the rows to which fewer than `min_count` own points are nearest, of those in the table.
 
     The hub has no points, and what it says is no device's.

@@ -24,9 +24,9 @@ def faults(  # noqa: PLR0913 - one parameter per option
 
     A tape is checked, too: p2pkm faults TAPE.jsonl --graph ... writes what is left of it on that graph.
     """
-    from p2pkm.experiments.write_fault_trace import Ahead, write_ahead
+    from p2pkm.experiments.write_fault_trace import TraceRequest, write_fault_trace
 
-    lines, said = write_ahead(Ahead(spec, graph, devices, rounds, turns, seed, server), out)
+    lines, said = write_fault_trace(TraceRequest(spec, graph, devices, rounds, turns, seed, server), out)
     for line in lines:
         click.echo(line)
     click.echo(said, err=True)

@@ -117,7 +117,7 @@ def _dismiss(code: int) -> None:
 
 def _follow() -> int:
     """Do what rank 0 broadcasts until it says how to end."""
-    from p2pkm.experiments.run import follow
+    from p2pkm.experiments.run import worker_loop
     from p2pkm.network.world import connect
 
     try:
@@ -126,7 +126,7 @@ def _follow() -> int:
         return error.code  # rank 0 says so
     if world.size == 1:
         return ExperimentError.code
-    return follow(world, {"study": _follow_study, "probe": _follow_probe})
+    return worker_loop(world, {"study": _follow_study, "probe": _follow_probe})
 
 
 def _follow_study(world: Any, order: dict[str, Any]) -> None:

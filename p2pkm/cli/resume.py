@@ -23,6 +23,6 @@ def resume_command(run: str, form: str, quiet: bool, verbose: bool) -> int:
     is printed again.
     """
     from p2pkm.experiments.resume import resume
-    from p2pkm.experiments.run import Manner
+    from p2pkm.experiments.run import OutputOptions
 
-    return resume(Path(run), Manner(console=Terminal(), json=form == "json", quiet=quiet, verbose=verbose))
+    return resume(Path(run), OutputOptions(console=Terminal(), json=form == "json", quiet=quiet, verbose=verbose))

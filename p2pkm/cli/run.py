@@ -90,11 +90,11 @@ def compare_command(**options: Any) -> int:
     run failed; its row says why.
     """
     from p2pkm.experiments.compare import lead_compare, split_specs
-    from p2pkm.experiments.run import Manner
+    from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import parse_seeds
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
-    manner = Manner(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
+    manner = OutputOptions(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
     return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
@@ -134,10 +134,12 @@ def verify_command(run: str, ranks: int | None, files_only: bool, form: str, qui
 
     Code 6 if there is a difference: the names of the files that changed, or the first round that came out otherwise.
     """
-    from p2pkm.experiments.run import Manner
+    from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import verify
 
-    return verify(Path(run), ranks, Manner(console=Terminal(), json=form == "json", quiet=quiet), files_only=files_only)
+    return verify(
+        Path(run), ranks, OutputOptions(console=Terminal(), json=form == "json", quiet=quiet), files_only=files_only
+    )
 
 
 @command.command("compile", short_help="Compile the kernels ahead of the first run.")
@@ -184,7 +186,7 @@ def doctor_command(form: str, hostfile: str | None) -> int:
 
 
 def _run(options: dict[str, Any]) -> int:
-    from p2pkm.experiments.run import Manner, lead
+    from p2pkm.experiments.run import OutputOptions, run_on_root
 
     experiment = _read_experiment(options)
     if options["seeds"] is not None:
@@ -195,14 +197,14 @@ def _run(options: dict[str, Any]) -> int:
         seeds = parse_seeds(options["seeds"])
     untouched = experiment == Experiment()
     flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
-    manner = Manner(console=Terminal(), json=options["form"] == "json", **flags)
+    manner = OutputOptions(console=Terminal(), json=options["form"] == "json", **flags)
     if options["coupling_path"] is not None:
         from p2pkm.experiments.coupling_path import lead_path, parse_couplings
 
         if options["seeds"] is not None:
             raise ExperimentError("--seeds and --coupling-path are both given; give one")
         return lead_path(experiment, parse_couplings(options["coupling_path"]), manner)
-    return lead(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
+    return run_on_root(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
 
 
 def _read_experiment(options: dict[str, Any]) -> Experiment:

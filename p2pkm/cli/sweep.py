@@ -55,8 +55,8 @@ def sweep(  # noqa: PLR0913 - one parameter per option
         return 0
     if study is None:
         raise ExperimentError("sweep needs a study file, as in p2pkm sweep STUDY.toml; --example prints one")
-    from p2pkm.experiments.run import Manner
+    from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.study.sweep import lead_sweep
 
-    manner = Manner(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
+    manner = OutputOptions(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
     return lead_sweep(study, out, jobs, manner, plot=plot, part=part)

@@ -67,9 +67,9 @@ def describe_command(form: str, **options: Any) -> int:
 
     Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
     """
-    from p2pkm.experiments.graph_report import Question, describe_graph, explain
+    from p2pkm.experiments.graph_report import GraphQuery, describe_graph, explain
 
-    found = describe_graph(Question(**options))
+    found = describe_graph(GraphQuery(**options))
     click.echo(json.dumps(found) if form == "json" else explain(found))
     return 0
 
@@ -84,10 +84,10 @@ def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **optio
 
     Graphs that have a size of their own, such as karate, gallery:NAME and file:PATH, keep it.
     """
-    from p2pkm.experiments.graph_comparison import contrast, tabulate
-    from p2pkm.experiments.graph_report import Question
+    from p2pkm.experiments.graph_comparison import compare_graphs, tabulate
+    from p2pkm.experiments.graph_report import GraphQuery
 
-    found = contrast(graphs, Question("", **options), out)
+    found = compare_graphs(graphs, GraphQuery("", **options), out)
     click.echo(json.dumps(found) if form == "json" else tabulate(found))
     return 0
 

@@ -167,7 +167,7 @@ class Devices:
         return self.stored.shape[1]
 
     @property
-    def unsteady(self) -> bool:
+    def has_stale_or_varying_links(self) -> bool:
         """Return whether devices may act on other links, or on older tables, than their neighbours do."""
         return self.varying or self.late
 

@@ -21,7 +21,7 @@ def sharing() -> Iterator[None]:
         _open = before
 
 
-def once(kind: str, key: Callable[[], Hashable], make: Callable[[], Any], *, keep: int = 1) -> Any:
+def memoize_in_study(kind: str, key: Callable[[], Hashable], make: Callable[[], Any], *, keep: int = 1) -> Any:
     """Return what `make` makes or, while runs share, what it made before under the same key.
 
     Parameters

@@ -43,7 +43,7 @@ def label(devices: Devices, centroids: Floats, through: Floats | None = None) ->
     points, weights, offsets = devices.own
     first = centroids if through is None else np.ascontiguousarray(through)
     reached = None if through is None else _reach(devices, first, centroids)
-    for own, rows in cut(offsets):
+    for own, rows in iter_chunks(offsets):
         begins = offsets[own.start : own.stop + 1] - rows.start
         losses, labels = devices.kernels.losses(points[rows], weights[rows], begins, first[own])
         if reached is not None:
@@ -61,7 +61,7 @@ def _reach(devices: Devices, local: Floats, models: Floats) -> Integers:
     return places.reshape(n, rows)
 
 
-def cut(offsets: Integers) -> Iterator[tuple[slice, slice]]:
+def iter_chunks(offsets: Integers) -> Iterator[tuple[slice, slice]]:
     """Cut devices into runs with few points; yield the devices and the points of each.
 
     Parameters
@@ -79,7 +79,7 @@ def cut(offsets: Integers) -> Iterator[tuple[slice, slice]]:
 def rescale(points: NDArray[Any], offsets: Integers, shift: Floats, span: Floats) -> NDArray[Any]:
     """Return the points of every device in its own units, by shift and span, float64[n, d]."""
     scaled = np.empty_like(points)
-    for own, rows in cut(offsets):
+    for own, rows in iter_chunks(offsets):
         sizes = np.diff(offsets[own.start : own.stop + 1])
         scaled[rows] = (points[rows] - np.repeat(shift[own], sizes, axis=0)) / np.repeat(span[own], sizes, axis=0)
     return scaled

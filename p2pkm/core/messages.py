@@ -8,7 +8,7 @@ from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.states import register
 
 
-class Mail(NamedTuple):
+class DenseMessages(NamedTuple):
     """One table of rows per device, said in one exchange.
 
     Attributes
@@ -98,13 +98,14 @@ class Tables(NamedTuple):
 
     def flat(self) -> Floats:
         """Return the rows of all tables one after another, float64[rows.sum(), w]."""
-        return self.values[spans(self.starts, self.rows)]
+        return self.values[expand_ranges(self.starts, self.rows)]
 
 
-class Letters(NamedTuple):
+class SparseMessages(NamedTuple):
     """What few devices of a batch say in one exchange, everybody else being silent; it costs by what is said.
 
-    Unlike `Mail` it is not remembered: it is heard in its own exchange only, and what `Mail` said before stays valid.
+    Unlike `DenseMessages` they are not remembered: they are received in their own exchange only, and the last
+    `DenseMessages` stay valid.
 
     Attributes
     ----------
@@ -115,7 +116,7 @@ class Letters(NamedTuple):
     edges : int64[f]
         The own directed edges over which the tables go, ascending; each leads from one of `who`.
     header : int
-        As in `Mail`.
+        As in `DenseMessages`.
     """
 
     who: Integers
@@ -125,7 +126,7 @@ class Letters(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What a batch of devices has heard of `Letters`; never to be written to.
+    """What a batch of devices has heard of `SparseMessages`; never to be written to.
 
     Attributes
     ----------
@@ -140,7 +141,7 @@ class Delivery(NamedTuple):
     tables: Tables
 
 
-class Ragged(NamedTuple):
+class RaggedArray(NamedTuple):
     """Rows of which every device has some, one device after the other: values [counts.sum(), ...], counts int64[n]."""
 
     values: Any
@@ -185,7 +186,7 @@ class Interned(NamedTuple):
         return self.store_firsts[origins] + self.versions[device, origins] - 1
 
 
-def spans(starts: Integers, lengths: Integers) -> Integers:
+def expand_ranges(starts: Integers, lengths: Integers) -> Integers:
     """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
@@ -225,6 +226,6 @@ def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
     return values, rows
 
 
-def silence(n: int, rows: int, width: int) -> Mail:
+def silence(n: int, rows: int, width: int) -> DenseMessages:
     """Return the mail of n devices that say nothing."""
-    return Mail(np.zeros((n, rows, width)), np.full(n, -1))
+    return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

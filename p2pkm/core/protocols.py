@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, Protocol
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Letters, Mail
+from p2pkm.core.messages import DenseMessages, SparseMessages
 
 
 class State(Protocol):
@@ -42,13 +42,17 @@ class Algorithm(Protocol):
         """Return the number of clusters."""
 
     @property
+    def name(self) -> str:
+        """Return the name on the command line, or of the stage."""
+
+    @property
     def schedule(self) -> str:
         """Return the name of the default schedule."""
 
     def init(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
-    def message(self, state: Any, devices: Devices) -> Mail | Letters:
+    def message(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
         """Return what the awake devices say, in every turn of a stage of the same kind."""
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:

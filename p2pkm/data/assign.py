@@ -5,7 +5,7 @@ from typing import Any
 from p2pkm.core.spec import Spec
 
 
-def usual(table: Any, devices: int | None) -> str:
+def default_partition(table: Any, devices: int | None) -> str:
     """Return the partition to take if none is given; so many devices are asked for."""
     if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted and no column says more
         return "column" if devices in (None, table.device) or table.files[0].devices is not None else "blocks"
@@ -37,7 +37,7 @@ def name_devices(partition: Spec, table: Any) -> tuple[str, ...] | None:
     return name_files(paths) if table.files[0].devices is None and len(paths) == table.device else None
 
 
-def deal(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
+def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
     """Return the shards of a table that is in memory."""
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.shards import Shards

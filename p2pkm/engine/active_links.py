@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LONG = 32  # rounds that stand for a period where nothing ever repeats
 
 
-class Links:
+class ActiveLinks:
     """The links in use, in one stage.
 
     Parameters

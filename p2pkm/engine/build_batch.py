@@ -15,7 +15,7 @@ from p2pkm.network.rank_partition import imbalance
 from p2pkm.network.transport import Network, World
 
 
-def host(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
+def build_batch(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
     """Return this rank's batch; `shards` has the points of its own devices alone.
 
     Number of points, their weight and their variance are added up device by device, so they do not depend on the

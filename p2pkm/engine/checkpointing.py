@@ -7,13 +7,13 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Kernels
 from p2pkm.core.states import unnamed
 from p2pkm.data.shards import Shards
-from p2pkm.engine.active_links import Links
-from p2pkm.engine.loop import Scene
+from p2pkm.engine.active_links import ActiveLinks
+from p2pkm.engine.loop import StageState
 from p2pkm.engine.state_tree import fingerprint, gather
-from p2pkm.metrics.monitor import Referee
+from p2pkm.metrics.monitor import Monitor
 
 
-class Lasting(Protocol):
+class Checkpointable(Protocol):
     """What lives as long as a run and is kept with it: it offers its state as `p2pkm.engine.state_tree` takes it."""
 
     def snapshot(self) -> dict[str, Any]:
@@ -23,7 +23,7 @@ class Lasting(Protocol):
         """Go on from a snapshot, once the stage in which it was taken has been opened."""
 
 
-class Vault(Protocol):
+class CheckpointWriter(Protocol):
     """Where rank 0 puts the checkpoints of a run, and when; `p2pkm.storage.checkpoint` writes them into a folder."""
 
     @property
@@ -43,8 +43,8 @@ class Vault(Protocol):
         """Write one: the outline of the tree, and its arrays in device order."""
 
 
-class Keeper:
-    """See `p2pkm.engine.loop.Keeper` for the meaning of each method.
+class Checkpointer:
+    """See `p2pkm.engine.loop.Checkpointer` for the meaning of each method.
 
     Parameters
     ----------
@@ -64,17 +64,22 @@ class Keeper:
     """
 
     def __init__(
-        self, referee: Referee, vault: Vault | None, own: Shards, kernels: Kernels, saved: dict[str, Any] | None
+        self,
+        referee: Monitor,
+        vault: CheckpointWriter | None,
+        own: Shards,
+        kernels: Kernels,
+        saved: dict[str, Any] | None,
     ) -> None:
         self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
         self._done, self._marks = False, None
-        self._lasting: dict[str, Lasting] = {}
+        self._lasting: dict[str, Checkpointable] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
         if saved:
             referee.restore(saved["referee"])
 
-    def watch(self, **lasting: Lasting | None) -> None:
+    def watch(self, **lasting: Checkpointable | None) -> None:
         """Keep these from now on, too, those of them that there are."""
         self._lasting = {name: one for name, one in lasting.items() if one is not None}
 
@@ -87,7 +92,7 @@ class Keeper:
         """Return whether it is time after round t of a stage."""
         return self._vault is not None and not self._done and self._vault.due(t)
 
-    def keep(self, scene: Scene, devices: Devices, links: Links, *, last: bool) -> None:
+    def keep(self, scene: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
         """Keep a scene; a run that is asked to stop keeps one and no more."""
         if self._done:
             return
@@ -126,7 +131,7 @@ class Keeper:
             devices = devices.using(saved["edge_active"], saved["edge_degrees"])
         return saved["network"]["stage"] - (self.scaling is not None), devices
 
-    def restore(self, links: Links) -> Scene | None:
+    def restore(self, links: ActiveLinks) -> StageState | None:
         """Return the scene that a run is taken up from, once."""
         saved, self._saved = self._saved, None
         if saved is None:
@@ -136,4 +141,4 @@ class Keeper:
         links.restore(saved["links"])
         inbox = self._referee.network.restore(saved["network"])
         at = saved["scene"]
-        return Scene(at["state"], inbox, at["stop"], at["round"], at["turn"])
+        return StageState(at["state"], inbox, at["stop"], at["round"], at["turn"])

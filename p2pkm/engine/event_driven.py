@@ -35,9 +35,9 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.protocols import Work
 from p2pkm.engine import flop_count as operations
 from p2pkm.methods.schedules import Schedule
-from p2pkm.network.delay_model import Heard, Said
+from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import Net
+from p2pkm.network.link_model import LinkModel
 from p2pkm.network.transport import Network
 
 BOUND = 8  # tables of a sender on their way over a link
@@ -48,7 +48,7 @@ _KEPT = {
 }
 
 
-def schedule_events(algorithm: Any, net: Net | None, topology: Topology) -> "Events | None":
+def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -> "Events | None":
     """Return the clocks by which the last stage of a run is played; None if it goes by rounds.
 
     Raises
@@ -85,7 +85,7 @@ class Events:
         How many each device has begun.
     """
 
-    def __init__(self, net: Net, topology: Topology, bound: int = BOUND) -> None:
+    def __init__(self, net: LinkModel, topology: Topology, bound: int = BOUND) -> None:
         n, e = topology.n, len(topology.indices)
         self._net, self._topology, self.bound = net, topology, bound
         self.turns = np.zeros(n, np.int64)
@@ -158,14 +158,14 @@ class Events:
     def _compute(self, who: Integers, begin: Floats, rows: Integers) -> None:
         """Let some devices compute from a time on, having heard so many rows."""
         work = Work(self._sizes[who], self._degrees[who], rows, self._d)
-        self._done[who] = begin + operations.count(self._algorithm, work) / self._net.speed[who]
+        self._done[who] = begin + operations.count_flops(self._algorithm, work) / self._net.speed[who]
 
     def _arrived(self, edges: Integers, now: float) -> Integers:
         """Return the number of the newest table that has arrived over each of some edges, 0: none."""
         late = np.count_nonzero(self._arrive[:, edges] > now, axis=0)
         return np.asarray(self._count[self._topology.sources[edges]] - late)
 
-    def hear(self, said: Said) -> Heard:
+    def hear(self, said: SentTables) -> ReceivedTables:
         """Take in what was said, find who is next, and return what has arrived when that turn begins.
 
         Who sleeps holds on to what it used last, as long as that is kept.
@@ -181,9 +181,9 @@ class Events:
             mine = slice(self._indptr[i], self._indptr[i + 1])
             number[mine] = self._arrived(edges[mine], self._begin[self._next]) * self._in_use[mine]
             fresh[mine] = number[mine] > used[mine]
-        return Heard(np.where(number > 0, count - number, -1), fresh)
+        return ReceivedTables(np.where(number > 0, count - number, -1), fresh)
 
-    def _take_in(self, said: Said) -> None:
+    def _take_in(self, said: SentTables) -> None:
         """Write down how many rows those said who have just computed, and when they will have done so."""
         own = said.rows[: len(self._ids)]
         if self._next < 0:

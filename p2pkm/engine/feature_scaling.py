@@ -8,11 +8,11 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.chunks import rescale
 from p2pkm.data.shards import Shards
-from p2pkm.engine.loop import Field, run_stage
+from p2pkm.engine.loop import RunContext, run_stage
 from p2pkm.methods.init.pipelines import Stage
 
 
-def scale(stage: Stage, field: Field, keeper: Any) -> tuple[Floats, Floats]:
+def scale(stage: Stage, field: RunContext, keeper: Any) -> tuple[Floats, Floats]:
     """Return shift and span of the own devices, float64[n, d] each, by messages; a run that is resumed may know them.
 
     A span of 0 counts as 1.

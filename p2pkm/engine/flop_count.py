@@ -13,7 +13,7 @@ from p2pkm.core.protocols import Work
 _PASSES = 20  # of a server over the rows that it has heard: how often its k-means looks at them is not known
 
 
-def count(algorithm: Any, work: Work, server: Mask | None = None) -> Integers:
+def count_flops(algorithm: Any, work: Work, server: Mask | None = None) -> Integers:
     """Return the operations of a turn of every device of `work`, int64[n]; server: bool[n], which of them is one."""
     if hasattr(algorithm, "flops"):
         found: Integers = algorithm.flops(work)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Letters, Mail
+from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.termination import STOPPED
-from p2pkm.engine.active_links import Links
+from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import Schedule, make
-from p2pkm.metrics.monitor import Referee
+from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.transport import Network
 
 if TYPE_CHECKING:
-    from p2pkm.channel.byzantine import Lies
-    from p2pkm.channel.faults import Trouble
+    from p2pkm.channel.byzantine import ByzantineMessages
+    from p2pkm.channel.faults import FaultInjector
     from p2pkm.channel.suppression import Disclosure
     from p2pkm.engine.event_driven import Events
     from topologies import TimeVaryingGraph
@@ -31,7 +31,7 @@ class Start(NamedTuple):
     settled: Mask
 
 
-class Scene(NamedTuple):
+class StageState(NamedTuple):
     """Where a stage stands between two rounds; inbox: of the last exchange; stop: why the stage ends here, if it does.
 
     turn: number of the last turn, 1 for the first one.
@@ -44,7 +44,7 @@ class Scene(NamedTuple):
     turn: int = 0
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """What keeps a run that it may be taken up again; on rank 0 it says when, and all ranks keep at once."""
 
     @property
@@ -54,17 +54,17 @@ class Keeper(Protocol):
     def due(self, t: int) -> bool:
         """Return whether it is time after round t of a stage."""
 
-    def keep(self, scene: Scene, devices: Devices, links: Links, *, last: bool) -> None:
+    def keep(self, scene: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
         """Keep a scene; devices: with the links in use in the stage; last: nothing follows it."""
 
     def resume(self, devices: Devices) -> tuple[int, Devices] | None:
         """Return in which stage a run is taken up, and with which links; None if at its start."""
 
-    def restore(self, links: Links) -> Scene | None:
+    def restore(self, links: ActiveLinks) -> StageState | None:
         """Return the scene that a run is taken up from, once: then None, and at its start."""
 
 
-class Ending(NamedTuple):
+class StageResult(NamedTuple):
     """The last state, why the last stage stopped, and after how many rounds."""
 
     state: Any
@@ -72,7 +72,7 @@ class Ending(NamedTuple):
     rounds: int
 
 
-class Field(NamedTuple):
+class RunContext(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
@@ -83,13 +83,13 @@ class Field(NamedTuple):
 
     devices: Devices
     colors: Integers
-    referee: Referee
+    referee: Monitor
     interrupted: Callable[[], int]
     graph: "TimeVaryingGraph | None" = None
-    keeper: Keeper | None = None
+    keeper: Checkpointer | None = None
     events: "Events | None" = None
-    trouble: "Trouble | None" = None
-    lies: "Lies | None" = None
+    trouble: "FaultInjector | None" = None
+    lies: "ByzantineMessages | None" = None
     disclosure: "Disclosure | None" = None
 
     @property
@@ -98,10 +98,10 @@ class Field(NamedTuple):
         return self.events is not None or self.trouble is not None
 
 
-def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
+def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> StageResult:
     """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
     state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
-    ending = Ending(state, "none", 0)
+    ending = StageResult(state, "none", 0)
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, field = _take_up(field)
@@ -116,28 +116,28 @@ def run(stages: Sequence[Stage], start: Floats | None, field: Field) -> Ending:
     return ending
 
 
-def _take_up(field: Field) -> tuple[int, Field]:
+def _take_up(field: RunContext) -> tuple[int, RunContext]:
     """Return with which stage a run begins, or goes on, and over which links."""
     found = field.keeper and field.keeper.resume(field.devices)
     return (found[0], _use(field, found[1])) if found else (0, field)
 
 
-def _use(field: Field, devices: Devices) -> Field:
+def _use(field: RunContext, devices: Devices) -> RunContext:
     """Let the devices speak over those links from now on that they have in use."""
     field.referee.network.use(devices.active)
     field.referee.meet(devices, field.referee.prices)
     return field._replace(devices=devices)
 
 
-def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Ending:
+def run_stage(stage: Stage, start: Any, field: RunContext, *, closing: bool) -> StageResult:
     """Update, THEN speak: after a round everybody has heard everybody's newest table."""
     network = field.referee.network
     field, algorithm, schedule = _begin(stage, field, closing)
     keeper = field.keeper
-    links = Links(field.devices, network, field.graph if closing else None)
+    links = ActiveLinks(field.devices, network, field.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
     lies = None if field.lies is None else field.lies.during(stage.algorithm)
-    voice = _Voice(algorithm, stage.algorithm, field.disclosure, lies)
+    voice = OutgoingPipeline(algorithm, stage.algorithm, field.disclosure, lies)
     state, inbox, stop, t, turn = taken_up or _open(voice, start, field, (links, schedule))
     del start
     while True:
@@ -145,7 +145,7 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         record = {"stage": stage.name, "round": t, "turn_count": turn}
         field.referee.look(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
-            return Ending(state, stop, t)
+            return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at(t, turn - 1, awake)
@@ -158,19 +158,19 @@ def run_stage(stage: Stage, start: Any, field: Field, *, closing: bool) -> Endin
         stop, asked = _judge(field, state, spoke, t)
         stop = schedule.judge(links.judge(stop))
         if asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox)):  # letters are not kept
-            keeper.keep(Scene(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
+            keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
 
 
-class _Voice(NamedTuple):
+class OutgoingPipeline(NamedTuple):
     """What a stage says: what its algorithm says as it is played, as far as that may leave, truly or not."""
 
     played: Any
     algorithm: Any
     disclosure: "Disclosure | None"
-    lies: "Lies | None"
+    lies: "ByzantineMessages | None"
 
-    def say(self, state: Any, devices: Devices) -> Mail | Letters:
+    def say(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
         """Return what the devices say."""
         mail = self.played.message(state, devices)
         mail = mail if self.disclosure is None else self.disclosure.screen(mail, self.algorithm, devices)
@@ -180,17 +180,17 @@ class _Voice(NamedTuple):
         return mail
 
 
-def _open(voice: _Voice, start: Any, field: Field, at: tuple[Links, Schedule]) -> Scene:
+def _open(voice: OutgoingPipeline, start: Any, field: RunContext, at: tuple[ActiveLinks, Schedule]) -> StageState:
     """Let everybody say at the opening what is known from the stage before."""
     network, (links, schedule) = field.referee.network, at
     state = voice.played.init(links.devices, start)
     mail = voice.say(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)
-    return Scene(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
+    return StageState(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
 
 
-def _begin(stage: Stage, field: Field, closing: bool) -> tuple[Field, Any, Schedule]:
+def _begin(stage: Stage, field: RunContext, closing: bool) -> tuple[RunContext, Any, Schedule]:
     """Begin a stage on the network; return where it is played, as what, and who is awake when."""
     played: Any = stage.algorithm
     network = field.referee.network
@@ -207,22 +207,22 @@ def _begin(stage: Stage, field: Field, closing: bool) -> tuple[Field, Any, Sched
     return field, played, schedule
 
 
-def _deliver(network: Network, mail: Mail | Letters) -> Any:
-    return network.deliver(mail) if isinstance(mail, Letters) else network.exchange(mail)
+def _deliver(network: Network, mail: DenseMessages | SparseMessages) -> Any:
+    return network.deliver(mail) if isinstance(mail, SparseMessages) else network.exchange(mail)
 
 
-def _speaks(mail: Mail | Letters) -> bool:
-    return len(mail.who) > 0 if isinstance(mail, Letters) else bool((mail.rows >= 0).any())
+def _speaks(mail: DenseMessages | SparseMessages) -> bool:
+    return len(mail.who) > 0 if isinstance(mail, SparseMessages) else bool((mail.rows >= 0).any())
 
 
-class _Asked(NamedTuple):
+class _StopRequest(NamedTuple):
     """What signals and the keeper ask for: an end of the run, and to keep it."""
 
     stop: str
     keep: bool
 
 
-def _judge(field: Field, state: Any, spoke: bool, t: int) -> tuple[str, _Asked]:
+def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
     A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
@@ -237,7 +237,7 @@ def _judge(field: Field, state: Any, spoke: bool, t: int) -> tuple[str, _Asked]:
     ], np.int64)  # fmt: skip
     asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
-    found = _Asked(word if t or not kept else "", bool(wanted or (word and kept)))
+    found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
     if not speakers:
         return "silent", found
     if not t or (unsettled and moving):

@@ -7,39 +7,53 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pkm.channel.byzantine import Byzantine, Lies, check_byzantine, parse_byzantine, place_liars, prepare_lies
-from p2pkm.channel.fault_model import Faults, Stale, check_faults, harden, lay_faults, parse_stale
-from p2pkm.channel.faults import Trouble, warn
+from p2pkm.channel.byzantine import (
+    Byzantine,
+    ByzantineMessages,
+    check_byzantine,
+    parse_byzantine,
+    prepare_lies,
+    select_byzantine,
+)
+from p2pkm.channel.fault_model import (
+    Faults,
+    Stale,
+    build_fault_model,
+    check_faults,
+    parse_stale,
+    use_fault_tolerant_variant,
+)
+from p2pkm.channel.faults import FaultInjector, warn
 from p2pkm.channel.suppression import Disclosure, check_min_count, reach
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import choose_kernels, count_classes, host, sizes_of, weigh_division
-from p2pkm.engine.checkpointing import Keeper, Vault
+from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
+from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, scale
-from p2pkm.engine.loop import Field, run
+from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.validate import check
-from p2pkm.engine.virtual_time import Timing, keep_time
+from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.given import check_start
-from p2pkm.methods.init.pipelines import Setting, place_graph, scaling_stage, stages
-from p2pkm.metrics.cost_ratio import Prices, cluster_centrally, pool
-from p2pkm.metrics.monitor import Record, Referee, usual_every
+from p2pkm.methods.init.pipelines import InitContext, place_graph, scaling_stage, stages
+from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
+from p2pkm.metrics.monitor import Monitor, Record, usual_every
 from p2pkm.metrics.result import Result
-from p2pkm.metrics.summary import Played, Wishes, close, describe
+from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
-from p2pkm.network.link_model import Net, lay_out
-from p2pkm.network.rank_partition import Division, check_placement, choose
+from p2pkm.network.link_model import LinkModel, build_link_model
+from p2pkm.network.rank_partition import RankPartition, check_placement, choose
 from p2pkm.network.transport import Network, World
 from p2pkm.network.world import connect
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from topologies import LightGraph, TimeVaryingGraph
+    from topologies import CSRGraph, TimeVaryingGraph
 
 
 @dataclass(frozen=True)
@@ -98,15 +112,15 @@ class Job:
     seed: int = 0
     every: int = 1
     start: Floats | None = None
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: OptionalMetrics = field(default_factory=OptionalMetrics)
     names: dict[str, Any] = field(default_factory=dict)
     sink: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], int] = lambda: 0
-    division: Division | None = None
-    net: Net | None = None
-    vault: Vault | None = None
+    division: RankPartition | None = None
+    net: LinkModel | None = None
+    vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
     faults: Faults | None = None
     stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
@@ -115,7 +129,7 @@ class Job:
 
 
 def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
+    algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
     faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
@@ -177,10 +191,10 @@ def simulate(  # noqa: PLR0913 - the public signature
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
-    life = None if net is None else lay_out(net, topology, graph)
+    life = None if net is None else build_link_model(net, topology, graph)
     schedule_events(algorithm, life, topology)
     check_faults(algorithm, faults, stale if faults else None, net)
-    wrong = lay_faults(faults, topology, seed)
+    wrong = build_fault_model(faults, topology, seed)
     liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
     check_min_count(min_count, algorithm)
@@ -188,7 +202,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     world = connect()
     check_placement(placement, world.size)
     found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
-    division = Division.from_arrays(world.broadcast(found))
+    division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
@@ -196,34 +210,39 @@ def simulate(  # noqa: PLR0913 - the public signature
         names={"net": net, "faults": faults, "stale": stale if faults else None},
         faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
     )  # fmt: skip
-    return perform(job, world)
+    return run_job(job, world)
 
 
-def perform(job: Job, world: World) -> Result:
+def run_job(job: Job, world: World) -> Result:
     """Run a job on this world; every rank calls it alike."""
     began, compiled = time.perf_counter(), count_compilation()
     network = world.network(place(job.topology, world.rank, world.size, job.division))
     sizes = sizes_of(job.own, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
-    devices = replace(host(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
+    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
     disclosure = Disclosure(devices, int(sizes.sum()))
-    referee = Referee(network, job.every, job.sink, job.topology)
+    referee = Monitor(network, job.every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
     exposed = job.faults is not None and job.faults.stages == "all"
-    setting = Setting(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
-    keeper = Keeper(referee, job.vault, job.own, kernels, job.saved)
+    setting = InitContext(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
+    keeper = Checkpointer(referee, job.vault, job.own, kernels, job.saved)
     if job.scale != "none":
         keeper.watch(disclosure=disclosure)
-        field = Field(devices, job.topology.colors, referee, job.interrupted, keeper=keeper, disclosure=disclosure)
+        field = RunContext(devices, job.topology.colors, referee, job.interrupted, keeper=keeper, disclosure=disclosure)
         devices, job = _scale(job, setting, field, keeper)
         disclosure.meet(devices)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
-    played = stages(harden(job.algorithm, job.faults, job.topology), setting, job.rounds, seeded=job.start is not None)
+    played = stages(
+        use_fault_tolerant_variant(job.algorithm, job.faults, job.topology),
+        setting,
+        job.rounds,
+        seeded=job.start is not None,
+    )
     _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
-    field = _lay_field(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
+    field = _build_context(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
     keeper.watch(disclosure=disclosure, trouble=field.trouble, events=field.events, lies=field.lies)
     ending = run(played, job.start, field)
     network.close()
@@ -236,14 +255,14 @@ def perform(job: Job, world: World) -> Result:
     facts |= {} if field.trouble is None else field.trouble.figures(network)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
     timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
-    clock = keep_time(timing, devices, job.topology, network, referee.trace)
+    clock = compute_virtual_time(timing, devices, job.topology, network, referee.trace)
     ages = field.events.ages if timing is not None and field.events is not None else None
     hops = reach(stage.algorithm for stage in played)
-    left = Played(devices, job.own, referee, ending.state, job.topology, clock, ages, hops)
-    return replace(close(world, left, facts, _in_scaled_units(job)), scaling=job.scaling)
+    left = FinishedRun(devices, job.own, referee, ending.state, job.topology, clock, ages, hops)
+    return replace(build_result(world, left, facts, _in_scaled_units(job)), scaling=job.scaling)
 
 
-def _in_scaled_units(job: Job) -> Wishes:
+def _in_scaled_units(job: Job) -> OptionalMetrics:
     """Return what to score besides, known centers in the units of the centroids."""
     if job.wishes.centers is None or job.scaling is None:
         return job.wishes
@@ -251,18 +270,18 @@ def _in_scaled_units(job: Job) -> Wishes:
     return job.wishes._replace(centers=(job.wishes.centers - shift) / span)
 
 
-def _tell(job: Job, prices: Prices, notes: list[str]) -> None:
+def _tell(job: Job, prices: CostEvaluator, notes: list[str]) -> None:
     """Say notes now, and once more with the result."""
     prices.notes.extend(notes)
     for note in notes:
         job.tell(note)
 
 
-def _lay_field(job: Job, devices: Devices, referee: Referee, keeper: Keeper, method: Any) -> Field:
+def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpointer, method: Any) -> RunContext:
     """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
     topology, placement = job.topology, referee.network.placement
-    trouble = None if job.faults is None else Trouble(job.faults, job.stale, topology, placement)
-    return Field(
+    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale, topology, placement)
+    return RunContext(
         devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
         schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),
     )  # fmt: skip
@@ -276,32 +295,32 @@ def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
         )
 
 
-def _watch(job: Job, devices: Devices, referee: Referee, method: Any) -> Lies | None:
+def _watch(job: Job, devices: Devices, referee: Monitor, method: Any) -> ByzantineMessages | None:
     """Let some devices lie, and keep them out of the scores."""
-    liars = place_liars(job.byzantine, job.topology, job.seed)
+    liars = select_byzantine(job.byzantine, job.topology, job.seed)
     referee.set_aside(liars)
     return prepare_lies(job.byzantine, liars, devices, referee.network, method)
 
 
-def _scale(job: Job, setting: Setting, field: Field, keeper: Keeper) -> tuple[Devices, Job]:
+def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpointer) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
     field.referee.meet(field.devices, None)
     units = scale(scaling_stage(job.scale, setting), field, keeper)
     own, network = apply(job.own, units), field.referee.network
-    hosted = host(job.topology, own, network, job.seed, field.devices.kernels)
+    hosted = build_batch(job.topology, own, network, job.seed, field.devices.kernels)
     return replace(hosted, min_count=job.min_count), replace(
         job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
     )
 
 
-def _price(job: Job, world: World, devices: Devices, network: Network) -> Prices:
+def _price(job: Job, world: World, devices: Devices, network: Network) -> CostEvaluator:
     """Compute the central baseline on rank 0 and let every rank know it."""
     central = note = None
     if job.central:
-        pooled, note = pool(job.own, devices.shared_key, network)
+        pooled, note = gather_points(job.own, devices.shared_key, network)
         found = None if pooled is None else {"central": cluster_centrally(devices, job.algorithm.k, pooled)}
         central = world.broadcast(found)["central"]
     classes = np.zeros(0, np.int64) if job.own.labels is None else job.own.labels.astype(np.int64)
-    prices = Prices(devices, classes, count_classes(job.own, network), network, central)
+    prices = CostEvaluator(devices, classes, count_classes(job.own, network), network, central)
     prices.notes.extend([note] if note else [])
     return prices

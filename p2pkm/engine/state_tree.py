@@ -2,9 +2,9 @@
 
 A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
 last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
-all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. `Ragged` has some
-rows per device. The tables of `Interned` are kept once however many ranks hold them, and every rank gets all of them
-back. Plain values are those of rank 0.
+all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. A `RaggedArray` has
+some rows per device. The tables of `Interned` are kept once however many ranks hold them, and every rank gets all of
+them back. Plain values are those of rank 0.
 """
 
 import hashlib
@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.chunks import cut
+from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.errors import DataError
-from p2pkm.core.messages import Interned, Ragged
-from p2pkm.core.messages import spans as rows_of
+from p2pkm.core.messages import Interned, RaggedArray, expand_ranges
 from p2pkm.core.states import find, name_of
 from p2pkm.network.graph import Topology
-from p2pkm.network.rank_partition import Division, spans
+from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network
 
 Outline = dict[str, Any]
@@ -29,7 +28,7 @@ _COUNTS, _INTERNED = "#counts", "interned"
 
 def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") -> Outline:
     """Return the outline of a tree, and put its arrays in device order on rank 0; every rank calls it alike."""
-    if isinstance(tree, Ragged):
+    if isinstance(tree, RaggedArray):
         counts = network.share(tree.counts)
         arrays[name], arrays[name + _COUNTS] = network.collect(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
@@ -87,7 +86,7 @@ def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], n
     bits = int(versions.max(initial=0)).bit_length()
     planes = np.stack([(versions >> np.uint8(bit)) & 1 for bit in range(max(bits, 1))], axis=1).astype(np.bool_)
     parts = {"versions": _gather_array(planes, network, arrays, f"{name}.versions")}
-    values = tree.store_values[rows_of(tree.store_starts[own], rows[own])]
+    values = tree.store_values[expand_ranges(tree.store_starts[own], rows[own])]
     for key, array in (("entries", entries), ("values", values)):
         first[:1] = len(array)
         arrays[f"{name}.{key}"] = network.collect(array, network.share(first))
@@ -120,11 +119,11 @@ def _pad(array: Any, network: Network) -> Any:
 
 
 def split(
-    outline: Outline, arrays: dict[str, Any], topology: Topology, division: Division, rank: int
+    outline: Outline, arrays: dict[str, Any], topology: Topology, division: RankPartition, rank: int
 ) -> dict[str, Any]:
     """Return a rank's part of the arrays, copies all of them."""
     ids = division.of(rank)
-    edges = spans(topology.indptr[ids], topology.degrees[ids])
+    edges = expand_ranges(topology.indptr[ids], topology.degrees[ids])
     part = {}
     for leaf in _leaves(outline):
         name = leaf["array"]
@@ -132,7 +131,7 @@ def split(
         if axis == "ragged":
             counts = arrays[name + _COUNTS]
             ends = np.concatenate(([0], np.cumsum(counts)))
-            part[name], part[name + _COUNTS] = array[spans(ends[ids], counts[ids])], counts[ids]
+            part[name], part[name + _COUNTS] = array[expand_ranges(ends[ids], counts[ids])], counts[ids]
         elif axis == "root":
             part[name] = array.copy() if rank == 0 else array[:0]
         else:
@@ -151,7 +150,7 @@ def rebuild(outline: Outline, part: dict[str, Any]) -> Any:
         return _build(outline["kind"], parts) if outline["kind"] else parts
     array = part.pop(outline["array"])
     if outline["axis"] == "ragged":
-        return Ragged(array, part.pop(outline["array"] + _COUNTS))
+        return RaggedArray(array, part.pop(outline["array"] + _COUNTS))
     if "columns" in outline:
         array = np.unpackbits(array, axis=-1, count=outline["columns"]).astype(np.bool_)
     return array
@@ -194,7 +193,7 @@ def check_points(own: Any, marks: Any, kernels: Any) -> None:
 def fingerprint(own: Any, kernels: Any) -> Any:
     """Return what tells the points of one device from others, float64[n, 1 + 2 d]: moments that feel their order."""
     marks = np.zeros((own.n, 1 + 2 * own.d))
-    for devices, rows in cut(own.offsets):
+    for devices, rows in iter_chunks(own.offsets):
         offsets = own.offsets[devices.start : devices.stop + 1] - rows.start
         first: Integers = np.repeat(offsets[:-1], np.diff(offsets))
         weights = own.weights[rows] * (1.0 + (np.arange(rows.stop - rows.start) - first) % 8191)

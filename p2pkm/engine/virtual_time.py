@@ -43,8 +43,8 @@ from p2pkm.engine.event_driven import Events
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
-from p2pkm.network.ledger import Exchange
-from p2pkm.network.link_model import Net
+from p2pkm.network.ledger import ExchangeRecord
+from p2pkm.network.link_model import LinkModel
 from p2pkm.network.transport import Network
 
 FREE = ("coloured", "async")  # schedules without a barrier
@@ -56,7 +56,7 @@ class Timing(NamedTuple):
     events: those of the last stage, None: it was played by rounds.
     """
 
-    net: Net
+    net: LinkModel
     stages: tuple[Stage, ...]
     events: Events | None = None
 
@@ -92,7 +92,7 @@ class Clock:
     topology : Topology
     """
 
-    def __init__(self, net: Net, topology: Topology) -> None:
+    def __init__(self, net: LinkModel, topology: Topology) -> None:
         self._net, self._topology = net, topology
         self.ready = np.zeros(topology.n)  # when each has computed, and sent all that it had to
         self.heard = np.zeros(topology.n)  # when each has all that was sent to it
@@ -122,7 +122,7 @@ class Clock:
         np.maximum.at(self.heard, target, sent + net.latency[over])
 
 
-def keep_time(
+def compute_virtual_time(
     timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
 ) -> dict[str, float | None]:
     """Add `virtual_seconds` to every record and return what the summary says, on rank 0; every rank calls it."""
@@ -177,12 +177,12 @@ def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
             yield t, awake
 
 
-def _in_use(devices: Devices, opening: Exchange) -> Devices:
+def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
     """Return the batch with the links that are in use in a stage, which its opening goes over."""
     return devices if opening.edges is None else replace(devices, active=_mask(opening, len(devices.indices)))
 
 
-def _dense(exchange: Exchange, n: int) -> Integers:
+def _dense(exchange: ExchangeRecord, n: int) -> Integers:
     """Return the rows that each own device said, int64[n], -1: none."""
     rows = np.full(n, -1)
     who, said = exchange.said
@@ -190,7 +190,7 @@ def _dense(exchange: Exchange, n: int) -> Integers:
     return rows
 
 
-def _mask(exchange: Exchange, e: int) -> Mask:
+def _mask(exchange: ExchangeRecord, e: int) -> Mask:
     """Return the own edges that an exchange went over, bool[e]."""
     edges = np.ones(e, np.bool_) if exchange.edges is None else np.zeros(e, np.bool_)
     if exchange.edges is not None:
@@ -209,7 +209,7 @@ class Flops:
         """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they speak."""
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
-        found = operations.count(algorithm, work, np.arange(n) == self._topology.hub)
+        found = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
         self._unread[awake] = 0
         over = edges & (rows >= 0)[source]
         np.add.at(self._unread, target[over], rows[source[over]])

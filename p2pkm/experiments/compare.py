@@ -13,7 +13,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
 from p2pkm.experiments.config import Experiment, build, parse_graph
-from p2pkm.experiments.run import Manner
+from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.run import describe, open_folder, run_study, tell_compilation
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
@@ -70,7 +70,7 @@ def split_specs(texts: Iterable[str]) -> list[str]:
 
 def lead_compare(
     base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int], reference: str | None,
-    manner: Manner,
+    manner: OutputOptions,
 ) -> int:  # fmt: skip
     """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
 
@@ -82,7 +82,7 @@ def lead_compare(
     reference = reference or algorithms[0]
     if reference not in algorithms:
         raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
-    cells = lay_out(base, algorithms, graphs, seeds)
+    cells = expand_runs(base, algorithms, graphs, seeds)
     asked = {"base": base.to_mapping(), "algorithms": list(algorithms), "graphs": list(graphs), "seeds": list(seeds)}
     folder = open_folder(base.out, "comparison", _MARK)
     if folder is not None:
@@ -113,7 +113,7 @@ def lead_compare(
     return _FAILED if compared["failed"] else 0
 
 
-def lay_out(
+def expand_runs(
     base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int]
 ) -> list[Experiment]:
     """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""

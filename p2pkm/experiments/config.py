@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
-from p2pkm.core.cache import once
+from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
-from p2pkm.data.assign import count_in_column, deal, name_devices, usual
+from p2pkm.data.assign import assign, count_in_column, default_partition, name_devices
 from p2pkm.methods.registry import known
 
 
@@ -175,8 +175,12 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
     given = str(source), experiment.seed, *columns.values()
-    table: Any = stored or once("points", lambda: given, lambda: load(source, seed=experiment.seed, **columns))
-    partition = complete(partition or Spec(usual(table, experiment.devices), {}), partitions, experiment.seed)
+    table: Any = stored or memoize_in_study(
+        "points", lambda: given, lambda: load(source, seed=experiment.seed, **columns)
+    )
+    partition = complete(
+        partition or Spec(default_partition(table, experiment.devices), {}), partitions, experiment.seed
+    )
     n = experiment.devices or count_in_column(partition, table)
     names = name_devices(partition, table)
     if needs_hub(draft):
@@ -187,9 +191,9 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
-    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else once(
+    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else memoize_in_study(
         "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
-        lambda: deal(table, partition, topology.clients, experiment.dtype))  # fmt: skip
+        lambda: assign(table, partition, topology.clients, experiment.dtype))  # fmt: skip
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
@@ -212,16 +216,16 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
 def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
     """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
     from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
-    from p2pkm.channel.fault_model import lay_faults
+    from p2pkm.channel.fault_model import build_fault_model
     from p2pkm.channel.suppression import check_min_count
     from p2pkm.engine.event_driven import schedule_events
-    from p2pkm.network.link_model import reread
+    from p2pkm.network.link_model import rebuild_link_model
 
-    net = reread(experiment.net, topology, graph)
+    net = rebuild_link_model(experiment.net, topology, graph)
     schedule_events(method, net, topology)
     check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
     check_min_count(experiment.min_count, method)
-    return net, lay_faults(experiment.faults, topology, experiment.seed)
+    return net, build_fault_model(experiment.faults, topology, experiment.seed)
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
@@ -268,8 +272,12 @@ def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, .
 
     names: of the devices in the order of their points; a graph whose nodes have names is put into that order.
     """
-    return once("graph", lambda: (str(graph), n, default, names), lambda: _build_topology(graph, n, default, names),
-                keep=_GRAPHS)  # fmt: skip
+    return memoize_in_study(
+        "graph",
+        lambda: (str(graph), n, default, names),
+        lambda: _build_topology(graph, n, default, names),
+        keep=_GRAPHS,
+    )
 
 
 def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:

@@ -20,7 +20,7 @@ from p2pkm.core.termination import INTERRUPTED, STOPPED
 from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
 from p2pkm.experiments.config import Experiment, Prepared, build
-from p2pkm.experiments.run import Manner, code_of, execute, hold_default, hold_out, settle
+from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -195,7 +195,7 @@ def _differ(one: Floats, other: Floats) -> float:
     return float(np.sqrt(max(squared.min(axis=0).max(), squared.min(axis=1).max())))
 
 
-def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Manner) -> int:
+def lead_path(experiment: Experiment, couplings: Sequence[float], manner: OutputOptions) -> int:
     """Run an experiment along a path, print the table, write the folder, and return the exit code.
 
     Every run is one of all ranks; the same points are dealt anew, with the centroids to start from.
@@ -211,11 +211,11 @@ def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Manner
         return _run_path(experiment, couplings, manner, held)
 
 
-def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Manner, held: ExitStack) -> int:
+def _run_path(experiment: Experiment, couplings: Sequence[float], manner: OutputOptions, held: ExitStack) -> int:
     """Do what `lead_path` says; held: until when the folder is."""
     lock = hold_out(experiment, manner, held)
     world = connect()
-    prepared = settle(replace(experiment, coupling=couplings[0]), world)
+    prepared = prepare_and_validate(replace(experiment, coupling=couplings[0]), world)
     steps = [_at(prepared, coupling) for coupling in couplings]
     config = prepared.experiment.to_mapping() | {"coupling": list(couplings)}
     if manner.dry_run:
@@ -246,7 +246,7 @@ def _at(prepared: Prepared, coupling: float) -> Prepared:
     return prepared._replace(experiment=changed, algorithm=build(changed, prepared.algorithm.k))
 
 
-def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: Manner) -> list[Result]:
+def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -> list[Result]:
     """Run one step after the other and append it to path.jsonl; an interrupted one ends the path and is left out."""
     world, results = connect(), list[Result]()
     for step in steps:

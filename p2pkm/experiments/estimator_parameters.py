@@ -20,7 +20,7 @@ _DEVICES = 16  # unless somebody says how many
 _OPTIONS: Mapping[str, Any] = {"coupling": None, "recipe": "global", "tol": 1e-3}  # of the method, and their defaults
 
 
-class Arrangement(NamedTuple):
+class ResolvedParameters(NamedTuple):
     """A method, its graph (None: the star of a server), the number of devices, and the seed of all draws."""
 
     method: Any
@@ -44,7 +44,7 @@ def check(given: Mapping[str, Any], m: int) -> None:
 
 def arrange(
     given: Mapping[str, Any], m: int, owner: Integers | None, names: tuple[str, ...] | None = None
-) -> Arrangement:
+) -> ResolvedParameters:
     """Build method and graph from checked parameters of the estimator.
 
     Parameters
@@ -82,7 +82,7 @@ def arrange(
                 f"{method.name} talks to a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
                 "or take a peer-to-peer method such as gtvmin"
             )
-        return Arrangement(method, None, wanted or usual, seed)
+        return ResolvedParameters(method, None, wanted or usual, seed)
     if text:
         topology = build_topology(parse_graph(experiment, method), wanted, usual, names)
     else:
@@ -92,7 +92,7 @@ def arrange(
         raise TopologyError(f"the graph is disconnected: it has {count} components, which can never agree; add links")
     if wanted is not None and topology.n != wanted:
         raise TopologyError(f"the graph has {topology.n} nodes, but n_devices is {wanted}; leave n_devices out")
-    return Arrangement(method, topology, topology.n, seed)
+    return ResolvedParameters(method, topology, topology.n, seed)
 
 
 def _refuse_gaps(owner: Integers) -> None:

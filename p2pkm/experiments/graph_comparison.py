@@ -5,8 +5,8 @@ from typing import Any
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.experiments.graph_report import (
-    Built,
-    Question,
+    GraphQuery,
+    NamedGraph,
     build_graph,
     check_picture,
     check_question,
@@ -19,7 +19,7 @@ from p2pkm.experiments.graph_report import (
 _LEAST, _ROOM = 9, 118  # width of a column of the table, and of all
 
 
-def contrast(graphs: tuple[str, ...], question: Question, out: str | None) -> dict[str, Any]:
+def compare_graphs(graphs: tuple[str, ...], question: GraphQuery, out: str | None) -> dict[str, Any]:
     """Measure several graphs and predict GTVMin on each; all are checked and built before the first is measured.
 
     Parameters
@@ -123,7 +123,7 @@ def _explain(graphs: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _draw(built: list[Built], found: list[dict[str, Any]], path: Path) -> Path:
+def _draw(built: list[NamedGraph], found: list[dict[str, Any]], path: Path) -> Path:
     """Draw the graphs and bars of their measures into one file."""
     from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
 

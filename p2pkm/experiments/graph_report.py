@@ -46,7 +46,7 @@ _MEANINGS = {
 }  # fmt: skip
 
 
-class Question(NamedTuple):
+class GraphQuery(NamedTuple):
     """Which graph to describe, and at which strength to predict GTVMin on it.
 
     Attributes
@@ -104,7 +104,7 @@ def name_graphs() -> str:
     ])
 
 
-class Built(NamedTuple):
+class NamedGraph(NamedTuple):
     """A graph that is described: its spec in full, the graph, and as arrays all links that are ever in use."""
 
     spec: Spec
@@ -112,7 +112,7 @@ class Built(NamedTuple):
     topology: "Topology"
 
 
-def describe_graph(question: Question) -> dict[str, Any]:
+def describe_graph(question: GraphQuery) -> dict[str, Any]:
     """Measure a graph and predict GTVMin on it.
 
     Returns
@@ -130,7 +130,7 @@ def describe_graph(question: Question) -> dict[str, Any]:
     return measure(build_graph(question.graph, question.devices, question.seed), question)
 
 
-def measure(built: Built, question: Question) -> dict[str, Any]:
+def measure(built: NamedGraph, question: GraphQuery) -> dict[str, Any]:
     """Return what `describe_graph` does of a graph that is built."""
     from p2pkm.methods.peer.gtvmin import GTVMin
     from topologies import GraphError, measures
@@ -198,7 +198,7 @@ def save_picture(draw: Callable[[], "Axes"], path: Path) -> Path:
         raise ExperimentError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
 
 
-def check_question(question: Question) -> None:
+def check_question(question: GraphQuery) -> None:
     """Refuse options that contradict each other, before a graph is built."""
     of_alpha = (question.points, question.clusters)
     if question.alpha is not None and question.coupling is not None:
@@ -211,7 +211,7 @@ def check_question(question: Question) -> None:
             raise ExperimentError(f"{name} is {value}; expected a number of at least {least}")
 
 
-def _choose_force(question: Question, topology: "Topology") -> dict[str, float]:
+def _choose_force(question: GraphQuery, topology: "Topology") -> dict[str, float]:
     """Return how strong the links are, as `topologies.measures.predict` takes it."""
     from p2pkm.methods.peer.gtvmin import GTVMin
 
@@ -227,7 +227,7 @@ def parse_spec(text: str, seed: int) -> Spec:
     return complete(parse(text, kinds, "graph"), kinds, seed)
 
 
-def build_graph(text: str, n: int | None, seed: int) -> Built:
+def build_graph(text: str, n: int | None, seed: int) -> NamedGraph:
     """Build a graph from its spec.
 
     Raises
@@ -246,7 +246,7 @@ def build_graph(text: str, n: int | None, seed: int) -> Built:
         topology = Topology.from_graph(read(graph))
     except topologies.GraphError as error:
         raise TopologyError(f"graph {spec}: {error}") from None
-    return Built(spec, graph, topology)
+    return NamedGraph(spec, graph, topology)
 
 
 def write_figure(one: dict[str, Any]) -> str:

@@ -6,19 +6,19 @@ from typing import Any
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.run import Manner, Taken, conclude, execute, settle
+from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, identify, newest
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import hold
-from p2pkm.storage.run_status import explain, read_manifest, refuse_many, repeated_from, standing
+from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status
 from p2pkm.storage.toml import read_toml
 
 _MENDED = "the run could not end with the same bits; begin a new one with --config"
 
 
-def resume(path: Path, manner: Manner) -> int:
+def resume(path: Path, manner: OutputOptions) -> int:
     """Let a run go on from its last checkpoint, from its start if it has none; return the exit code.
 
     The results are those of the run without an interruption. Of a finished run the summary is printed again.
@@ -30,8 +30,8 @@ def resume(path: Path, manner: Manner) -> int:
     ExperimentError
         If the program is not the version that began the run.
     """
-    refuse_many(path)
-    state = standing(path) if path.is_dir() else ""
+    require_single_run(path)
+    state = run_status(path) if path.is_dir() else ""
     config = path / "config.toml"
     if not config.is_file() or not state:
         where = f"{path} is not the folder of a single run: it has no {config.name if state else 'manifest.json'}"
@@ -40,29 +40,31 @@ def resume(path: Path, manner: Manner) -> int:
         raise DataError(f"{path} {explain(path)}; wait for it, or end it first")
     experiment = Experiment.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
-        return conclude(load(path), experiment, manner)
+        return print_and_exit_code(load(path), experiment, manner)
     try:
         lock = hold(path)
     except ExperimentError as error:
         raise DataError(str(error)) from None
     with lock:
         if read_manifest(path).get("state") == "done":  # by another that has just ended
-            return conclude(load(path), experiment, manner)
+            return print_and_exit_code(load(path), experiment, manner)
         return _go_on(experiment, lock, manner)
 
 
-def _go_on(experiment: Experiment, lock: Lock, manner: Manner) -> int:
+def _go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> int:
     """Let a run go on in the folder that is held."""
     path = lock.folder
     saved = newest(path, _tell)
     world = connect()
     with repeated_from(path):
-        prepared = settle(experiment, world)
+        prepared = prepare_and_validate(experiment, world)
     if saved is not None:
         _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
-    return conclude(execute(prepared, world, lock, manner, taken=Taken(saved)), prepared.experiment, manner)
+    return print_and_exit_code(
+        execute(prepared, world, lock, manner, taken=ResumePoint(saved)), prepared.experiment, manner
+    )
 
 
 def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
@@ -91,7 +93,7 @@ def _where(saved: Checkpoint | None) -> str:
     if saved is None:
         return "from its start: it has no checkpoint"
     t = saved.outline["parts"]["scene"]["parts"]["round"]["value"]
-    return f"after round {t} of {Taken(saved).records[-1]['stage']}"  # whose opening is always recorded
+    return f"after round {t} of {ResumePoint(saved).records[-1]['stage']}"  # whose opening is always recorded
 
 
 def _tell(note: str) -> None:

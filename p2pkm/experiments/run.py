@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
 from p2pkm.core.termination import STOPPED
-from p2pkm.engine.receive_shard import complete
+from p2pkm.engine.receive_shard import load_own_shard
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
 from p2pkm.experiments.config import Experiment, Prepared, prepare
@@ -21,14 +21,14 @@ from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
 from p2pkm.network.world import connect
-from p2pkm.storage.checkpoint import Checkpoint, Vault, identify
+from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, identify
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, name_folder
 
 _NOT_CONVERGED = 5
 
 
-class Manner(NamedTuple):
+class OutputOptions(NamedTuple):
     """How to run, as opposed to what."""
 
     force: bool = False
@@ -40,7 +40,7 @@ class Manner(NamedTuple):
     console: Console = Silent()
 
 
-class Taken(NamedTuple):
+class ResumePoint(NamedTuple):
     """A run that goes on in its own folder: from its last checkpoint, or, without any, from its start."""
 
     checkpoint: Checkpoint | None
@@ -53,7 +53,7 @@ class Taken(NamedTuple):
         return list(self.checkpoint.outline["parts"]["referee"]["parts"]["trace"]["value"])
 
 
-def lead(experiment: Experiment, manner: Manner) -> int:
+def run_on_root(experiment: Experiment, manner: OutputOptions) -> int:
     """Run an experiment on rank 0, print how it ended, and return the exit code.
 
     Raises
@@ -64,15 +64,15 @@ def lead(experiment: Experiment, manner: Manner) -> int:
     with ExitStack() as held:
         lock = hold_out(experiment, manner, held)
         world = connect()
-        prepared = settle(experiment, world)
+        prepared = prepare_and_validate(experiment, world)
         if manner.dry_run:
             print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
             return 0
         result = execute(prepared, world, lock or hold_default(prepared, held), manner)
-    return conclude(result, prepared.experiment, manner)
+    return print_and_exit_code(result, prepared.experiment, manner)
 
 
-def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
+def print_and_exit_code(result: Result, experiment: Experiment, manner: OutputOptions) -> int:
     """Print how a run ended, and return the exit code."""
     if manner.json:
         print(json.dumps(result.summary), flush=True)
@@ -81,7 +81,7 @@ def conclude(result: Result, experiment: Experiment, manner: Manner) -> int:
     return code_of(result.summary["stop"], experiment)
 
 
-def hold_out(experiment: Experiment, manner: Manner, held: ExitStack) -> Lock | None:
+def hold_out(experiment: Experiment, manner: OutputOptions, held: ExitStack) -> Lock | None:
     """Check the run folder that was asked for, if any, and hold it as long as the stack; a dry run only looks."""
     if experiment.out in (None, "none"):
         return None
@@ -92,7 +92,7 @@ def hold_out(experiment: Experiment, manner: Manner, held: ExitStack) -> Lock | 
     return held.enter_context(claim(path, force=manner.force))
 
 
-def settle(experiment: Experiment, world: World) -> Prepared:
+def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
     from p2pkm.engine.validate import check
     from p2pkm.experiments.plan.memory_check import check_memory
@@ -124,7 +124,12 @@ def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
 
 
 def execute(
-    prepared: Prepared, world: World, lock: Lock | None, manner: Manner, start: Any = None, taken: Taken | None = None
+    prepared: Prepared,
+    world: World,
+    lock: Lock | None,
+    manner: OutputOptions,
+    start: Any = None,
+    taken: ResumePoint | None = None,
 ) -> Result:
     """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
 
@@ -132,7 +137,7 @@ def execute(
     seeding stages. taken: the run in the folder goes on.
     """
     from p2pkm.kernels.compile_time import announce_compilation
-    from p2pkm.metrics.summary import Wishes
+    from p2pkm.metrics.summary import OptionalMetrics
 
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
@@ -141,7 +146,7 @@ def execute(
         said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
     job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
-    wishes = Wishes(resolved.silhouette, prepared.centers, prepared.groups)
+    wishes = OptionalMetrics(resolved.silhouette, prepared.centers, prepared.groups)
     progress = manner.console.progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
     if not manner.quiet:
         announce_compilation(progress.tell)
@@ -159,7 +164,7 @@ def execute(
             more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
             if folder is not None:
                 tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.faults)
-                more["vault"] = Vault(folder.lock, resolved.checkpoint_every, tells, progress.tell)
+                more["vault"] = CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell)
                 more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)
         if folder is not None:
@@ -178,7 +183,7 @@ def _draw_all(result: Result, folder: Path) -> None:
     draw_all(result, folder)
 
 
-def follow(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
+def worker_loop(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
     """Do what rank 0 broadcasts until it says how to end; return the exit code.
 
     Parameters
@@ -217,7 +222,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
     if saved is not None:
         more = partial(split, saved.outline, saved.arrays, topology, division)
         parts = (part | more(rank) for rank, part in enumerate(parts))
-    part = complete(world, order, world.deal(parts))
+    part = load_own_shard(world, order, world.deal(parts))
     return _assemble(order, part, topology)
 
 
@@ -232,7 +237,7 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
     """Run what rank 0 runs."""
     try:
-        job = _assemble(order, complete(world, order, world.deal(None)), _read_topology(order))
+        job = _assemble(order, load_own_shard(world, order, world.deal(None)), _read_topology(order))
     except DataError:
         return  # rank 0 says so
     _perform(job, world, interrupted=interrupted)
@@ -256,26 +261,26 @@ def _read_experiment(order: dict[str, Any]) -> Experiment:
 def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
     """Build the job from what was broadcast and dealt."""
     from p2pkm.channel.byzantine import parse_byzantine
-    from p2pkm.channel.fault_model import parse_stale, reread
+    from p2pkm.channel.fault_model import parse_stale, rebuild_fault_model
     from p2pkm.data.shards import Shards
     from p2pkm.engine.simulate import Job
     from p2pkm.engine.state_tree import rebuild
     from p2pkm.experiments.config import build
-    from p2pkm.network.link_model import Net
-    from p2pkm.network.rank_partition import Division
+    from p2pkm.network.link_model import LinkModel
+    from p2pkm.network.rank_partition import RankPartition
 
     experiment = _read_experiment(order)
     algorithm = build(experiment, experiment.clusters or 1)  # registers its states
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     shards = Shards.from_arrays(part)
-    net = Net(*(order[f"net_{name}"] for name in Net._fields)) if experiment.net else None
+    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.net else None
     return Job(
         algorithm=algorithm, topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every or 1, start=start, division=Division.from_arrays(order), net=net,
+        every=experiment.every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
         saved=saved,
-        faults=reread(experiment.faults, order, topology, experiment.seed),
+        faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
         stale=parse_stale(experiment.stale or "keep"),
         byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
     )  # fmt: skip
@@ -284,9 +289,9 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
 def _perform(job: Any, world: World, **more: Any) -> Result:
     from dataclasses import replace
 
-    from p2pkm.engine.simulate import perform
+    from p2pkm.engine.simulate import run_job
 
-    return perform(replace(job, **more), world)
+    return run_job(replace(job, **more), world)
 
 
 def code_of(stop: str, experiment: Experiment) -> int:

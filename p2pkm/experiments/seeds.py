@@ -16,7 +16,7 @@ from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import tell_folder
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.run import Manner, code_of, execute, hold_default, hold_out, settle
+from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import Fault, check_files
@@ -54,24 +54,24 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def lead_seeds(experiment: Experiment, seeds: list[int], manner: Manner) -> int:
+def lead_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions) -> int:
     """Run one configuration over seeds, one folder each under one parent, and close with mean, sd and worst."""
     with ExitStack() as held:
         return _run_seeds(experiment, seeds, manner, held)
 
 
-def _run_seeds(experiment: Experiment, seeds: list[int], manner: Manner, held: ExitStack) -> int:
+def _run_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions, held: ExitStack) -> int:
     """Do what `lead_seeds` says; held: until when the folder of all seeds is."""
     lock = hold_out(experiment, manner, held)
     world = connect()
     if manner.dry_run:
-        runs = [settle(replace(experiment, seed=seed), world).experiment.to_mapping() for seed in seeds]
+        runs = [prepare_and_validate(replace(experiment, seed=seed), world).experiment.to_mapping() for seed in seeds]
         print(json.dumps({"seeds": seeds, "runs": runs}, indent=None if manner.json else 1))
         return 0
     summaries: list[dict[str, Any]] = []
     code, old = 0, None
     for seed in seeds:
-        prepared = settle(replace(experiment, seed=seed), world)
+        prepared = prepare_and_validate(replace(experiment, seed=seed), world)
         lock = lock or hold_default(prepared, held)
         if seed == seeds[0]:
             old = None if lock is None else set_aside(lock.folder)
@@ -103,7 +103,7 @@ def _keep(lock: Lock, closing: dict[str, Any]) -> None:
         raise NetworkError(f"the folder {lock.folder} cannot be written: {error.strerror or error}") from None
 
 
-def _tell_seed(summary: dict[str, Any], manner: Manner) -> None:
+def _tell_seed(summary: dict[str, Any], manner: OutputOptions) -> None:
     if not manner.quiet:
         ratio = summary["ratio_mean"]
         shown = "not compared" if ratio is None else f"{ratio:.4f}"
@@ -133,7 +133,7 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
     print(f"  {tell_folder(parent)}", flush=True)
 
 
-def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = False) -> int:
+def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: bool = False) -> int:
     """Check the files of a run, then repeat it, perhaps on another number of ranks, and compare; 6 if they differ.
 
     Parameters
@@ -162,7 +162,7 @@ def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = 
     if ranks is not None and ranks != world.size:
         raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
     with repeated_from(path):
-        prepared = settle(replace(experiment, plot=False, out="none"), world)
+        prepared = prepare_and_validate(replace(experiment, plot=False, out="none"), world)
     found = compare(before, execute(prepared, world, None, manner))
     verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
                "difference": found or None, "files": []}  # fmt: skip
@@ -176,7 +176,7 @@ def verify(path: Path, ranks: int | None, manner: Manner, *, files_only: bool = 
     return _DIFFERENT if found else 0
 
 
-def _tell_files(path: Path, faults: list[Fault], manner: Manner) -> int:
+def _tell_files(path: Path, faults: list[Fault], manner: OutputOptions) -> int:
     """Print which files are not as the run left them, and return the code."""
     first = f"the file {faults[0].file} {faults[0].what}" if faults else None
     verdict = {"same": not faults, "run": str(path), "ranks_before": None, "ranks": None, "difference": first,
@@ -216,7 +216,7 @@ def _first_edge(before: Result, one: Any, other: Any) -> str:
     return f"{before.ledger.src[e]} -> {before.ledger.dst[e]} ({one[e]}, then {other[e]})"
 
 
-def _launch(path: Path, ranks: int, manner: Manner) -> int:
+def _launch(path: Path, ranks: int, manner: OutputOptions) -> int:
     """Start the same command under mpirun."""
     if ranks < 1:
         raise ExperimentError(f"--ranks is {ranks}; expected a whole number of at least 1")

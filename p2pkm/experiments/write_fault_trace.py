@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from p2pkm.channel.fault_model import lay_faults, record
-from p2pkm.channel.fault_trace import KIND, WORDS, Tape, write_tape
+from p2pkm.channel.fault_model import build_fault_model, record
+from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_tape
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse
@@ -13,7 +13,7 @@ from p2pkm.network.graph import Topology
 _USUAL = 16  # devices
 
 
-class Ahead(NamedTuple):
+class TraceRequest(NamedTuple):
     """What to write: the faults, the graph, how many rounds, and turns in each; server: on the star around one."""
 
     faults: str
@@ -25,7 +25,7 @@ class Ahead(NamedTuple):
     server: bool = False
 
 
-def write_ahead(wish: Ahead, out: str | None) -> tuple[list[str], str]:
+def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], str]:
     """Write the tape into a file, or return its lines; and what there is to say of it.
 
     Raises
@@ -39,7 +39,7 @@ def write_ahead(wish: Ahead, out: str | None) -> tuple[list[str], str]:
         kinds = families(wish.graph)
         spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
         topology = build_topology(spec, wish.devices, _USUAL)
-    tape = record(lay_faults(wish.faults, topology, wish.seed), topology, wish.rounds, wish.turns)
+    tape = record(build_fault_model(wish.faults, topology, wish.seed), topology, wish.rounds, wish.turns)
     lines, said = list(write_tape(tape, topology.clients)), _count(tape, wish.rounds)
     if out is None:
         return lines, said
@@ -53,7 +53,7 @@ def write_ahead(wish: Ahead, out: str | None) -> tuple[list[str], str]:
     return [], f"{said}, in {out}"
 
 
-def _count(tape: Tape, rounds: int) -> str:
+def _count(tape: FaultTrace, rounds: int) -> str:
     """Say how many events of which kind there are."""
     counts = [(word, int((tape.events[:, KIND] == kind).sum())) for kind, word in enumerate(WORDS)]
     found = ", ".join(f"{count:,} {word}" for word, count in counts if count) or "no events"

@@ -11,7 +11,7 @@ from p2pkm.core.plugins import extend
 _HOME = "p2pkm.methods."
 
 
-class Home(NamedTuple):
+class MethodEntry(NamedTuple):
     """Where a method lives: module and class, and the options that the name stands for."""
 
     module: str
@@ -19,25 +19,25 @@ class Home(NamedTuple):
     fixed: Mapping[str, Any] = {}
 
 
-METHODS: Mapping[str, Home] = {
-    "gtvmin": Home("peer.gtvmin", "GTVMin"),
-    "consensus": Home("peer.consensus", "ConsensusLloyd"),
-    "pushsum": Home("peer.pushsum", "PushSumLloyd"),
-    "tracking": Home("peer.tracking", "TrackingLloyd"),
-    "admm": Home("peer.admm", "ADMM"),
-    "gossip": Home("peer.gossip", "GossipMatching"),
-    "coreset": Home("peer.coreset", "Coreset"),
-    "fkm": Home("server.fkm", "FKM"),
-    "kfed": Home("server.kfed", "KFED"),
-    "fkmeanscb": Home("server.fkmeanscb", "FKMeansCB"),
-    "feca": Home("server.feca", "FeCA"),
-    "ffcm1": Home("server.ffcm", "FFCM", {"version": 1}),
-    "ffcm2": Home("server.ffcm", "FFCM", {"version": 2}),
-    "mavg": Home("server.mavg", "MAvg"),
-    "mufc": Home("server.mufc", "MUFC"),
-    "central": Home("server.centralized", "Central", {"method": "lloyd"}),
-    "cdkm": Home("server.centralized", "Central", {"method": "cdkm"}),
-    "alone": Home("peer.local_only", "Alone"),
+METHODS: Mapping[str, MethodEntry] = {
+    "gtvmin": MethodEntry("peer.gtvmin", "GTVMin"),
+    "consensus": MethodEntry("peer.consensus", "ConsensusLloyd"),
+    "pushsum": MethodEntry("peer.pushsum", "PushSumLloyd"),
+    "tracking": MethodEntry("peer.tracking", "TrackingLloyd"),
+    "admm": MethodEntry("peer.admm", "ADMM"),
+    "gossip": MethodEntry("peer.gossip", "GossipMatching"),
+    "coreset": MethodEntry("peer.coreset", "Coreset"),
+    "fkm": MethodEntry("server.fkm", "FKM"),
+    "kfed": MethodEntry("server.kfed", "KFED"),
+    "fkmeanscb": MethodEntry("server.fkmeanscb", "FKMeansCB"),
+    "feca": MethodEntry("server.feca", "FeCA"),
+    "ffcm1": MethodEntry("server.ffcm", "FFCM", {"version": 1}),
+    "ffcm2": MethodEntry("server.ffcm", "FFCM", {"version": 2}),
+    "mavg": MethodEntry("server.mavg", "MAvg"),
+    "mufc": MethodEntry("server.mufc", "MUFC"),
+    "central": MethodEntry("server.centralized", "Central", {"method": "lloyd"}),
+    "cdkm": MethodEntry("server.centralized", "Central", {"method": "cdkm"}),
+    "alone": MethodEntry("peer.local_only", "LocalOnly"),
 }
 
 

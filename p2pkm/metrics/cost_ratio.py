@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, Search, cluster
-from p2pkm.core.cache import digest, once
+from p2pkm.core.cache import digest, memoize_in_study
+from p2pkm.core.messages import expand_ranges
 from p2pkm.core.sorting import offsets_of
 from p2pkm.data.shards import Shards
 from p2pkm.kernels.reference import uniforms
-from p2pkm.network.rank_partition import spans
 from p2pkm.network.transport import Network
 
 _EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
@@ -30,7 +30,7 @@ class Pooled(NamedTuple):
     weights: Floats
 
 
-class Priced(NamedTuple):
+class CostRatios(NamedTuple):
     """What the devices' centroids are worth, on rank 0.
 
     Attributes
@@ -48,7 +48,7 @@ class Priced(NamedTuple):
     tables: Integers
 
 
-class Prices:
+class CostEvaluator:
     """Price centroid sets: every rank on its own points, each distinct set once, added up in device order.
 
     Parameters
@@ -81,7 +81,7 @@ class Prices:
         self._scored = self._alone = np.arange(devices.clients)
         self.notes: list[str] = []
         self._pool = self._draw_pool(network.share(devices.sizes))
-        self._known: dict[bytes, float] = once("costs", self._name_points, dict)
+        self._known: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
         if central is not None:
             self._set_baselines(central)
 
@@ -114,7 +114,7 @@ class Prices:
         mine = np.flatnonzero(np.isin(own.ids, chosen)) if few else np.arange(len(own))
         alone = np.full((len(own), *central.shape), np.inf)
         asked = _take(own, mine) if few else own
-        alone[mine] = once(
+        alone[mine] = memoize_in_study(
             "alone", lambda: (digest(*asked.own, asked.keys), len(central)),
             lambda: asked.kmeans(len(central), ALONE, starts=_STARTS_ALONE)[0],
         )  # fmt: skip
@@ -132,7 +132,7 @@ class Prices:
         self.notes += [note] * (note not in self.notes)
         return self._scored[spread(n, count, self._devices.shared_key, 1)]
 
-    def of(self, centroids: Floats, *, closing: bool) -> Priced | None:
+    def of(self, centroids: Floats, *, closing: bool) -> CostRatios | None:
         """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""
         n, k, d = self._devices.clients, *centroids.shape[1:]
         if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._compared):
@@ -142,7 +142,7 @@ class Prices:
         costs, which, tables = self._price(sets, self.n_classes if closing else 0)
         ratios, every = np.full(n, np.nan), np.full(n, np.inf)
         ratios[chosen], every[chosen] = self._ratios(costs[which]), costs[which]
-        return Priced(ratios, every, tables[which[np.isfinite(costs[which])]])
+        return CostRatios(ratios, every, tables[which[np.isfinite(costs[which])]])
 
     def _price(self, sets: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
         """Return the pooled cost of each distinct set, which of them each set is, and their contingency tables."""
@@ -180,7 +180,7 @@ def _add_rows(values: Floats) -> Floats:
     return total
 
 
-def pool(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
+def gather_points(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
     """Collect the points of all ranks, of very many a sample, with a note that says so; on rank 0, else None."""
     sizes = network.share(own.sizes)
     m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
@@ -195,7 +195,7 @@ def pool(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | 
 def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> Floats:
     """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
     search, key = Search(k, CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
-    found: Floats = once(
+    found: Floats = memoize_in_study(
         "central", lambda: (digest(*pooled), search, key), lambda: cluster(devices.kernels, key, *pooled, search)[0]
     )
     return found
@@ -217,7 +217,7 @@ def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, 
     runs = np.searchsorted(chosen, first)
     counts = np.diff(runs)
     shift = offsets_of(sizes[ids])[:-1] - first[ids]
-    return chosen[spans(runs[ids], counts[ids])] + np.repeat(shift, counts[ids]), counts
+    return chosen[expand_ranges(runs[ids], counts[ids])] + np.repeat(shift, counts[ids]), counts
 
 
 def spread(n: int, most: int, key: int, step: int) -> Integers:
@@ -229,7 +229,7 @@ def spread(n: int, most: int, key: int, step: int) -> Integers:
 def _take(devices: Devices, mine: Integers) -> Devices:
     """Return some devices of the batch, with their points and keys alone."""
     sizes = devices.sizes[mine]
-    rows = spans(devices.offsets[mine], sizes)
+    rows = expand_ranges(devices.offsets[mine], sizes)
     points, weights = devices.stored[rows], devices.point_weights[rows]
     ids, keys = devices.ids[mine], devices.keys[mine]
     return replace(devices, ids=ids, keys=keys, stored=points, point_weights=weights, offsets=offsets_of(sizes))

@@ -22,7 +22,7 @@ def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
         sizes = np.bincount(topology.components)
         seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
     elif hops > 1:
-        from topologies import LightGraph, measures
+        from topologies import CSRGraph, measures
 
-        seen = np.maximum(seen, measures.count_within(LightGraph(topology.indptr, topology.indices), hops))
+        seen = np.maximum(seen, measures.count_within(CSRGraph(topology.indptr, topology.indices), hops))
     return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))

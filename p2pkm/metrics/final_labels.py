@@ -17,7 +17,7 @@ _LABELLED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
 
 
-def take_census(
+def collect_labels(
     devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats, through: Floats | None = None
 ) -> Census:
     """Gather what all ranks know of their points; the same on every rank.

@@ -10,9 +10,9 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.metrics.clustering import ari
-from p2pkm.metrics.cost_ratio import Priced, Prices
+from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.replay_frames import Recorder
-from p2pkm.metrics.result import Chain
+from p2pkm.metrics.result import HashChain
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.transport import Network
 
@@ -23,7 +23,7 @@ _ROUNDOFF = 2.0**-53  # relative error of one operation
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
 
-class Referee:
+class Monitor:
     """Keep the trace and the hash chain of a run; rank 0 alone has the results.
 
     Parameters
@@ -74,11 +74,11 @@ class Referee:
         self.losses = self.gtv = np.zeros(0)
         self.seconds = 0.0
         self.objective_known = False
-        self.priced: Priced | None = None
+        self.priced: CostRatios | None = None
         self.recorder = Recorder(topology, network)
         self.left_out = np.zeros(0, np.int64)
 
-    def meet(self, devices: Devices, prices: Prices | None) -> None:
+    def meet(self, devices: Devices, prices: CostEvaluator | None) -> None:
         """Watch this batch from now on; without prices nobody asks what centroids cost."""
         self._devices, self.prices = devices, prices
         self._masses = devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, 0]
@@ -177,10 +177,10 @@ class Referee:
             self.chain = self._heads[-1] if self._heads else b""
             self._remembered = None if kept["root_digests"] is None else list(kept["root_digests"])
 
-    def links(self) -> Chain:
+    def links(self) -> HashChain:
         """Return the fingerprints of all records."""
         heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
-        return Chain(heads, None if self._remembered is None else np.array(self._remembered))
+        return HashChain(heads, None if self._remembered is None else np.array(self._remembered))
 
     @property
     def best(self) -> int:
@@ -241,7 +241,7 @@ class Referee:
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
         promised = getattr(algorithm, "certified", False) and not (len(self.left_out) or self._devices.min_count)
-        if not promised or self._devices.unsteady or objective is None:
+        if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
         if t == 0:
             self._first = self._before = objective

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.messages import expand_ranges
 from p2pkm.network.graph import Topology
-from p2pkm.network.rank_partition import spans
 from p2pkm.network.transport import Network
 
 MOST = 60  # frames
@@ -79,7 +79,7 @@ class Recorder:
     def __init__(self, topology: Topology, network: Network) -> None:
         self._topology, self._network = topology, network
         self._seen, self._skipped, self._stride, self._rows = 0, 0, 1, 0
-        self._cast: _Cast | None = None
+        self._cast: _FrameRecorder | None = None
         self._kept: list[tuple[int, Frame | None]] = []
         self._last: tuple[int, Frame | None] | None = None
         self._features = 0
@@ -108,7 +108,7 @@ class Recorder:
         self._rows, self._features = max(self._rows, rows), d
         if self._cast is None:
             most = max(_NUMBERS // (_LEAST * rows * d), 1)
-            self._cast = _Cast(self._topology, self._network, min(self._topology.clients, _DEVICES, most))
+            self._cast = _FrameRecorder(self._topology, self._network, min(self._topology.clients, _DEVICES, most))
         if self._most < 2:
             self._kept = []
             return
@@ -148,7 +148,7 @@ class Recorder:
         self._seen, self._skipped, self._stride = kept["seen"], kept["skipped"], kept["stride"]
         self._rows, self._features = kept["rows"], kept["features"]
         if kept["shown"] is not None:
-            self._cast = _Cast(self._topology, self._network, kept["shown"])
+            self._cast = _FrameRecorder(self._topology, self._network, kept["shown"])
         root = self._network.placement.rank == 0
 
         def take(number: int) -> tuple[int, Frame | None]:
@@ -190,7 +190,7 @@ class Recorder:
         )._asdict()
 
 
-class _Cast:
+class _FrameRecorder:
     """Who is shown: some devices and the links among them, and where this rank has them.
 
     Attributes
@@ -212,7 +212,7 @@ class _Cast:
         if topology.hub >= 0:
             inside[topology.hub] = True
         named = np.flatnonzero(inside)
-        edges = spans(topology.indptr[named], topology.degrees[named])
+        edges = expand_ranges(topology.indptr[named], topology.degrees[named])
         sources, targets = np.repeat(named, topology.degrees[named]), topology.indices[edges]
         up = np.flatnonzero(inside[targets] & (sources < targets))
         self.links = len(up)
@@ -236,7 +236,7 @@ class _Cast:
         own = ids[here] == sources if len(ids) else np.zeros(len(sources), np.bool_)
         self._edges = placement.indptr[here[own]] + edges[own] - topology.indptr[sources[own]]
         degrees = np.diff(placement.indptr)[self._mine]
-        around = spans(placement.indptr[self._mine], degrees)  # all links of the devices that are shown
+        around = expand_ranges(placement.indptr[self._mine], degrees)  # all links of the devices that are shown
         self._owner = np.repeat(np.arange(len(self._mine)), degrees)
         upper = ids[self._mine][self._owner] > placement.indices[around]
         self._known = np.where(upper, placement.mirror[around], around)  # where (4) is known; -1: at another rank

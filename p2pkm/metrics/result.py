@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from p2pkm.metrics.replay_frames import Frames
-    from topologies import LightGraph
+    from topologies import CSRGraph
 
 SUMMARY_KEYS = """
     algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
@@ -53,7 +53,7 @@ class Exposure(NamedTuple):
     rows: Integers
 
 
-class Chain(NamedTuple):
+class HashChain(NamedTuple):
     """The fingerprints of the recorded rounds.
 
     Attributes
@@ -152,7 +152,7 @@ class Result:
     losses: Floats
     gtv: Floats
     census: Census
-    chain: Chain
+    chain: HashChain
     best: int
     notes: list[str] = field(default_factory=list)
     scaling: tuple[Floats, Floats] | None = None
@@ -163,7 +163,7 @@ class Result:
     exposure: Exposure | None = None
 
     @property
-    def graph(self) -> "nx.Graph | LightGraph":
+    def graph(self) -> "nx.Graph | CSRGraph":
         """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
 
         A networkx.Graph, above 100,000 devices a topologies.LightGraph. Where devices have names, nodes have a `name`.
@@ -176,10 +176,10 @@ class Result:
             graph.nodes[i]["name"] = name
         return graph
 
-    def _light(self) -> "LightGraph":
-        from topologies import LightGraph
+    def _light(self) -> "CSRGraph":
+        from topologies import CSRGraph
 
-        return LightGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
+        return CSRGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
     def predict(self, X: Any, device: int | None = None) -> Integers:  # noqa: N803 - the name that scikit-learn uses
         """Return the nearest centroid of each point, int64[m].

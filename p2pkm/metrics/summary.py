@@ -6,17 +6,17 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from p2pkm.channel.byzantine import name_liars
+from p2pkm.channel.byzantine import byzantine_note
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.termination import STOPPED
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
 from p2pkm.metrics.clustering import ari, nmi, purity
-from p2pkm.metrics.cost_ratio import Priced, Prices
+from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import expose
-from p2pkm.metrics.final_labels import tabulate, take_census
+from p2pkm.metrics.final_labels import collect_labels, tabulate
 from p2pkm.metrics.milestones import find_best, reach
-from p2pkm.metrics.monitor import Referee, mean
+from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
     expect_rate,
@@ -24,10 +24,10 @@ from p2pkm.metrics.optional import (
     mark_clients,
     mark_losses,
     mark_move,
-    mark_shape,
+    silhouette_scores,
 )
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import SUMMARY_KEYS, Census, Chain, Exposure, Result
+from p2pkm.metrics.result import SUMMARY_KEYS, Census, Exposure, HashChain, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
@@ -50,12 +50,12 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "alpha": getattr(algorithm, "alpha", None),
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),
-        "theta": relaxation(unsteady=devices.unsteady) if relaxation else None,
+        "theta": relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links) if relaxation else None,
         "passes": getattr(algorithm, "passes", None),
     }
 
 
-class Wishes(NamedTuple):
+class OptionalMetrics(NamedTuple):
     """What to score besides: silhouettes, the distance to known centers float64[c, d], the known groups int64[n]."""
 
     silhouette: bool = False
@@ -63,7 +63,7 @@ class Wishes(NamedTuple):
     groups: Integers | None = None
 
 
-class Played(NamedTuple):
+class FinishedRun(NamedTuple):
     """What a run leaves on a rank: its batch and points, the referee, the last state, the graph.
 
     clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
@@ -72,7 +72,7 @@ class Played(NamedTuple):
 
     devices: Devices
     shards: Shards
-    referee: Referee
+    referee: Monitor
     state: Any
     topology: Topology
     clock: dict[str, float | None]
@@ -80,17 +80,17 @@ class Played(NamedTuple):
     hops: int | None
 
 
-def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -> Result:
+def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishes: OptionalMetrics) -> Result:
     """Return the same result on every rank."""
     devices, shards, referee, state, topology, clock, ages, hops = played
-    network, prices = referee.network, cast(Prices, referee.prices)
+    network, prices = referee.network, cast(CostEvaluator, referee.prices)
     traffic = _gather_traffic(network, topology)
     honest, exposure = referee.honest, expose(traffic, topology, hops)
     if ages is not None:
         traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
     induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
     through = state.local if induced else None
-    census = take_census(devices, network, shards, prices.n_classes, state.centroids, through)
+    census = collect_labels(devices, network, shards, prices.n_classes, state.centroids, through)
     priced = referee.priced
     if through is not None and prices.n_classes:
         pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
@@ -99,7 +99,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
-    known = referee.objective_known and facts["rounds"] > 0 and not devices.unsteady
+    known = referee.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     move = mark_move(devices, network, state) if known else None
     trace, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
@@ -112,7 +112,7 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
         trace = referee.trace
     prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
-    prices.notes += name_liars(referee.left_out)
+    prices.notes += byzantine_note(referee.left_out)
     prices.notes += [] if facts["stop"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
     text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
@@ -124,13 +124,13 @@ def close(world: World, played: Played, facts: dict[str, Any], wishes: Wishes) -
     trace, summary, notes = json.loads(shared["text"].tobytes())
     return Result(
         centroids, model, trace, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
-        census, Chain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
+        census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
         exposure=exposure,
     )  # fmt: skip
 
 
-def _advise(referee: Referee, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
+def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
     """Return what to bear in mind with several groups, and where measuring took much of the time."""
     notes = []
     if groups is not None and groups.max() > topology.components.max():
@@ -141,7 +141,7 @@ def _advise(referee: Referee, topology: Topology, groups: Integers | None, facts
     return notes
 
 
-def _tell(topology: Topology, referee: Referee, census: Census, centroids: Floats) -> list[str]:
+def _tell(topology: Topology, referee: Monitor, census: Census, centroids: Floats) -> list[str]:
     """Return what is left out of the results of large runs."""
     notes, stride = referee.recorder.notes, _stride(centroids)
     if topology.n > LARGE:
@@ -177,7 +177,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
     ]
 
 
-def _last(referee: Referee, move: float | None, expected: float | None) -> dict[str, Any]:
+def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return what the last record says of the whole run."""
     last = referee.trace[-1]
     found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
@@ -194,7 +194,7 @@ def _last(referee: Referee, move: float | None, expected: float | None) -> dict[
     return found | {"contraction": contraction, "distance_left": left}
 
 
-def _count(traffic: Traffic, referee: Referee, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
+def _count(traffic: Traffic, referee: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
     """Return what can be counted or compared between devices."""
     honest = referee.honest
     return {
@@ -214,7 +214,7 @@ def _count_different(digests: Any) -> int:
     return 1 + int(np.count_nonzero(heads[1:] != heads[:-1]))
 
 
-def _mark_server(devices: Devices, network: Network, state: Any, prices: Prices) -> dict[str, Any]:
+def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEvaluator) -> dict[str, Any]:
     """Return what only a method with a server is scored by."""
     if not hasattr(state, "held"):
         return {}
@@ -222,12 +222,14 @@ def _mark_server(devices: Devices, network: Network, state: Any, prices: Prices)
     return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
 
 
-def _grant(wishes: Wishes, centroids: Floats, best: int, model: Floats | None, census: Census) -> dict[str, Any]:
+def _grant(
+    wishes: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
+) -> dict[str, Any]:
     """Score what was asked for: the server's centroids, else those of the devices."""
     found: dict[str, Any] = {}
     one = centroids[best] if model is None else model
     if wishes.silhouette:
-        found |= mark_shape(one, census)
+        found |= silhouette_scores(one, census)
     if wishes.centers is not None:
         found |= mark_centers(centroids if model is None else model[None], wishes.centers)
     return found
@@ -265,7 +267,9 @@ def _real(rows: Floats) -> Floats | None:
     return real if len(real) else None
 
 
-def _score(priced: Priced | None, prices: Prices, census: Census, honest: Integers) -> dict[str, float | None]:
+def _score(
+    priced: CostRatios | None, prices: CostEvaluator, census: Census, honest: Integers
+) -> dict[str, float | None]:
     """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
     found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
     if priced is not None:
@@ -314,12 +318,12 @@ def _stride(centroids: Floats) -> int:
     return int(max(1, centroids.size * centroids.shape[1] // _COMPARED))
 
 
-def _ratios(referee: Referee) -> Floats:
+def _ratios(referee: Monitor) -> Floats:
     """Return the ratio of each device, float64[n]; NaN where it is not known."""
     return np.full(len(referee.losses), np.nan) if referee.priced is None else referee.priced.ratios
 
 
-def _freeze(chain: Chain) -> dict[str, Any]:
+def _freeze(chain: HashChain) -> dict[str, Any]:
     """Return the parts of the chain that are there."""
     return {name: part for name, part in chain._asdict().items() if part is not None}
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from p2pkm.core.batch import Integers, Mask
 
 
-class Said(NamedTuple):
+class SentTables(NamedTuple):
     """What a rank knows of an exchange.
 
     Attributes
@@ -23,7 +23,7 @@ class Said(NamedTuple):
     over: Mask | None
 
 
-class Heard(NamedTuple):
+class ReceivedTables(NamedTuple):
     """Which table each own edge hears.
 
     Attributes
@@ -39,12 +39,12 @@ class Heard(NamedTuple):
     fresh: Mask
 
 
-class Delays(Protocol):
+class DelayModel(Protocol):
     """Decides how late mail is; every rank asks it alike, and it may ask the network to agree with the others."""
 
     @property
     def bound(self) -> int:
         """Return the largest age there is: so many tables of each sender are kept beside its newest one."""
 
-    def hear(self, said: Said) -> Heard:
+    def hear(self, said: SentTables) -> ReceivedTables:
         """Return what is heard after an exchange; called once in each, the opening included."""

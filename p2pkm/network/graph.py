@@ -14,7 +14,7 @@ from p2pkm.core.late_binding import call
 if TYPE_CHECKING:
     import networkx as nx
 
-    from topologies import LightGraph, TimeVaryingGraph
+    from topologies import CSRGraph, TimeVaryingGraph
 
 LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
 SERVER = "server"  # what a hub is called
@@ -62,7 +62,7 @@ class Topology:
         return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
-    def from_graph(cls, graph: "nx.Graph | LightGraph | TimeVaryingGraph | Topology") -> "Topology":
+    def from_graph(cls, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology") -> "Topology":
         """Read a graph of any kind; a topology stays what it is, and of a graph that changes all links are taken.
 
         Raises
@@ -76,7 +76,7 @@ class Topology:
             return graph
         if isinstance(graph, topologies.TimeVaryingGraph):
             return replace(cls.from_graph(graph.union), varying=graph, names=None)
-        if not isinstance(graph, topologies.LightGraph):
+        if not isinstance(graph, topologies.CSRGraph):
             return cls.from_networkx(graph)
         try:
             topologies.check(graph)

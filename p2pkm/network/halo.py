@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Integers
+from p2pkm.core.messages import expand_ranges
 from p2pkm.network.graph import Topology, sort_stably
-from p2pkm.network.rank_partition import Division, spans
+from p2pkm.network.rank_partition import RankPartition
 
 
 class Peer(NamedTuple):
@@ -34,7 +35,7 @@ class Peer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Placement:
+class LocalSubgraph:
     """One rank's part of the graph.
 
     Attributes
@@ -64,7 +65,7 @@ class Placement:
     edges: Integers | slice
     senders: Integers
     peers: tuple[Peer, ...]
-    division: Division
+    division: RankPartition
     edge_counts: Integers
 
     @property
@@ -81,9 +82,9 @@ class Placement:
         return mirror
 
 
-def place(topology: Topology, rank: int, size: int, division: Division | None = None) -> Placement:
+def place(topology: Topology, rank: int, size: int, division: RankPartition | None = None) -> LocalSubgraph:
     """Work out what `rank` needs to know if the devices are divided like this; None: into contiguous blocks."""
-    division = division or Division.blocks(topology.n, size)
+    division = division or RankPartition.blocks(topology.n, size)
     ids, owner = division.of(rank), division.owner
     degrees = topology.degrees
     indptr, edges = _own_edges(topology, division, ids)
@@ -93,17 +94,17 @@ def place(topology: Topology, rank: int, size: int, division: Division | None = 
     ghosts = ghosts[np.argsort(owner[ghosts], kind="stable")]
     senders = indices if len(ids) == topology.n else _number((ids, ghosts), topology.n)[indices]
     peers = _meet(indptr, outside, senders, owner[ghosts])
-    return Placement(rank, ids, ghosts, indptr, indices, edges, senders, peers, division, degrees)
+    return LocalSubgraph(rank, ids, ghosts, indptr, indices, edges, senders, peers, division, degrees)
 
 
-def _own_edges(topology: Topology, division: Division, ids: Integers) -> tuple[Integers, Integers | slice]:
+def _own_edges(topology: Topology, division: RankPartition, ids: Integers) -> tuple[Integers, Integers | slice]:
     """Return the own edges of each own device as CSR, and where they are in the topology."""
     if division.order is None:
         first = int(ids[0]) if len(ids) else 0
         indptr = topology.indptr[first : first + len(ids) + 1]
         return indptr - indptr[0], slice(int(indptr[0]), int(indptr[-1]))
     counts = topology.degrees[ids]
-    return np.concatenate(([0], np.cumsum(counts))), spans(topology.indptr[ids], counts)
+    return np.concatenate(([0], np.cumsum(counts))), expand_ranges(topology.indptr[ids], counts)
 
 
 def _distinct(devices: Integers, n: int) -> Integers:

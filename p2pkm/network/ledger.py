@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Letters, Mail
+from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
@@ -54,7 +54,7 @@ class Traffic(NamedTuple):
         return (sent + received).astype(np.int64)
 
 
-class Exchange(NamedTuple):
+class ExchangeRecord(NamedTuple):
     """Who said how many rows in one exchange.
 
     Attributes
@@ -102,7 +102,7 @@ class Ledger:
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
         self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
-        self._noted: list[Exchange] = []
+        self._noted: list[ExchangeRecord] = []
         self._forget()
 
     def _forget(self) -> None:
@@ -110,29 +110,29 @@ class Ledger:
         self._said = array("i")  # number of the pattern, one exchange after the other
         self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
         self._next = -1, 0  # stage and turn that go on with the last run
-        self._patterns: list[Exchange] = []
+        self._patterns: list[ExchangeRecord] = []
         self._numbers: dict[Any, int] = {}
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
-    def note(self, mail: Mail, edges: Mask | None, stage: int, turn: int) -> None:
+    def note(self, mail: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
         if mail.unfit is not None:
             self.refused += mail.unfit * _count_receivers(self._indptr, edges)
-        self._noted.append(Exchange(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+        self._noted.append(ExchangeRecord(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
         waiting = len(self._noted)
         if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
 
-    def enter(self, letters: Letters, said: Delivery, at: tuple[int, int]) -> None:
+    def enter(self, letters: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
         """Add up one exchange of letters; said: which table goes over which own edge; at: stage and turn."""
         self._count()
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
         _add(self._over_some(), said.edges, rows, row_bytes)
         if len(self._degrees) <= LARGE:
-            self._keep(Exchange(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
+            self._keep(ExchangeRecord(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
 
     @property
-    def exchanges(self) -> list[Exchange]:
+    def exchanges(self) -> list[ExchangeRecord]:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
         ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
@@ -169,7 +169,7 @@ class Ledger:
         sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
         return sent + self._edges[2, edges] if self._edges.size else sent
 
-    def restore(self, senders: Integers, edges: Integers, exchanges: list[Exchange]) -> None:
+    def restore(self, senders: Integers, edges: Integers, exchanges: list[ExchangeRecord]) -> None:
         """Take over what was counted before: messages, rows and bytes int64[n, 3] and int64[e, 3], and exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
         self._noted = []
@@ -196,20 +196,20 @@ class Ledger:
                 self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
         self._noted.clear()
 
-    def _keep(self, exchange: Exchange) -> None:
+    def _keep(self, exchange: ExchangeRecord) -> None:
         """Keep an exchange."""
         arrays = exchange.rows, exchange.edges, exchange.who
         held = [None if one is None else (one.dtype.str, one.tobytes()) for one in arrays]
         number = self._numbers.setdefault((exchange.row_bytes, *held), len(self._patterns))
         if number == len(self._patterns):
             rows, edges, who = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
-            self._patterns.append(Exchange(0, 0, rows, exchange.row_bytes, edges, who))  # type: ignore[arg-type]
+            self._patterns.append(ExchangeRecord(0, 0, rows, exchange.row_bytes, edges, who))  # type: ignore[arg-type]
         if (exchange.stage, exchange.turn) != self._next:
             self._runs.append((len(self._said), exchange.stage, exchange.turn))
         self._next = exchange.stage, exchange.turn + 1
         self._said.append(number)
 
-    def _count_some(self, exchange: Exchange, edges: Mask) -> None:
+    def _count_some(self, exchange: ExchangeRecord, edges: Mask) -> None:
         """Add up an exchange over some of the own edges."""
         where = np.flatnonzero(edges)
         rows = exchange.rows[np.searchsorted(self._indptr, where, side="right") - 1]

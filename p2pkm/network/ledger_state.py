@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.messages import Ragged
-from p2pkm.network.halo import Placement
-from p2pkm.network.ledger import PART, Exchange, Ledger
+from p2pkm.core.messages import RaggedArray
+from p2pkm.network.halo import LocalSubgraph
+from p2pkm.network.ledger import PART, ExchangeRecord, Ledger
 
 
-def freeze(ledger: Ledger, placement: Placement, total: Callable[[Any], Any]) -> dict[str, Any]:
+def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the exchanges as `p2pkm.engine.state_tree` takes them; one stands for all that are alike on all ranks.
 
     Parameters
@@ -47,7 +47,7 @@ def freeze(ledger: Ledger, placement: Placement, total: Callable[[Any], Any]) ->
     }
 
 
-def thaw(kept: dict[str, Any], indptr: Integers) -> list[Exchange]:
+def thaw(kept: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
     """Return the exchanges of these devices from what `freeze` returned, on any placement."""
     count, masks = len(kept["letters"]), iter(kept["edge_masks"].T)
     said, over = (_by_pattern(kept[name], count) for name in ("said", "over"))
@@ -58,23 +58,23 @@ def thaw(kept: dict[str, Any], indptr: Integers) -> list[Exchange]:
     found = []
     for stage, turn, row_bytes, number in kept["when"]:
         rows, edges, who = patterns[number]
-        found.append(Exchange(stage, turn, rows, row_bytes, edges, who))
+        found.append(ExchangeRecord(stage, turn, rows, row_bytes, edges, who))
     return found
 
 
-def _mask(exchange: Exchange, e: int) -> Any:
+def _mask(exchange: ExchangeRecord, e: int) -> Any:
     return np.ones(e, np.bool_) if exchange.edges is None else exchange.edges
 
 
-def _by_device(parts: list[tuple[Integers, Integers]], n: int) -> Ragged:
+def _by_device(parts: list[tuple[Integers, Integers]], n: int) -> RaggedArray:
     """Return (number of the part, value) of every entry (device, value), by device."""
     number = np.repeat(np.arange(len(parts)), [len(who) for who, _ in parts])
     who, value = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(who, kind="stable")
-    return Ragged(np.column_stack((number, value))[order].astype(np.int32), np.bincount(who, minlength=n))
+    return RaggedArray(np.column_stack((number, value))[order].astype(np.int32), np.bincount(who, minlength=n))
 
 
-def _by_pattern(entries: Ragged, count: int) -> list[tuple[Integers, Integers]]:
+def _by_pattern(entries: RaggedArray, count: int) -> list[tuple[Integers, Integers]]:
     """Return the entries (device, value) of every part."""
     owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
     order = np.argsort(entries.values[:, 0], kind="stable")

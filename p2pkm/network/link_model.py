@@ -96,7 +96,7 @@ def lora(
 PROFILES: Mapping[str, Callable[..., Profile]] = {"lan": lan, "wan": wan, "edge": edge, "lora": lora}
 
 
-class Net(NamedTuple):
+class LinkModel(NamedTuple):
     """What every device and every directed edge of a topology can do.
 
     Attributes
@@ -133,7 +133,7 @@ def parse_net(text: str, devices: int | None) -> Spec:
     return spec
 
 
-def lay_out(text: str, topology: Topology, graph: Any = None) -> Net:
+def build_link_model(text: str, topology: Topology, graph: Any = None) -> LinkModel:
     """Return the network of a topology: the figures of a profile, where the graph has no attributes of its own.
 
     Parameters
@@ -157,26 +157,26 @@ def lay_out(text: str, topology: Topology, graph: Any = None) -> Net:
     if topology.hub >= 0:
         access[topology.hub] = _bounded(profile.server_access or profile.access)
         speed[topology.hub] = profile.server_speed or profile.speed
-    net = Net(np.full(e, profile.latency), np.full(e, _bounded(profile.bandwidth)), access, speed)
+    net = LinkModel(np.full(e, profile.latency), np.full(e, _bounded(profile.bandwidth)), access, speed)
     if hasattr(graph, "edges") and hasattr(graph, "nodes"):
         _read_attributes(net, topology, graph)
     return net
 
 
-def reread(text: str | None, topology: Topology, graph: Spec) -> Net | None:
+def rebuild_link_model(text: str | None, topology: Topology, graph: Spec) -> LinkModel | None:
     """Return the network of a topology by the spec of its graph; of all graphs with a spec, files have attributes."""
     if text is None:
         return None
     import topologies
 
-    return lay_out(text, topology, topologies.read(graph.options["path"]) if graph.name == "file" else None)
+    return build_link_model(text, topology, topologies.read(graph.options["path"]) if graph.name == "file" else None)
 
 
 def _bounded(value: float | None) -> float:
     return inf if value is None else value
 
 
-def _read_attributes(net: Net, topology: Topology, graph: Any) -> None:
+def _read_attributes(net: LinkModel, topology: Topology, graph: Any) -> None:
     """Replace the figures of those nodes and links that have their own."""
     number, n = topology.number(graph), topology.n
     for name in ("access", "speed"):

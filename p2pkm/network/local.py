@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
-from p2pkm.network.delay_model import Delays
-from p2pkm.network.halo import Placement
+from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
+from p2pkm.network.delay_model import DelayModel
+from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.mailbox import Memory, narrow
-from p2pkm.network.sparse_routing import Post
+from p2pkm.network.mailbox import Mailbox, narrow
+from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
 
@@ -18,24 +18,24 @@ class LocalNetwork:
 
     snapshot, restore = snapshot, restore
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: LocalSubgraph) -> None:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
         self._stage = -1
         self._active: Mask | None = None
-        self._memory, self._post = Memory(placement), Post(placement)
+        self._memory, self._post = Mailbox(placement), SparseRouter(placement)
 
-    def open(self, delays: Delays | None = None) -> None:
+    def open(self, delays: DelayModel | None = None) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._stage, self._turn = self._stage + 1, 0
-        self._memory = Memory(self.placement, delays=delays)
+        self._memory = Mailbox(self.placement, delays=delays)
 
     def use(self, active: Mask) -> None:
         """Let mail go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: Mail) -> Inbox:
+    def exchange(self, mail: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours."""
         edges = narrow(mail.edges, self._active)
         self.ledger.note(mail, edges, self._stage, self._turn)
@@ -43,7 +43,7 @@ class LocalNetwork:
         self._memory.say(mail, mail.values.shape[1])
         return self._memory.hear(None if edges is None else edges[self.placement.mirror])
 
-    def deliver(self, letters: Letters) -> Delivery:
+    def deliver(self, letters: SparseMessages) -> Delivery:
         """Deliver what few devices say."""
         said = self._post.sort(letters, self._active)
         self.ledger.enter(letters, said, (self._stage, self._turn))
@@ -90,7 +90,7 @@ class LocalWorld:
     def wait(self) -> None:
         """Wait, without using the processor, until every rank has come here."""
 
-    def network(self, placement: Placement) -> LocalNetwork:
+    def network(self, placement: LocalSubgraph) -> LocalNetwork:
         """Return a network over the placement."""
         return LocalNetwork(placement)
 

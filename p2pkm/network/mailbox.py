@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail
-from p2pkm.network.delay_model import Delays, Said
-from p2pkm.network.halo import Placement
+from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.network.delay_model import DelayModel, SentTables
+from p2pkm.network.halo import LocalSubgraph
 
 
-class Memory:
+class Mailbox:
     """The tables of own devices and ghosts; the same on every kind of network.
 
     Parameters
@@ -36,7 +36,7 @@ class Memory:
         Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
 
-    def __init__(self, placement: Placement, spare: int = 0, delays: Delays | None = None) -> None:
+    def __init__(self, placement: LocalSubgraph, spare: int = 0, delays: DelayModel | None = None) -> None:
         self._senders, self._spare = placement.senders, spare
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
@@ -49,7 +49,7 @@ class Memory:
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
-    def say(self, mail: Mail, r: int) -> None:
+    def say(self, mail: DenseMessages, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
         n = self._n
         accepted = self.heads[:n] = mail.accepted
@@ -84,13 +84,13 @@ class Memory:
                 self._complete, self._slots = True, self._senders
         return inbox
 
-    def _hear_late(self, delays: Delays, flags: Mask | None) -> Inbox:
+    def _hear_late(self, delays: DelayModel, flags: Mask | None) -> Inbox:
         """Keep what was said, and return those of the tables kept that have come by now."""
         who = np.flatnonzero(self.heads >= 0)
         self._count[who] += 1
         places = self._place(self._count[who], who)
         self.tables[places], self._rows[places] = self.tables[who], self.heads[who]
-        ages, fresh = delays.hear(Said(self.heads, self._row_bytes, flags))
+        ages, fresh = delays.hear(SentTables(self.heads, self._row_bytes, flags))
         number = self._count[self._senders] - ages
         known = (ages >= 0) & (number > self._forgotten)
         self._slots = np.where(known, self._place(number, self._senders), -1)
@@ -139,7 +139,7 @@ class Memory:
         spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
-    def _borrow(self, mail: Mail, whole: bool) -> bool:
+    def _borrow(self, mail: DenseMessages, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
         _, rows, width = mail.values.shape
         fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
@@ -148,7 +148,7 @@ class Memory:
             return True
         return False
 
-    def _fit(self, mail: Mail, r: int) -> None:
+    def _fit(self, mail: DenseMessages, r: int) -> None:
         """Make tables of one's own that are large enough."""
         slots, rows, columns = self.tables.shape
         height, width = max(r + self._spare, rows), max(mail.values.shape[2], columns)

@@ -11,14 +11,14 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.errors import NetworkError
-from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
+from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.core.mpi_environment import expected_size, explain_alone
-from p2pkm.network.delay_model import Delays
-from p2pkm.network.halo import Peer, Placement
+from p2pkm.network.delay_model import DelayModel
+from p2pkm.network.halo import LocalSubgraph, Peer
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.mailbox import Memory, narrow
+from p2pkm.network.mailbox import Mailbox, narrow
 from p2pkm.network.mpi_abort import abort_on_error
-from p2pkm.network.sparse_routing import Post
+from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
 _POLL, _LETTERS = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
@@ -30,7 +30,7 @@ class MPINetwork:
 
     snapshot, restore = snapshot, restore
 
-    def __init__(self, placement: Placement, mpi: Any) -> None:
+    def __init__(self, placement: LocalSubgraph, mpi: Any) -> None:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
         self._mpi, self._comm = mpi, mpi.COMM_WORLD
@@ -39,13 +39,13 @@ class MPINetwork:
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
         self._stage = -1
         self._active: Mask | None = None
-        self._memory, self._post = Memory(placement, spare=1), Post(placement)
+        self._memory, self._post = Mailbox(placement, spare=1), SparseRouter(placement)
 
-    def open(self, delays: Delays | None = None) -> None:
+    def open(self, delays: DelayModel | None = None) -> None:
         """Begin a stage: nothing has been heard yet."""
         self._free()
         self._stage, self._turn = self._stage + 1, 0
-        self._memory = Memory(self.placement, spare=1, delays=delays)
+        self._memory = Mailbox(self.placement, spare=1, delays=delays)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
     def use(self, active: Mask) -> None:
@@ -53,7 +53,7 @@ class MPINetwork:
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: Mail) -> Inbox:
+    def exchange(self, mail: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours.
 
         The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
@@ -77,7 +77,7 @@ class MPINetwork:
         memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
         return memory.hear(self._active if flags is None else self._hear_flags(flags))
 
-    def deliver(self, letters: Letters) -> Delivery:
+    def deliver(self, letters: SparseMessages) -> Delivery:
         """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
         said = self._post.sort(letters, self._active)
         self.ledger.enter(letters, said, (self._stage, self._turn))
@@ -243,7 +243,7 @@ class MPIWorld:
         while not request.Test():
             time.sleep(_POLL)
 
-    def network(self, placement: Placement) -> MPINetwork:
+    def network(self, placement: LocalSubgraph) -> MPINetwork:
         """Return a network over the placement."""
         return MPINetwork(placement, self._mpi)
 

@@ -7,13 +7,14 @@ import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import expand_ranges
 from p2pkm.network.graph import Topology
 
 PLACEMENTS = ("auto", "blocks", "metis")
 _UNEVEN = 1.05  # largest load over mean load that a smaller cut may cost, unless blocks are more uneven themselves
 
 
-class Division(NamedTuple):
+class RankPartition(NamedTuple):
     """The devices of each rank.
 
     Attributes
@@ -31,12 +32,12 @@ class Division(NamedTuple):
     order: Integers | None = None
 
     @classmethod
-    def blocks(cls, n: int, size: int) -> "Division":
+    def blocks(cls, n: int, size: int) -> "RankPartition":
         """Return contiguous blocks of devices, the longer ones first."""
         return cls("blocks", divide(n, size))
 
     @classmethod
-    def by_owner(cls, name: str, owner: Any, size: int) -> "Division":
+    def by_owner(cls, name: str, owner: Any, size: int) -> "RankPartition":
         """Return the division in which every device has this rank, int[n]."""
         bounds = _ends(np.bincount(owner, minlength=size))
         order = np.argsort(np.asarray(owner, np.min_scalar_type(size)), kind="stable")
@@ -73,7 +74,7 @@ class Division(NamedTuple):
         if self.order is None:
             return rows
         result = np.empty_like(rows)
-        places = self.order if counts is None else spans(_ends(counts)[self.order], counts[self.order])
+        places = self.order if counts is None else expand_ranges(_ends(counts)[self.order], counts[self.order])
         result[places] = rows
         return result
 
@@ -83,7 +84,7 @@ class Division(NamedTuple):
         return {"division": np.array(self.name), "bounds": self.bounds, **order}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Any]) -> "Division":
+    def from_arrays(cls, arrays: dict[str, Any]) -> "RankPartition":
         """Build the division from `to_arrays`."""
         return cls(str(arrays["division"]), arrays["bounds"], arrays.get("order"))
 
@@ -91,11 +92,6 @@ class Division(NamedTuple):
 def divide(n: int, size: int) -> Integers:
     """Return the bounds of contiguous blocks of devices, the longer blocks first, int64[size + 1]."""
     return _ends(np.full(size, n // size) + (np.arange(size) < n % size))
-
-
-def spans(first: Integers, counts: Integers) -> Integers:
-    """Return the numbers from each `first` on, so many of each, one run after the other."""
-    return np.repeat(first - _ends(counts)[:-1], counts) + np.arange(counts.sum())
 
 
 def check_placement(wish: str, size: int) -> None:
@@ -115,7 +111,7 @@ def check_placement(wish: str, size: int) -> None:
         )
 
 
-def choose(topology: Topology, sizes: Integers, size: int, wish: str = "auto") -> Division:
+def choose(topology: Topology, sizes: Integers, size: int, wish: str = "auto") -> RankPartition:
     """Return the division of the devices with the smaller cut: contiguous blocks, or what METIS finds.
 
     METIS balances points and devices; ``auto`` takes its division only if no rank gets more than 5 % above the mean (or
@@ -131,20 +127,20 @@ def choose(topology: Topology, sizes: Integers, size: int, wish: str = "auto") -
     wish : {"auto", "blocks", "metis"}
         What to take; blocks if it is auto and pymetis is not installed.
     """
-    blocks = Division.blocks(topology.n, size)
+    blocks = RankPartition.blocks(topology.n, size)
     if wish == "blocks" or size in (1, topology.n) or size > topology.n:
         return blocks
     if wish == "auto" and (topology.hub >= 0 or not _has_metis()):
         return blocks
     load = 1 + sizes
-    found = Division.by_owner("metis", _cut_by_metis(topology, load, size), size)
+    found = RankPartition.by_owner("metis", _cut_by_metis(topology, load, size), size)
     if wish == "metis":
         return found
     fair = imbalance(found.rows(load)) <= max(imbalance(blocks.rows(load)), _UNEVEN)
     return found if fair and count_cut(topology, found) < count_cut(topology, blocks) else blocks
 
 
-def count_cut(topology: Topology, division: Division) -> int:
+def count_cut(topology: Topology, division: RankPartition) -> int:
     """Return how many links have their ends on two ranks."""
     owner = division.owner
     return int(np.count_nonzero(np.repeat(owner, topology.degrees) != owner[topology.indices])) // 2

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
-from p2pkm.core.messages import Delivery, Letters, Tables
-from p2pkm.network.halo import Placement
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.network.halo import LocalSubgraph
 
 
-class Post:
+class SparseRouter:
     """Sort letters by where they go; the cost of each step grows with what is said and not with the graph.
 
     Parameters
@@ -17,11 +17,11 @@ class Post:
     placement : Placement
     """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: LocalSubgraph) -> None:
         self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
         self._orders = [np.argsort(peer.speaking) for peer in placement.peers]
 
-    def sort(self, letters: Letters, active: Mask | None) -> Delivery:
+    def sort(self, letters: SparseMessages, active: Mask | None) -> Delivery:
         """Return the edges in use that the letters go over, as own edges from the sender, and the table of each."""
         edges = letters.edges if active is None else letters.edges[active[letters.edges]]
         senders = np.searchsorted(self._indptr, edges, side="right") - 1

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Inbox, Letters, Mail
-from p2pkm.network.delay_model import Delays
-from p2pkm.network.halo import Placement
+from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
+from p2pkm.network.delay_model import DelayModel
+from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.ledger import Ledger
 
 
 class Network(Protocol):
     """Moves mail between devices; has the same semantics, to the bit, in one process and on MPI."""
 
-    placement: Placement
+    placement: LocalSubgraph
     ledger: Ledger
 
-    def open(self, delays: Delays | None = None) -> None:
-        """Begin a stage: nothing has been heard yet; delays: how late `Mail` is in it, None: never."""
+    def open(self, delays: DelayModel | None = None) -> None:
+        """Begin a stage: nothing has been heard yet; delays: how late `DenseMessages` is in it, None: never."""
 
     def use(self, active: Mask) -> None:
         """Let mail go over these own edges only, bool[e], from now on, also in later stages.
@@ -25,10 +25,10 @@ class Network(Protocol):
         Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
         """
 
-    def exchange(self, mail: Mail) -> Inbox:
+    def exchange(self, mail: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours."""
 
-    def deliver(self, letters: Letters) -> Delivery:
+    def deliver(self, letters: SparseMessages) -> Delivery:
         """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
 
     def peek(self, values: Floats) -> Floats:
@@ -74,7 +74,7 @@ class World(Protocol):
     def wait(self) -> None:
         """Wait, without using the processor, until every rank has come here."""
 
-    def network(self, placement: Placement) -> Network:
+    def network(self, placement: LocalSubgraph) -> Network:
         """Return a network over the placement."""
 
     def abort(self, code: int) -> None:

@@ -117,7 +117,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-class Vault:
+class CheckpointWriter:
     """Where rank 0 puts the checkpoints of a run, and when.
 
     Parameters

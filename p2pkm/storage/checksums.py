@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError
 from p2pkm.storage.lock import NAME as LOCK
-from p2pkm.storage.run_status import explain, refuse_many
+from p2pkm.storage.run_status import explain, require_single_run
 from p2pkm.storage.save import save, write_bytes
 
 NAME = "checksums.sha256"
@@ -48,7 +48,7 @@ def check_files(folder: Path) -> list[Fault]:
     DataError
         If this is not the folder of a run that has ended.
     """
-    refuse_many(folder)
+    require_single_run(folder)
     if not (folder / NAME).is_file():
         if not _ended(folder):
             raise DataError(f"{folder} {explain(folder)}")

@@ -9,10 +9,10 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Chain, Exposure, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
-from p2pkm.storage.run_status import explain, refuse_many
+from p2pkm.storage.run_status import explain, require_single_run
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
     "centroids": {"centroids": 3},
@@ -35,7 +35,7 @@ def load(path: str | Path) -> Result:
         If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
     """
     folder = Path(path)
-    refuse_many(folder)
+    require_single_run(folder)
     if not (folder / "summary.json").is_file():
         raise DataError(f"{folder} {explain(folder)}")
     summary = _reading(folder / "summary.json", _read_object)
@@ -102,7 +102,7 @@ def _assemble(
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
-        _fill(Census, labels | census), Chain(chain["heads"], chain.get("digests")),
+        _fill(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
         Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,

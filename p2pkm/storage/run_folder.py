@@ -18,7 +18,7 @@ from p2pkm.storage.checkpoint import FOLDER
 from p2pkm.storage.checksums import write_checksums
 from p2pkm.storage.lock import NAME, Lock, refuse_held
 from p2pkm.storage.run_status import read_manifest
-from p2pkm.storage.save import write_bytes, write_lines, write_result
+from p2pkm.storage.save import save_result, write_bytes, write_lines
 
 
 def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
@@ -204,7 +204,7 @@ class RunFolder:
             self._rounds.close()
             if result.summary["virtual_seconds"] is not None:  # known only now
                 write_lines(result.rounds, self.path)
-            write_result(result, self.path)
+            save_result(result, self.path)
             if draw is not None:
                 draw(result, self.path / "figures")
             state = "interrupted" if result.summary["stop"] in STOPPED else "done"

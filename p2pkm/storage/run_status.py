@@ -36,7 +36,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-def standing(folder: Path) -> str:
+def run_status(folder: Path) -> str:
     """Return the state of the run in a folder: done, interrupted, failed, running or killed; nothing if there is none.
 
     A run whose manifest says running has been killed unless somebody holds the folder's lock.
@@ -58,10 +58,10 @@ def explain(folder: Path) -> str:
     }
     rounds = (folder / "rounds.jsonl").is_file()
     usual = "holds a run that has not ended" if rounds else "is not a run folder: it has no summary.json"
-    return words.get(standing(folder), usual)
+    return words.get(run_status(folder), usual)
 
 
-def refuse_many(folder: Path) -> None:
+def require_single_run(folder: Path) -> None:
     """Refuse the folder of several runs where that of one is needed.
 
     Raises

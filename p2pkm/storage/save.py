@@ -49,7 +49,7 @@ def _pack(file: Any, arrays: dict[str, Any]) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def write_result(result: Any, folder: Path) -> None:
+def save_result(result: Any, folder: Path) -> None:
     """Write everything but config, manifest, rounds and figures: centroids, ledger, graph, frames, summary ..."""
     census, ledger = result.census, result.ledger
     archives: Any = {
@@ -99,7 +99,7 @@ def save(result: Any, path: str | Path) -> Path:
             raise DataError(f"{folder} is not an empty folder; choose another one")
         folder.mkdir(parents=True, exist_ok=True)
         write_lines(result.rounds, folder)
-        write_result(result, folder)
+        save_result(result, folder)
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}") from None
     return folder

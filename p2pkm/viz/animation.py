@@ -13,7 +13,7 @@ from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.projection import Flat, show_flat
+from p2pkm.viz.projection import Projection2D, show_flat
 from p2pkm.viz.style import INK, RASTER, add_bar, count, dress, scale_colors
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _CROSSES = 600  # centroids; above, they are dots
 class Stage(NamedTuple):
     """The figure of a film, what moves in it, and how points are shown."""
 
-    flat: Flat
+    flat: Projection2D
     figure: "Figure"
     devices: Any
     links: Any
@@ -168,7 +168,7 @@ def _carry(frames: "Frames") -> Floats:
     return np.diff(frames.bytes, axis=0, prepend=0).astype(np.float64)
 
 
-def _set_limits(ax: Any, flat: Flat, points: Floats, frames: "Frames") -> None:
+def _set_limits(ax: Any, flat: Projection2D, points: Floats, frames: "Frames") -> None:
     """Take in all points, and the centroids of all frames as far as they are not far away from all points."""
     shown = np.concatenate((points, flat.place(frames.centroids.astype(np.float64)).reshape(-1, 2)))
     shown = shown[np.isfinite(shown).all(axis=1)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from p2pkm.metrics.result import Result
 
 
-class Reading(NamedTuple):
+class ColorScale(NamedTuple):
     """A figure of every device, or of every directed edge.
 
     Attributes
@@ -38,17 +38,19 @@ def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
     return np.where(sizes > 0, losses / np.maximum(sizes, 1), np.nan)
 
 
-def read_nodes(result: "Result", name: str) -> Reading:
+def read_nodes(result: "Result", name: str) -> ColorScale:
     """Return what a name of `DEVICES` stands for, of all devices and a hub."""
     return _find(DEVICES, name, "nodes")(result)
 
 
-def read_edges(result: "Result", name: str) -> Reading:
+def read_edges(result: "Result", name: str) -> ColorScale:
     """Return what a name of `LINKS` stands for, alike in both directions."""
     return _find(LINKS, name, "edges")(result)
 
 
-def _find(known: Mapping[str, Callable[["Result"], Reading]], name: str, what: str) -> Callable[["Result"], Reading]:
+def _find(
+    known: Mapping[str, Callable[["Result"], ColorScale]], name: str, what: str
+) -> Callable[["Result"], ColorScale]:
     if name not in known:
         raise ExperimentError(f"{what} is {name!r}; expected {', '.join(known)}")
     return known[name]
@@ -61,38 +63,38 @@ def _complete(result: "Result", values: Floats) -> Floats:
     return full
 
 
-def _read_cost(result: "Result") -> Reading:
+def _read_cost(result: "Result") -> ColorScale:
     values = _complete(result, cost_per_point(result.losses, result.census.sizes))
     unknown = "device without points" if result.topology.hub < 0 else "server, device without points"
-    return Reading(values, "cost per point of a device\n(squared distance)", unknown)
+    return ColorScale(values, "cost per point of a device\n(squared distance)", unknown)
 
 
-def _read_disagreement(result: "Result") -> Reading:
+def _read_disagreement(result: "Result") -> ColorScale:
     topology = result.topology
     sums = np.bincount(topology.sources, result.gtv, topology.n)[: topology.clients]
-    return Reading(
+    return ColorScale(
         _complete(result, sums.astype(np.float64)), "disagreement with neighbours:\nGTV of a device's links", "server"
     )
 
 
-def _read_ratio(result: "Result") -> Reading:
+def _read_ratio(result: "Result") -> ColorScale:
     known = np.full(result.topology.n, np.nan) if result.ratios is None else result.ratios
-    return Reading(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
+    return ColorScale(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
 
 
-def _read_gtv(result: "Result") -> Reading:
+def _read_gtv(result: "Result") -> ColorScale:
     values = np.where(np.isfinite(result.gtv), result.gtv, np.nan)
-    return Reading(values, "GTV of a link\n(squared distance)")
+    return ColorScale(values, "GTV of a link\n(squared distance)")
 
 
-def _read_bytes(result: "Result") -> Reading:
+def _read_bytes(result: "Result") -> ColorScale:
     volume = result.ledger.bytes.astype(np.float64)
-    return Reading(volume + volume[result.topology.mirror], "bytes over a link,\nboth ways", unit="B")
+    return ColorScale(volume + volume[result.topology.mirror], "bytes over a link,\nboth ways", unit="B")
 
 
-DEVICES: Mapping[str, Callable[["Result"], Reading]] = {
+DEVICES: Mapping[str, Callable[["Result"], ColorScale]] = {
     "cost": _read_cost,
     "disagreement": _read_disagreement,
     "ratio": _read_ratio,
 }
-LINKS: Mapping[str, Callable[["Result"], Reading]] = {"gtv": _read_gtv, "bytes": _read_bytes}
+LINKS: Mapping[str, Callable[["Result"], ColorScale]] = {"gtv": _read_gtv, "bytes": _read_bytes}

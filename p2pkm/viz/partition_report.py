@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.chunks import cut
+from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import tabulate
 
@@ -79,7 +79,7 @@ def partition_report(shards: "Shards") -> PartitionReport:
     if shards.labels is not None:
         count = int(shards.labels.max(initial=-1)) + 1
         classes = np.zeros((shards.n, count), np.int64)
-        for own, rows in cut(shards.offsets):
+        for own, rows in iter_chunks(shards.offsets):
             offsets, labels = shards.offsets[own.start : own.stop + 1] - rows.start, shards.labels[rows]
             classes[own] = tabulate(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
     return PartitionReport(shards.sizes, classes)

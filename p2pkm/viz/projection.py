@@ -9,7 +9,7 @@ from p2pkm.core.batch import Floats
 _ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
 
 
-class Flat(NamedTuple):
+class Projection2D(NamedTuple):
     """Where points stand in a picture.
 
     Attributes
@@ -33,11 +33,11 @@ class Flat(NamedTuple):
         return np.where(there, np.where(there, table - self.middle, 0.0) @ self.axes, np.nan)
 
 
-def show_flat(sample: Floats) -> Flat:
+def show_flat(sample: Floats) -> Projection2D:
     """Return how tables of so many features are drawn: as they are, or on two principal components of the sample."""
     d = sample.shape[1]
     if d <= 2:
-        return Flat(np.zeros(d), np.eye(d, 2), ("feature 0", "feature 1" if d == 2 else ""), "")
+        return Projection2D(np.zeros(d), np.eye(d, 2), ("feature 0", "feature 1" if d == 2 else ""), "")
     step = max(1, -(-sample.size // _ANALYSED))
     middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
     _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
@@ -47,4 +47,4 @@ def show_flat(sample: Floats) -> Flat:
     shares = [100 * float(length) ** 2 / total if total > 0 else 0.0 for length in [*lengths, 0.0, 0.0][:2]]
     names = (f"principal component 1 ({shares[0]:.0f} %)", f"principal component 2 ({shares[1]:.0f} %)")
     note = f"principal components 1 and 2 of {d} features: {sum(shares):.0f} % of the variance"
-    return Flat(middle, axes.T, names, note)
+    return Projection2D(middle, axes.T, names, note)

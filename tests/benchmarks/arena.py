@@ -9,8 +9,8 @@ import numpy as np
 import topologies
 from p2pkm.core.batch import Devices, Floats, Integers, Kernels
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.engine.build_batch import host
-from p2pkm.engine.loop import Ending, Field, Start, run_stage
+from p2pkm.engine.build_batch import build_batch
+from p2pkm.engine.loop import RunContext, StageResult, Start, run_stage
 from p2pkm.kernels import numba as compiled
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.peer.gtvmin import GTVMin
@@ -54,7 +54,7 @@ class Arena:
         centroids += self.means
         return centroids
 
-    def play(self, rounds: int, schedule: str = "jacobi") -> tuple[Ending, list[float]]:
+    def play(self, rounds: int, schedule: str = "jacobi") -> tuple[StageResult, list[float]]:
         """Play at most so many rounds of GTVMin from the start, without a referee; return the seconds of each, too."""
         stamps: list[float] = []
 
@@ -64,7 +64,7 @@ class Arena:
 
         algorithm: Any = GTVMin(len(self.means), schedule=schedule, tol=0.0)  # type: ignore[arg-type]
         referee: Any = Blind(self.network)
-        field = Field(self.devices, self.topology.colors, referee, stamp)
+        field = RunContext(self.devices, self.topology.colors, referee, stamp)
         start = Start(self.start(), np.ones(len(self.devices), np.bool_))
         ending = run_stage(Stage("gtvmin", algorithm, rounds), start, field, closing=False)
         return ending, np.diff(stamps).tolist()
@@ -106,6 +106,6 @@ def _populate(topology: Topology, points: Any, offsets: Integers, means: Floats)
     world = connect()
     network = world.network(place(topology, world.rank, world.size))
     shards, kernels = Shards(points, offsets, unweighted(len(points)), None, 0), cast(Kernels, compiled)
-    arena = Arena(topology, host(topology, shards, network, 0, kernels), network, means)
+    arena = Arena(topology, build_batch(topology, shards, network, 0, kernels), network, means)
     arena.play(1)
     return arena

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import topologies
-from p2pkm.core.messages import Mail
+from p2pkm.core.messages import DenseMessages
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.world import connect
@@ -52,14 +52,14 @@ def main() -> None:
     for shape in ((4, 2), (16, 2), (16, 16), (64, 128), (64, 784)):
         network = world.network(placement)
         network.open()
-        mail = Mail(np.zeros((1, *shape)), np.array([shape[0]]))
+        mail = DenseMessages(np.zeros((1, *shape)), np.array([shape[0]]))
         requests = bare(placement, shape)
 
         def raw(requests: list[MPI.Prequest] = requests) -> None:
             MPI.Prequest.Startall(requests)
             MPI.Request.Waitall(requests)
 
-        def full(network: Any = network, mail: Mail = mail) -> None:
+        def full(network: Any = network, mail: DenseMessages = mail) -> None:
             network.exchange(mail)
 
         repeats = options.repeats if shape[1] < 100 else options.repeats // 5

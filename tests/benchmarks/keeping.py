@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from p2pkm.engine.checkpointing import Keeper
+from p2pkm.engine.checkpointing import Checkpointer
 from p2pkm.storage import checkpoint
 from tests.benchmarks.figure import Figure, show
 from tests.support.run_cli import here
@@ -53,15 +53,15 @@ def _measure_empty(devices: int) -> list[Figure]:
 
 def _measure_share(devices: int) -> Figure:
     """Return the share of one checkpoint in the time until the next one by default."""
-    keep, taken = Keeper.keep, []
+    keep, taken = Checkpointer.keep, []
 
-    def timed(self: Keeper, *arguments: Any, **more: Any) -> None:
+    def timed(self: Checkpointer, *arguments: Any, **more: Any) -> None:
         began = time.process_time()
         keep(self, *arguments, **more)
         taken.append(time.process_time() - began)
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Keeper, "keep", timed)
+        patched.setattr(Checkpointer, "keep", timed)
         _clock(*_words(devices, 4), "--out", f"{folder}/run", "--checkpoint-every", "1")
     seconds = max(taken)
     share = seconds / (seconds + max(checkpoint._PAUSE, seconds / checkpoint._SHARE))

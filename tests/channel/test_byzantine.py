@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, Lies, parse_byzantine, place_liars
-from p2pkm.channel.rejection import inspect
-from p2pkm.core.messages import Letters, Mail, Tables
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.channel.rejection import reject_malformed
+from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.methods.building_blocks.flooding import group
-from p2pkm.methods.init.flooded_summaries import Summaries
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
@@ -43,14 +43,16 @@ def lies(kind, *, liars=(1,), says="centroids", **more):
     table = arrange(POINTS, [(0, 1), (1, 2)])
     stacked = np.concatenate(POINTS)
     facts = stacked.min(axis=0), stacked.max(axis=0), stacked.mean(axis=0)
-    told = Lies(Byzantine(len(liars), kind=kind), np.isin(np.arange(3), liars), p2pkm.GTVMin, *facts, says=says, **more)
+    told = ByzantineMessages(
+        Byzantine(len(liars), kind=kind), np.isin(np.arange(3), liars), p2pkm.GTVMin, *facts, says=says, **more
+    )
     return told, table.devices
 
 
 def said(values, **more):
     """Return the mail of three devices that all speak."""
     values = np.asarray(values, float)
-    return Mail(values, np.full(len(values), values.shape[1]), **more)
+    return DenseMessages(values, np.full(len(values), values.shape[1]), **more)
 
 
 TRUTH = np.arange(12.0).reshape(3, 2, 2)
@@ -114,9 +116,9 @@ def test_what_is_drawn_depends_on_the_device_and_not_on_its_batch():
 
 def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay_true():
     told, devices = lies("flip")
-    quiet = Mail(TRUTH, np.array([2, -1, 2]))
+    quiet = DenseMessages(TRUTH, np.array([2, -1, 2]))
     assert told.say(quiet, devices) is quiet
-    letters = Letters(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
+    letters = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
     assert told.say(letters, devices) is letters
     once, mail = replace(told, opening=True), said(TRUTH)
     assert once.say(mail, devices.at(1, 0, devices.awake)) is mail
@@ -138,14 +140,14 @@ def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_
 def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
     shards, spec = deal(5), "1:kind=collude,stages=all,place=peripheral"
     held = []
-    update = Summaries.update
+    update = FloodedSummaries.update
 
     def watched(self, state, inbox, devices):
         held.append(update(self, state, inbox, devices))
         return held[-1]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Summaries, "update", watched)
+        patched.setattr(FloodedSummaries, "update", watched)
         result = p2pkm.simulate(p2pkm.GTVMin(4), topologies.path(5), shards, rounds=1, seed=3, byzantine=spec)
     (liar,) = result.byzantine
     flood = held[-1].flood
@@ -161,9 +163,9 @@ def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
 @given(st.lists(st.sampled_from([0.5, -3.0, np.nan, np.inf, -np.inf, 1e101, -1e101, 1e100]), min_size=12, max_size=12),
        st.lists(st.integers(-1, 2), min_size=3, max_size=3))  # fmt: skip
 def test_a_table_is_refused_if_and_only_if_a_row_of_it_is_wild(numbers, rows):
-    mail = Mail(np.array(numbers).reshape(3, 2, 2), np.array(rows))
+    mail = DenseMessages(np.array(numbers).reshape(3, 2, 2), np.array(rows))
     wild = [any(not abs(x) <= 1e100 for x in mail.values[i, : max(rows[i], 0)].ravel()) for i in range(3)]
-    found = inspect(mail)
+    found = reject_malformed(mail)
     assert_array_equal(found.accepted, np.where(wild, -1, rows))
     assert (found is mail) == (not any(wild))
 
@@ -175,7 +177,7 @@ def test_a_refused_table_is_counted_and_the_last_good_one_stays_in_use():
     network.exchange(said(TRUTH))
     bad = TRUTH + 100.0
     bad[1, 0, 0] = np.nan
-    inbox = network.exchange(inspect(said(bad)))
+    inbox = network.exchange(reject_malformed(said(bad)))
     heard = inbox.tables[inbox.slots]  # edges 0-1, 1-0, 1-2, 2-1
     assert_array_equal(heard[0], TRUTH[1])
     assert_array_equal(heard[1], TRUTH[0] + 100.0)
@@ -189,7 +191,7 @@ def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
     network = LocalNetwork(place(topology, 0, 1))
     network.open()
     bad = np.full((3, 1, 1), np.inf)
-    inbox = network.exchange(inspect(said(bad, edges=np.array([True, False, True, False]))))
+    inbox = network.exchange(reject_malformed(said(bad, edges=np.array([True, False, True, False]))))
     assert_array_equal(network.ledger.refused, [1, 1, 0])
     assert not inbox.fresh.any()
     assert (inbox.slots < 0).all()
@@ -268,14 +270,14 @@ def test_centrality_is_that_of_networkx(n, seed):
 
 def test_central_and_peripheral_liars_stand_where_they_should():
     topology = Topology.from_graph(topologies.path(7))
-    assert_array_equal(place_liars(Byzantine(3, place="central"), topology, 0), [2, 3, 4])
-    assert_array_equal(place_liars(Byzantine(3, place="peripheral"), topology, 0), [0, 1, 6])
-    assert_array_equal(place_liars(Byzantine(1, place="central", by="betweenness"), topology, 0), [3])
+    assert_array_equal(select_byzantine(Byzantine(3, place="central"), topology, 0), [2, 3, 4])
+    assert_array_equal(select_byzantine(Byzantine(3, place="peripheral"), topology, 0), [0, 1, 6])
+    assert_array_equal(select_byzantine(Byzantine(1, place="central", by="betweenness"), topology, 0), [3])
     ring = Topology.from_graph(topologies.ring(8))
-    assert_array_equal(place_liars(Byzantine(2, place="central"), ring, 5), [0, 1])
-    assert len({tuple(place_liars(Byzantine(2), ring, seed)) for seed in range(20)}) > 5
+    assert_array_equal(select_byzantine(Byzantine(2, place="central"), ring, 5), [0, 1])
+    assert len({tuple(select_byzantine(Byzantine(2), ring, seed)) for seed in range(20)}) > 5
     star = Topology.star(4)
-    assert all(4 not in place_liars(Byzantine(3), star, seed) for seed in range(10))
+    assert all(4 not in select_byzantine(Byzantine(3), star, seed) for seed in range(10))
 
 
 def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():

@@ -11,11 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.fault_model import Written, lay_faults, parse_stale, play_tape, record
+from p2pkm.channel.fault_model import TraceFaults, build_fault_model, parse_stale, play_tape, record
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
-from p2pkm.channel.faults import Trouble
+from p2pkm.channel.faults import FaultInjector
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Mail
+from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
@@ -47,7 +47,7 @@ class Counter:
         return Counting(np.zeros((n, 1, 1)), np.zeros(n, bool), np.zeros(n, np.int64))
 
     def message(self, state, devices):
-        return Mail(state.turns[:, None, None].astype(float), np.where(state.turns < self.rounds, 1, -1))
+        return DenseMessages(state.turns[:, None, None].astype(float), np.where(state.turns < self.rounds, 1, -1))
 
     def update(self, state, inbox, devices):
         return state._replace(turns=state.turns + 1)  # everybody, whoever is awake
@@ -75,15 +75,15 @@ class Heard(NamedTuple):
     counts: list
     fresh: list
     turns: list
-    trouble: Trouble
+    trouble: FaultInjector
 
 
 def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     """Return what everybody heard in the opening and after every turn."""
     table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
     network = LocalNetwork(place(topology, 0, 1))
-    faults = Written(parse_tape(events(*lines), topology, "tape"), topology.n)
-    trouble = Trouble(faults, parse_stale(stale), topology, network.placement)
+    faults = TraceFaults(parse_tape(events(*lines), topology, "tape"), topology.n)
+    trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
     method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
     state, heard = method.init(table.devices, None), Heard([], [], [], trouble)
@@ -340,7 +340,7 @@ SPEC = "loss=0.1,delay=0.1,links=0.05,churn=0.05,late=0.2,stragglers=0.1,partiti
 def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     graph, spec = topologies.small_world(12, degree=4, rewire=0.2, seed=1), f"{SPEC},stages={stages}"
     topology = Topology.from_graph(graph)
-    tape = record(lay_faults(spec, topology, 7), topology, 200, turns)
+    tape = record(build_fault_model(spec, topology, 7), topology, 200, turns)
     (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
     drawn, written = (
         p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, central=False, rounds=40)
@@ -370,7 +370,7 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
 
 def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
     ring = Topology.from_graph(topologies.ring(4))
-    one, other = (lay_faults("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
+    one, other = (build_fault_model("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
     source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
     assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
@@ -380,13 +380,14 @@ def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
         assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
     said = [("loss=0.5", 3), ("loss=0.5,seed=3", 1), ("loss=0.5", 1)]
     found = [
-        [lay_faults(spec, ring, seed).fates(t, 0, source, target).tolist() for t in range(9)] for spec, seed in said
+        [build_fault_model(spec, ring, seed).fates(t, 0, source, target).tolist() for t in range(9)]
+        for spec, seed in said
     ]
     assert found[0] == found[1] != found[2]
 
 
 def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
-    events = lay_faults("late=1,join=3", Topology.star(300), 1).begin(0)
+    events = build_fault_model("late=1,join=3", Topology.star(300), 1).begin(0)
     assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
     rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
     assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
@@ -420,7 +421,7 @@ def balance(method, lines, rounds):
     links = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
     table = arrange([rng.normal(size=(i + 1, 2)) for i in range(5)], links)
     topology, devices, network = table
-    trouble = Trouble(Written(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
+    trouble = FaultInjector(TraceFaults(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
                       network.placement)  # fmt: skip
     schedule = make(method.schedule, devices, topology.colors)
     played, schedule = trouble.open(method, schedule, network)

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.cli.summary_table import guide
-from p2pkm.core.messages import Mail
-from p2pkm.engine.simulate import Job, perform
+from p2pkm.core.messages import DenseMessages
+from p2pkm.engine.simulate import Job, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.registry import METHODS, find
@@ -60,7 +60,7 @@ def nearest_counts(points, rows):
 
 def told(mail, i):
     """Return the rows that device i says, without the ids of origins."""
-    if isinstance(mail, Mail):
+    if isinstance(mail, DenseMessages):
         return mail.values[i, : max(mail.rows[i], 0), mail.header :]
     place = np.flatnonzero(mail.who == i)
     return mail.tables.take(place).flat()[:, mail.header :]
@@ -135,9 +135,9 @@ def test_nothing_that_gtvmin_says_depends_on_where_few_points_are(options, fault
     {"recipe": "groups", "faults": FAULTS}, {"seeding": "own", "faults": FAULTS},
 ], ids=str)  # fmt: skip
 def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypatch):
-    looked, inner, few = [], gtvmin.spare, set()
+    looked, inner, few = [], gtvmin.suppress_small_clusters, set()
 
-    def spare(devices, centroids):
+    def suppress(devices, centroids):
         points, weights, offsets = inner(devices, centroids)
         for i, rows in enumerate(centroids):
             own = slice(offsets[i], offsets[i + 1])
@@ -149,7 +149,7 @@ def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypa
         looked.append(len(centroids))
         return points, weights, offsets
 
-    monkeypatch.setattr(gtvmin, "spare", spare)
+    monkeypatch.setattr(gtvmin, "suppress_small_clusters", suppress)
     faults = options.get("faults")
     method = p2pkm.GTVMin(4, **{name: value for name, value in options.items() if name != "faults"})
     p2pkm.simulate(method, topologies.ring(8), deal(), rounds=6, seed=1, min_count=LEAST, faults=faults)
@@ -456,8 +456,8 @@ def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkey
     from p2pkm.methods.init.link_reselection import Review
     from tests.support import stages
 
-    host = stages.host
-    monkeypatch.setattr(stages, "host", lambda *given: replace(host(*given), min_count=least))
+    build = stages.build_batch
+    monkeypatch.setattr(stages, "build_batch", lambda *given: replace(build(*given), min_count=least))
     many, far = np.array([[0.0, 0.0]] * 4 + [[1.0, 0.0]] * 4), ([50.0, 50.0], [200.0, 0.0])
     start = [[[0.4, 0.0], far[0]], [[0.5, 0.0], far[0]], [[0.5, 0.1], far[1]], [[0.5, 0.1], far[1]]]
     tables = [[many, np.vstack((many, one)), many + far[1], many + far[1]] for one in far]
@@ -473,7 +473,7 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
     with monkeypatch.context() as patch:
         sent, method = tap(patch), p2pkm.GTVMin(5)
         graph = place_graph(method, topologies.ring(4), 4)
-        result = perform(Job(method, graph, shards, scale=scale, rounds=2, min_count=least), connect())
+        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, min_count=least), connect())
     return sent, result, shards
 
 
@@ -599,7 +599,7 @@ def test_points_in_the_units_of_a_method_are_found():
     shift, span = np.full((4, 2), 0.3), np.full((4, 2), 1.7)
     state = StarState(*[None] * 6, shift, span, None)
     rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
-    mail = Mail(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
+    mail = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
     found = Disclosure(devices, 9)
     found.note(mail, state, devices)
     assert np.flatnonzero(found.left).tolist() == [0, 2, 8]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from p2pkm.channel.fault_trace import MOST, Tape, parse_tape, read_tape, write_tape
+from p2pkm.channel.fault_trace import MOST, FaultTrace, parse_tape, read_tape, write_tape
 from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from tests.support.run_cli import here
@@ -105,7 +105,7 @@ rows = st.one_of(
 @given(st.lists(rows, max_size=20), st.sampled_from(["method", "all"]))
 def test_what_is_written_reads_back_the_same(events, stages):
     table = np.array(sorted(events, key=lambda row: row[1]), np.int64).reshape(-1, 6)
-    tape = parse_tape(list(write_tape(Tape(table, stages), 4)), RING, "tape")
+    tape = parse_tape(list(write_tape(FaultTrace(table, stages), 4)), RING, "tape")
     assert_array_equal(tape.events, table)
     assert tape.stages == stages and tape.strange == 0
 

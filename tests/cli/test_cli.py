@@ -14,7 +14,7 @@ from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.metrics.result import SUMMARY_KEYS
-from tests.support.run_cli import FILES, SMALL, Ending, here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import FILES, SMALL, StageResult, here, needs_mpirun, ranks, solve, there
 
 PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
 
@@ -138,7 +138,7 @@ def test_compile():
     first, second = here("compile"), here("compile")
     assert (first.code, first.out) == (0, "the kernels are compiled\n")
     assert "compiling kernels" in first.err or first.err == ""  # an empty cache is filled by the first call only
-    assert second == Ending(0, first.out, "")
+    assert second == StageResult(0, first.out, "")
 
 
 def test_dry_run(tmp_path):

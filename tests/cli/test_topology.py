@@ -6,7 +6,7 @@ import pytest
 
 import topologies
 from p2pkm.experiments.graph_comparison import shorten
-from p2pkm.experiments.graph_report import _MEANINGS, Question, build_graph, measure
+from p2pkm.experiments.graph_report import _MEANINGS, GraphQuery, build_graph, measure
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figures.graph import plot_topology
 from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
@@ -146,7 +146,7 @@ def test_a_picture_of_a_comparison_names_everything_without_overlap():
     built = [build_graph(spec, None if ":inner" in spec else 12, 0) for spec in specs]
     panels = [
         Panel(spec, one.topology, one.graph.active(0) if hasattr(one.graph, "active") else None,
-              {**(told := measure(one, Question(spec)))["measures"], **told["predicted"]})
+              {**(told := measure(one, GraphQuery(spec)))["measures"], **told["predicted"]})
         for spec, one in zip(specs, built, strict=True)
     ]  # fmt: skip
     figure = plot_graphs(panels).figure

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.channel.byzantine import Lies
-from p2pkm.channel.faults import Trouble
+from p2pkm.channel.byzantine import ByzantineMessages
+from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.suppression import Disclosure
 from p2pkm.engine.event_driven import Events
 from p2pkm.methods.peer.gtvmin import GTVMin
-from p2pkm.network.mailbox import Memory
+from p2pkm.network.mailbox import Mailbox
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here
 
@@ -30,19 +30,19 @@ RACED = ("--rounds", "2", "--seeding", "raced")
 _TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
 _EVENTS = ("_begin", "_say", "_free", "_count", "_volume", "_said", "_arrive", "_uses", "_sum", "_largest", "_next")
 FIELDS = [
-    *((STRUCK, 2, Trouble, name) for name in _TROUBLE),
-    *((EVERYWHERE, 18, Trouble, name) for name in ("_round", "_losses")),
+    *((STRUCK, 2, FaultInjector, name) for name in _TROUBLE),
+    *((EVERYWHERE, 18, FaultInjector, name) for name in ("_round", "_losses")),
     *((CROWDED, 3, Events, name) for name in _EVENTS),
     *((DISTANT, 2, Events, name) for name in ("turns", "_used")),
     (DISTANT, 4, Events, "_done"),
-    (STRUCK, 2, Memory, "_count"),
-    (LIARS, 9, Lies, "started"),
+    (STRUCK, 2, Mailbox, "_count"),
+    (LIARS, 9, ByzantineMessages, "started"),
     (RACED, 3, Disclosure, "left"),
 ]  # fmt: skip
 WHOLE = [
-    (STRUCK, 4, Trouble, (*_TROUBLE, "_round", "_first", "_fresh")),
+    (STRUCK, 4, FaultInjector, (*_TROUBLE, "_round", "_first", "_fresh")),
     (CROWDED, 3, Events, (*_EVENTS, "ends", "turns", "_used", "_done", "_ready", "_rows", "_mark")),
-    (STRUCK, 4, Memory, ("tables", "_rows", "heads", "_count", "_slots", "_forgotten", "_over")),
+    (STRUCK, 4, Mailbox, ("tables", "_rows", "heads", "_count", "_slots", "_forgotten", "_over")),
 ]
 
 

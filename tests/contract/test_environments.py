@@ -10,7 +10,7 @@ import p2pkm.engine.build_batch
 from p2pkm import kernels
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.mpi_environment import check_threads
-from tests.support.run_cli import Ending, here, needs_mpirun, ranks, there
+from tests.support.run_cli import StageResult, here, needs_mpirun, ranks, there
 from tests.support.run_cli import environment as surroundings
 
 LARGE = ("--devices", "30", "--data", "grid16:points=60", "--rounds", "2", "--no-plot", "-q")  # compiled kernels
@@ -50,7 +50,7 @@ def run(words, cwd, **environment):
     command = [sys.executable, "-m", "p2pkm", *LARGE, *words, "--out", "none", "--format", "json"]
     given = {"env": surroundings(**environment), "cwd": cwd, "timeout": 600, "check": False}
     done = subprocess.run(command, capture_output=True, text=True, **given)
-    summary = Ending(done.returncode, done.stdout, done.stderr).summary
+    summary = StageResult(done.returncode, done.stdout, done.stderr).summary
     return {name: summary[name] for name in DIGESTS}
 
 

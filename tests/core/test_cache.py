@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import p2pkm.metrics.cost_ratio
-from p2pkm.core.cache import digest, once, sharing
+from p2pkm.core.cache import digest, memoize_in_study, sharing
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.study.run import digest_program, run_cell, run_study
 from p2pkm.network.local import LocalWorld
@@ -17,15 +17,19 @@ def test_what_has_the_same_key_is_made_once_while_runs_share():
         made.append(len(made))
         return made[-1]
 
-    assert [once("a", lambda: 1, make), once("a", lambda: 1, make)] == [0, 1]
+    assert [memoize_in_study("a", lambda: 1, make), memoize_in_study("a", lambda: 1, make)] == [0, 1]
     with sharing():
-        assert [once("a", lambda: 1, make), once("a", lambda: 1, make), once("b", lambda: 1, make)] == [2, 2, 3]
+        assert [
+            memoize_in_study("a", lambda: 1, make),
+            memoize_in_study("a", lambda: 1, make),
+            memoize_in_study("b", lambda: 1, make),
+        ] == [2, 2, 3]
         with sharing():
-            assert once("a", lambda: 1, make) == 2
-        assert once("a", lambda: 1, make) == 2
-        assert [once("a", lambda: 2, make), once("a", lambda: 1, make)] == [4, 5]  # one is kept
-        assert [once("c", partial(int, key), make, keep=2) for key in (1, 2, 1, 3, 1)] == [6, 7, 6, 8, 6]
-    assert once("a", lambda: 1, make) == 9
+            assert memoize_in_study("a", lambda: 1, make) == 2
+        assert memoize_in_study("a", lambda: 1, make) == 2
+        assert [memoize_in_study("a", lambda: 2, make), memoize_in_study("a", lambda: 1, make)] == [4, 5]  # one is kept
+        assert [memoize_in_study("c", partial(int, key), make, keep=2) for key in (1, 2, 1, 3, 1)] == [6, 7, 6, 8, 6]
+    assert memoize_in_study("a", lambda: 1, make) == 9
 
 
 def test_what_goes_wrong_is_not_kept_and_ends_the_sharing():
@@ -33,8 +37,8 @@ def test_what_goes_wrong_is_not_kept_and_ends_the_sharing():
         raise ValueError
 
     with pytest.raises(ValueError), sharing():
-        once("a", lambda: 1, fail)
-    assert once("a", lambda: 1, lambda: "made") == "made"
+        memoize_in_study("a", lambda: 1, fail)
+    assert memoize_in_study("a", lambda: 1, lambda: "made") == "made"
 
 
 def test_a_digest_tells_kinds_and_shapes_apart():
@@ -62,7 +66,7 @@ def test_runs_that_share_have_the_same_bits_as_single_ones():
 
 def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
     counts, seen = [], set()
-    known = p2pkm.metrics.cost_ratio.Prices._price
+    known = p2pkm.metrics.cost_ratio.CostEvaluator._price
 
     def watch(prices, sets, n_classes):
         kernels = prices._devices.kernels
@@ -85,7 +89,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
         finally:
             object.__setattr__(prices._devices, "kernels", kernels)
 
-    monkeypatch.setattr(p2pkm.metrics.cost_ratio.Prices, "_price", watch)
+    monkeypatch.setattr(p2pkm.metrics.cost_ratio.CostEvaluator, "_price", watch)
     cells = [Experiment(algorithm=name, devices=6, data="grid16:points=8", rounds=4, plot=False)
              for name in ("gtvmin", "consensus", "admm")]  # fmt: skip
     rows = run_study(cells, None, LocalWorld())

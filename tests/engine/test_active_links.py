@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
-from p2pkm.engine.active_links import Links
+from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.methods.building_blocks.random_matching import match
 from p2pkm.methods.peer.admm import ADMM
 from p2pkm.methods.peer.consensus import ConsensusLloyd
@@ -186,7 +186,7 @@ def test_a_round_without_any_link_is_not_the_end():
 
 def test_silence_is_no_end():
     table = arrange([[[0.0]]] * 3, [(0, 1), (1, 2)])
-    links = Links(table.devices, table.network, ALTERNATING)
+    links = ActiveLinks(table.devices, table.network, ALTERNATING)
     said = []
     for stop in ("silent", "converged", "converged", "silent", "stalled"):
         links.change(due=True)

@@ -10,13 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Mail
+from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.event_driven import Events
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.network.delay_model import Heard
-from p2pkm.network.link_model import Net
+from p2pkm.network.delay_model import ReceivedTables
+from p2pkm.network.link_model import LinkModel
 from tests.support.play_rounds import arrange
 from tests.support.programs.determinism import deal
 from tests.support.run_cli import here
@@ -38,7 +38,7 @@ def network(topology, *, latency=0.0, bandwidth=np.inf, access=np.inf, speed=1.0
     if isinstance(latency, dict):
         latency = [latency[min(i, j), max(i, j)] for i, j in zip(topology.sources, topology.indices, strict=True)]
     full = (np.full(size, value, float) for size, value in ((e, latency), (e, bandwidth), (n, access), (n, speed)))
-    return Net(*full)
+    return LinkModel(*full)
 
 
 def follow(links, flops, count, *, n=None, say=lambda i, turn: 1, bound=8, net=None, **figures):
@@ -57,7 +57,7 @@ def follow(links, flops, count, *, n=None, say=lambda i, turn: 1, bound=8, net=N
         said[rows >= 0] += 1
         values = np.zeros((n, 4, 2))
         values[:, :, 0], values[:, :, 1] = np.arange(n)[:, None], said[:, None]
-        return table.network.exchange(Mail(values, np.where(rows > 0, rows, np.minimum(rows, 0))))
+        return table.network.exchange(DenseMessages(values, np.where(rows > 0, rows, np.minimum(rows, 0))))
 
     table.network.open(events)
     schedule = events.open(Method(flops), devices, table.network)
@@ -232,7 +232,7 @@ def test_random_networks_go_as_a_naive_simulation(seed):
     links = [(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.5]
     topology = arrange([np.zeros((i + 1, 1)) for i in range(n)], links, d=1).topology
     e = len(topology.indices)
-    net = Net(  # sums of these are exact
+    net = LinkModel(  # sums of these are exact
         rng.choice([0.0, 0.5, 1.0, 7.0], e), rng.choice([8.0, 16.0, np.inf], e), rng.choice([8.0, 64.0, np.inf], n),
         rng.choice([0.5, 1.0, 4.0], n),
     )  # fmt: skip
@@ -291,7 +291,7 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
     events = Events(network(table.topology, latency=5.0), table.topology)
     table.network.open(events)
     schedule = events.open(Method([1, 1]), table.devices, table.network)
-    mail = Mail(np.zeros((2, 1, 2)), np.ones(2, int))
+    mail = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
     table.network.exchange(mail)
     assert schedule.judge("") == "" and schedule.judge("round-limit") == "round-limit"
     assert schedule.judge("converged") == ""  # nobody has used what the other said at the opening
@@ -349,7 +349,7 @@ class Behind:
         """Return ages of 1, once something was said before."""
         self.count = getattr(self, "count", 0) + 1
         ages = np.full(len(self.senders), 1 if self.count > 1 else -1)
-        return Heard(ages, ages >= 0)
+        return ReceivedTables(ages, ages >= 0)
 
 
 def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():

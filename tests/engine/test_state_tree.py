@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.messages import Interned, spans
+from p2pkm.core.messages import Interned, expand_ranges
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.network.graph import Topology
-from p2pkm.network.rank_partition import Division
+from p2pkm.network.rank_partition import RankPartition
 
 
 class Ranks:
@@ -77,7 +77,7 @@ def intern(rng, held, n):
 
 def tables_of(tree, device):
     """Return the tables that a device holds, by origin."""
-    found = [tree.store_values[spans(tree.store_starts[[table]], tree.store_rows[[table]])]
+    found = [tree.store_values[expand_ranges(tree.store_starts[[table]], tree.store_rows[[table]])]
              for table in tree.find(device)]  # fmt: skip
     return dict(zip(np.flatnonzero(tree.versions[device]).tolist(), found, strict=True))
 
@@ -90,14 +90,14 @@ def test_what_each_device_holds_is_the_same_on_any_number_of_ranks(seed):
     topology = Topology.from_links(n, np.array([[i, i + 1, 1.0] for i in range(n - 1)]))
     for size in (1, 2, 3):
         owner = np.concatenate((np.arange(size), rng.integers(0, size, n - size)))
-        division, arrays = Division.by_owner("any", owner, size), [{} for _ in range(size)]
+        division, arrays = RankPartition.by_owner("any", owner, size), [{} for _ in range(size)]
         trees = [intern(rng, [held[i] for i in division.of(rank)], n) for rank in range(size)]
         outline = Ranks(division).run(
             lambda rank, network, trees=trees, arrays=arrays: gather(trees[rank], network, arrays[rank], "held")
         )
         kept.append(arrays[0])
         for ranks, rank in ((1, 0), (3, 0), (3, 1), (3, 2)):
-            other = Division.blocks(n, ranks)
+            other = RankPartition.blocks(n, ranks)
             back = rebuild(outline, split(outline, arrays[0], topology, other, rank))
             for place, i in enumerate(other.of(rank)):
                 found = tables_of(back, place)

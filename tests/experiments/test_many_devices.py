@@ -44,7 +44,7 @@ def test_the_folder_of_very_many_devices(large):
 def test_very_many_devices_come_back(large, tmp_path):
     result = p2pkm.load(large)
     assert result.ledger.sender is None
-    assert isinstance(result.graph, topologies.LightGraph) and len(result.graph) == N
+    assert isinstance(result.graph, topologies.CSRGraph) and len(result.graph) == N
     assert_allclose(result.gtv.sum() / 2, result.summary["gtv"])
     assert_array_equal(result.gtv, result.gtv[result.topology.mirror])
     assert result.census.sizes.sum() == len(result.census.labels) == 2 * N
@@ -93,7 +93,7 @@ def test_results_do_not_depend_on_the_pieces(method, monkeypatch):
 def test_pieces_cover_every_device_once(monkeypatch):
     monkeypatch.setattr(pieces, "_POINTS", 5)
     offsets = np.array([0, 0, 3, 3, 20, 21, 21])
-    found = list(pieces.cut(offsets))
+    found = list(pieces.iter_chunks(offsets))
     assert [i for own, _ in found for i in range(own.start, own.stop)] == list(range(6))
     assert [r for _, rows in found for r in range(rows.start, rows.stop)] == list(range(21))
     assert all(offsets[own.start] == rows.start and offsets[own.stop] == rows.stop for own, rows in found)
@@ -145,7 +145,7 @@ def test_located_points_are_those_of_the_own_devices():
 
 
 def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
-    from p2pkm.core.messages import Mail
+    from p2pkm.core.messages import DenseMessages
 
     rng = np.random.default_rng(3)
     placement = place(Topology.from_graph(topologies.small_world(20, degree=4, seed=0)), 0, 1)
@@ -153,7 +153,7 @@ def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
     notes = []
     for turn in range(9):
         edges = None if turn % 3 else rng.random(len(placement.indices)) < 0.4
-        notes.append((Mail(np.zeros((20, 3, 2)), rng.integers(-1, 4, 20)), edges, 0, turn))
+        notes.append((DenseMessages(np.zeros((20, 3, 2)), rng.integers(-1, 4, 20)), edges, 0, turn))
     for note in notes:
         ledgers[0].note(*note)
     assert ledgers[0].totals[0] > 0

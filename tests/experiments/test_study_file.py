@@ -3,7 +3,7 @@ import tomllib
 import pytest
 
 from p2pkm.core.errors import ExperimentError, P2PKMError
-from p2pkm.experiments.study.file import EXAMPLE, check_runs, lay_out, parse_study, read_study
+from p2pkm.experiments.study.file import EXAMPLE, check_runs, expand_grid, parse_study, read_study
 
 SMALL = 'devices = 4\ndata = "grid16:points=5"\n'
 
@@ -13,7 +13,7 @@ def read(text):
 
 
 def cells(text):
-    return [(one.algorithm, one.graph, one.coupling, one.seed) for one in lay_out(read(text), "s.toml")]
+    return [(one.algorithm, one.graph, one.coupling, one.seed) for one in expand_grid(read(text), "s.toml")]
 
 
 def test_runs_are_single_ones_times_the_grid_times_seeds():
@@ -92,10 +92,10 @@ def test_dashes_are_as_good_as_underscores():
 )
 def test_what_is_wrong_with_a_file_is_said(text, words):
     if words is None:
-        assert lay_out(read(text), "s.toml")
+        assert expand_grid(read(text), "s.toml")
         return
     with pytest.raises(ExperimentError) as error:
-        lay_out(read(text), "s.toml")
+        expand_grid(read(text), "s.toml")
     assert words in str(error.value)
 
 
@@ -113,14 +113,14 @@ def test_a_run_that_can_never_work_is_refused_before_any_other(text, words):
     text = text if "data" in text else 'data = "grid16:points=5"\n' + text
     study = parse_study(tomllib.loads("devices = 4\n" + text), "s.toml")
     with pytest.raises(P2PKMError) as error:
-        check_runs(lay_out(study, "s.toml"), study)
+        check_runs(expand_grid(study, "s.toml"), study)
     assert words in str(error.value)
 
 
 def test_too_many_runs_are_refused_before_they_are_laid_out():
     lists = "\n".join(f"{name} = {list(range(1, 60))}" for name in ("rounds", "clusters", "coupling"))
     with pytest.raises(ExperimentError, match="1,026,895 runs"):
-        lay_out(read(f"[grid]\n{lists}"), "s.toml")
+        expand_grid(read(f"[grid]\n{lists}"), "s.toml")
 
 
 def test_files_that_are_not_there_or_not_toml(tmp_path):
@@ -135,6 +135,6 @@ def test_the_example_is_a_study_and_its_resolved_form_the_same_one():
     import tomli_w
 
     study = parse_study(tomllib.loads(EXAMPLE), "example")
-    assert len(lay_out(study, "example")) == 2 * 5 * 5
+    assert len(expand_grid(study, "example")) == 2 * 5 * 5
     again = parse_study(tomllib.loads(tomli_w.dumps(study.to_mapping())), "again")
-    assert lay_out(again, "again") == lay_out(study, "example")
+    assert expand_grid(again, "again") == expand_grid(study, "example")

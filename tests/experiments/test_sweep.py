@@ -12,7 +12,7 @@ import p2pkm.experiments.study.run
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import Silent
 from p2pkm.experiments.study.run import run_cell
-from p2pkm.experiments.study.sweep import Told
+from p2pkm.experiments.study.sweep import SweepProgress
 from tests.support.run_cli import environment, here, needs_mpirun, ranks, there
 
 STUDY = """
@@ -317,7 +317,7 @@ def test_the_time_left_is_told_by_the_last_runs_and_not_by_the_first(monkeypatch
     """The first run takes five minutes of compilation, the others a second: 97 s are left, not eight hours."""
     now = [0.0]
     monkeypatch.setattr("p2pkm.experiments.study.sweep.time.monotonic", lambda: now[0])
-    told = Told(Silent(), quiet=False)
+    told = SweepProgress(Silent(), quiet=False)
     row = {"algorithm": "fkm", "graph": "server", "seed": 0, "error": None, "ratio_mean": 1.0}
     for number, end in enumerate((300.0, 301.0, 302.0), 1):
         now[0] = end

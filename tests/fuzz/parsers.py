@@ -76,9 +76,9 @@ def _couplings(data: bytes) -> object:
 
 def _net(data: bytes) -> object:
     from p2pkm.network.graph import Topology
-    from p2pkm.network.link_model import lay_out
+    from p2pkm.network.link_model import build_link_model
 
-    return lay_out(_text(data), Topology.star(3))
+    return build_link_model(_text(data), Topology.star(3))
 
 
 def _lists(data: bytes) -> object:

@@ -14,7 +14,7 @@ import p2pkm
 from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.clustering import ari, distance, nmi, purity
 from p2pkm.viz import plot_convergence
-from p2pkm.viz.report.narrative import judge
+from p2pkm.viz.report.narrative import narrate
 
 labels = st.integers(1, 40).flatmap(
     lambda m: st.tuples(*(arrays(np.int64, m, elements=st.integers(0, most)) for most in (4, 5)))
@@ -92,7 +92,7 @@ def test_without_any_centroid_nothing_is_scored_and_a_note_says_what_to_change(e
     assert [record["ari_clients"] for record in result.rounds] == [None] * 4
     assert result.summary["centroid_sets"] == 0
     assert any(note.startswith("no device holds a centroid") and "fkm:min_count=1" in note for note in result.notes)
-    assert "No device holds a centroid" in judge(result) and "same centroids" not in judge(result)
+    assert "No device holds a centroid" in narrate(result) and "same centroids" not in narrate(result)
 
 
 def test_scores_are_those_of_the_devices_that_hold_a_centroid():
@@ -115,7 +115,7 @@ def test_quality_that_got_worse_is_told_in_table_verdict_and_figure():
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
     start = np.tile(np.array([[0.5], [7.5]]), (2, 1, 1))
     result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=1e-9), graph, shards, rounds=20, start=start)
-    summary, words = result.summary, judge(result)
+    summary, words = result.summary, narrate(result)
     assert summary["ratio_mean"] > summary["ratio_best"] * 1.01 and summary["ratio_best_round"] == 0
     assert "Quality got worse before the end" in words and "in round 0 of gtvmin" in words
     rows = {row[0]: row for row in explain(summary, result.notes)}
@@ -123,7 +123,7 @@ def test_quality_that_got_worse_is_told_in_table_verdict_and_figure():
     texts = [text.get_text() for text in plot_convergence(result).child_axes[0].texts]
     assert any("then worse" in text for text in texts)
     still = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
-    assert "got worse" not in judge(still) and "quality got worse" not in dict(
+    assert "got worse" not in narrate(still) and "quality got worse" not in dict(
         r[:2] for r in explain(still.summary, [])
     )
 

@@ -13,10 +13,11 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import expand_ranges
 from p2pkm.network import rank_partition as module
 from p2pkm.network.graph import Topology, sort_stably
 from p2pkm.network.halo import place
-from p2pkm.network.rank_partition import Division, check_placement, choose, count_cut, divide, imbalance, spans
+from p2pkm.network.rank_partition import RankPartition, check_placement, choose, count_cut, divide, imbalance
 from tests.network.test_transport import draw
 from tests.support.programs import placement as placement_program
 from tests.support.run_cli import here, needs_mpirun, ranks, there
@@ -52,7 +53,7 @@ def test_no_bit_depends_on_the_placement(size):
 @given(graphs, st.integers(1, 7), st.integers(0, 2**32 - 1))
 def test_cut_and_ghosts_are_those_of_a_naive_count(topology, size, seed):
     owner = np.random.default_rng(seed).integers(0, size, topology.n)
-    division = Division.by_owner("anywhere", owner, size)
+    division = RankPartition.by_owner("anywhere", owner, size)
     links = [(i, int(j)) for i in range(topology.n) for j in topology.indices[slice(*topology.indptr[i : i + 2])]]
     crossing = [(i, j) for i, j in links if owner[i] != owner[j]]
     assert count_cut(topology, division) == len([i for i, j in crossing if i < j])
@@ -64,7 +65,7 @@ def test_cut_and_ghosts_are_those_of_a_naive_count(topology, size, seed):
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(4, 6), st.integers(0, 2**32 - 1))
 def test_what_ranks_give_comes_back_in_the_order_of_the_devices(owner, size, seed):
     n = len(owner)
-    division = Division.by_owner("some", np.array(owner), size)
+    division = RankPartition.by_owner("some", np.array(owner), size)
     assert_array_equal(division.owner, owner)
     assert_array_equal(np.concatenate([division.of(rank) for rank in range(size)]), np.argsort(owner, kind="stable"))
     counts = np.random.default_rng(seed).integers(0, 4, n)
@@ -79,7 +80,7 @@ def test_what_ranks_give_comes_back_in_the_order_of_the_devices(owner, size, see
 
 
 def test_uneven_blocks_need_no_order():
-    division = Division.by_owner("found", np.array([0, 0, 0, 2, 2]), 4)
+    division = RankPartition.by_owner("found", np.array([0, 0, 0, 2, 2]), 4)
     assert division.order is None
     assert_array_equal(division.bounds, [0, 3, 3, 5, 5])
     part = place(Topology.from_graph(topologies.path(5)), 2, 4, division)
@@ -99,16 +100,16 @@ def test_in_one_process_the_arrays_of_the_graph_are_those_of_the_batch():
 
 
 def test_a_division_travels():
-    for division in (Division.blocks(7, 3), Division.by_owner("odd", np.arange(7) % 2, 2)):
+    for division in (RankPartition.blocks(7, 3), RankPartition.by_owner("odd", np.arange(7) % 2, 2)):
         arrays = {name: np.array(part) for name, part in division.to_arrays().items()}
-        back = Division.from_arrays(arrays)
+        back = RankPartition.from_arrays(arrays)
         assert back.name == division.name
         assert_array_equal(back.owner, division.owner)
         assert (back.order is None) == (division.order is None)
 
 
 def test_spans_put_runs_end_to_end():
-    assert_array_equal(spans(np.array([5, 0, 9]), np.array([2, 0, 3])), [5, 6, 9, 10, 11])
+    assert_array_equal(expand_ranges(np.array([5, 0, 9]), np.array([2, 0, 3])), [5, 6, 9, 10, 11])
 
 
 @given(st.lists(st.integers(0, 2**40) | st.integers(0, 9), max_size=40))
@@ -142,7 +143,7 @@ def test_the_smaller_cut_wins(monkeypatch):
     metis_finds(monkeypatch, halves[AROUND])
     found = choose(SHUFFLED, EVEN, 2)
     assert found.name == "metis"
-    assert (count_cut(SHUFFLED, found), count_cut(SHUFFLED, Division.blocks(24, 2))) == (2, 10)
+    assert (count_cut(SHUFFLED, found), count_cut(SHUFFLED, RankPartition.blocks(24, 2))) == (2, 10)
     assert choose(SHUFFLED, EVEN, 2, "blocks").name == "blocks"
 
 
@@ -193,7 +194,7 @@ def test_metis_cuts_less_where_labels_say_nothing_and_keeps_ranks_even(size):
     sizes = np.random.default_rng(1).integers(0, 40, 400)
     found = choose(topology, sizes, size)
     assert found.name == "metis"
-    assert count_cut(topology, found) < 0.5 * count_cut(topology, Division.blocks(400, size))
+    assert count_cut(topology, found) < 0.5 * count_cut(topology, RankPartition.blocks(400, size))
     assert imbalance(found.rows(1 + sizes)) <= 1.05
 
 
@@ -212,7 +213,7 @@ def test_hubs_are_balanced():
     for topology in (star, hubs):
         found = choose(topology, np.full(1000, 20), 4)
         assert imbalance(found.rows(None)) <= 1.05
-        assert count_cut(topology, found) <= count_cut(topology, Division(("blocks"), divide(1000, 4)))
+        assert count_cut(topology, found) <= count_cut(topology, RankPartition(("blocks"), divide(1000, 4)))
 
 
 @needs_mpirun

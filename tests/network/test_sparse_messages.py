@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.messages import Letters, Mail, Tables, spans
+from p2pkm.core.messages import DenseMessages, SparseMessages, Tables, expand_ranges
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.network.sparse_routing import Post
+from p2pkm.network.sparse_routing import SparseRouter
 
 
 def build(n, links):
@@ -28,7 +28,7 @@ def open_path():
 def say(who, starts, rows, edges, header=0):
     given = (np.array(part, np.int64) for part in (who, starts, rows, edges))
     who, starts, rows, edges = given
-    return Letters(who, Tables(ROWS, starts, rows), edges, header)
+    return SparseMessages(who, Tables(ROWS, starts, rows), edges, header)
 
 
 def heard(delivery):
@@ -37,8 +37,8 @@ def heard(delivery):
 
 
 def test_spans_run_one_after_another():
-    assert_array_equal(spans(np.array([5, 0, 7]), np.array([2, 0, 3])), [5, 6, 7, 8, 9])
-    assert len(spans(np.array([], np.int64), np.array([], np.int64))) == 0
+    assert_array_equal(expand_ranges(np.array([5, 0, 7]), np.array([2, 0, 3])), [5, 6, 7, 8, 9])
+    assert len(expand_ranges(np.array([], np.int64), np.array([], np.int64))) == 0
 
 
 def test_letters_go_over_the_named_edges_alone_and_may_share_rows():
@@ -63,9 +63,9 @@ def test_nobody_may_speak_and_a_table_may_be_empty():
 
 def test_letters_leave_alone_what_mail_said():
     network = open_path()
-    network.exchange(Mail(np.arange(4.0).reshape(4, 1, 1), np.ones(4, np.int64)))
+    network.exchange(DenseMessages(np.arange(4.0).reshape(4, 1, 1), np.ones(4, np.int64)))
     network.deliver(say([1], [3], [1], [1, 2]))
-    inbox = network.exchange(Mail(np.zeros((4, 1, 1)), np.array([-1, -1, -1, 1])))
+    inbox = network.exchange(DenseMessages(np.zeros((4, 1, 1)), np.array([-1, -1, -1, 1])))
     assert inbox.tables[inbox.slots, 0, 0].tolist() == [1.0, 0.0, 2.0, 1.0, 0.0, 2.0]
     assert inbox.fresh.tolist() == [False] * 4 + [True, False]
     assert [one.turn for one in network.ledger.exchanges] == [0, 1, 2]
@@ -91,12 +91,12 @@ def test_the_ledger_counts_a_message_per_edge_without_the_header():
 def test_a_table_for_several_edges_travels_once_to_another_rank():
     star = build(4, [(0, 2), (0, 3), (1, 2)])
     parts = [place(star, rank, 2) for rank in range(2)]
-    posts = [Post(part) for part in parts]
+    posts = [SparseRouter(part) for part in parts]
     said = posts[0].sort(say([0, 1], [0, 2], [2, 2], [0, 1, 2]), None)
     (parcel,) = posts[0].wrap(said)
     assert parcel[:3].tolist() == [2, 3, 2]
     assert parcel[-8:].tolist() == ROWS.ravel().tolist()
-    nothing = posts[1].sort(Letters(np.array([], np.int64), Tables(ROWS[:0], *[np.array([], np.int64)] * 2),
+    nothing = posts[1].sort(SparseMessages(np.array([], np.int64), Tables(ROWS[:0], *[np.array([], np.int64)] * 2),
                                     np.array([], np.int64)), None)  # fmt: skip
     delivery = posts[1].hand_out(nothing, [parcel])
     assert heard(delivery) == {0: [0.0, 2.0], 1: [4.0, 6.0], 2: [0.0, 2.0]}  # 2 hears 0 and 1, 3 hears 0

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.messages import Mail, pack, silence
+from p2pkm.core.messages import DenseMessages, pack, silence
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.network.rank_partition import Division, divide
+from p2pkm.network.rank_partition import RankPartition, divide
 
 
 def build(n, links):
@@ -26,7 +26,7 @@ def deal(topology, size, seed):
     """Return the placements of all ranks: contiguous blocks, or each device anywhere."""
     division = None
     if seed is not None:
-        division = Division.by_owner("anywhere", np.random.default_rng(seed).integers(0, size, topology.n), size)
+        division = RankPartition.by_owner("anywhere", np.random.default_rng(seed).integers(0, size, topology.n), size)
     return [place(topology, rank, size, division) for rank in range(size)]
 
 
@@ -109,18 +109,18 @@ def heard(inbox):
 
 
 def test_what_is_said_is_heard_by_neighbours_alone():
-    inbox = open_path().exchange(Mail(tables(0, 1, 2), np.array([2, 1, 2])))
+    inbox = open_path().exchange(DenseMessages(tables(0, 1, 2), np.array([2, 1, 2])))
     assert heard(inbox) == [[1.0], [0.0, 0.0], [2.0, 2.0], [1.0]]
     assert inbox.fresh.all()
 
 
 def test_silent_devices_are_remembered_and_an_empty_table_replaces():
     network = open_path()
-    inbox = network.exchange(Mail(tables(0, 1, 2), np.array([2, -1, 2])))
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, -1, 2])))
     assert heard(inbox) == [None, [0.0, 0.0], [2.0, 2.0], None]
     assert_array_equal(inbox.slots, [-1, 0, 2, -1])
     assert_array_equal(inbox.fresh, [False, True, True, False])
-    inbox = network.exchange(Mail(tables(10, 11, 12), np.array([-1, 1, 0])))
+    inbox = network.exchange(DenseMessages(tables(10, 11, 12), np.array([-1, 1, 0])))
     assert heard(inbox) == [[11.0], [0.0, 0.0], [], [11.0]]
     assert_array_equal(inbox.fresh, [True, False, True, True])
     inbox = network.exchange(silence(3, 2, 1))
@@ -130,9 +130,9 @@ def test_silent_devices_are_remembered_and_an_empty_table_replaces():
 
 def test_a_stage_begins_without_memory():
     network = open_path()
-    network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     network.open()
-    inbox = network.exchange(Mail(tables(3, 4, 5), np.array([2, -1, -1])))
+    inbox = network.exchange(DenseMessages(tables(3, 4, 5), np.array([2, -1, -1])))
     assert heard(inbox) == [None, [3.0, 3.0], None, None]
     assert [(one.stage, one.turn) for one in network.ledger.exchanges] == [(0, 0), (1, 0)]
 
@@ -140,7 +140,7 @@ def test_a_stage_begins_without_memory():
 def test_selective_mail_goes_over_the_chosen_edges_alone():
     network = open_path()
     over = np.array([True, False, True, True])  # 1 speaks to 2, not to 0
-    inbox = network.exchange(Mail(tables(0, 1, 2), np.array([2, 2, -1]), edges=over))
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, 2, -1]), edges=over))
     assert heard(inbox) == [None, [0.0, 0.0], None, [1.0, 1.0]]
     assert_array_equal(inbox.fresh, [False, True, False, True])
     assert_array_equal(network.ledger.edges[:, 0], [1, 0, 1, 0])
@@ -148,20 +148,20 @@ def test_selective_mail_goes_over_the_chosen_edges_alone():
 
 def test_mail_goes_over_edges_in_use_alone():
     network = open_path()
-    network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     network.use(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
-    inbox = network.exchange(Mail(tables(3, 4, 5), np.full(3, 2)))
+    inbox = network.exchange(DenseMessages(tables(3, 4, 5), np.full(3, 2)))
     assert heard(inbox) == [[4.0, 4.0], [3.0, 3.0], None, None]
     assert_array_equal(inbox.fresh, [True, True, False, False])
     assert_array_equal(network.ledger.edges[:, 0], [2, 2, 1, 1])
-    inbox = network.exchange(Mail(tables(6, 7, 8), np.full(3, 2), edges=np.array([True, False, True, True])))
+    inbox = network.exchange(DenseMessages(tables(6, 7, 8), np.full(3, 2), edges=np.array([True, False, True, True])))
     assert_array_equal(inbox.fresh, [False, True, False, False])
     assert_array_equal(network.ledger.edges[:, 0], [3, 2, 1, 1])
     network.open()
-    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     assert_array_equal(inbox.fresh, [True, True, False, False])  # in later stages, too
     network.use(np.ones(4, bool))
-    inbox = network.exchange(Mail(tables(3, -1, 5), np.array([2, -1, 2])))
+    inbox = network.exchange(DenseMessages(tables(3, -1, 5), np.array([2, -1, 2])))
     assert heard(inbox) == [[1.0, 1.0], [3.0, 3.0], [5.0, 5.0], None]  # what was said meanwhile is not caught up with
     assert network.ledger.totals[0] == 3 + 2 + 1 + 1 + 2 + 2
 
@@ -169,7 +169,7 @@ def test_mail_goes_over_edges_in_use_alone():
 def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
     network.use(np.ones(4, bool))
-    inbox = network.exchange(Mail(tables(0, 1, 2), np.full(3, 2)))
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     assert inbox.over is None and inbox.spoke is None
     assert network.ledger.exchanges[0].edges is None
 
@@ -177,32 +177,32 @@ def test_with_all_edges_in_use_nothing_is_masked():
 def test_tables_are_read_only_and_mail_is_never_written_to():
     network = open_path()
     given = tables(0, 1, 2)
-    mail = Mail(given, np.full(3, 2))
+    mail = DenseMessages(given, np.full(3, 2))
     inbox = network.exchange(mail)
     with pytest.raises(ValueError, match="read-only"):
         inbox.tables[0, 0, 0] = 5.0
-    network.exchange(Mail(tables(9, 9, 9), np.array([2, -1, -1])))
-    network.exchange(Mail(tables(8, 8, 8, width=3), np.array([-1, 2, -1])))
+    network.exchange(DenseMessages(tables(9, 9, 9), np.array([2, -1, -1])))
+    network.exchange(DenseMessages(tables(8, 8, 8, width=3), np.array([-1, 2, -1])))
     assert_array_equal(given, tables(0, 1, 2))
     assert_array_equal(mail.rows, 2)
 
 
 def test_widths_and_heights_may_differ_by_turn():
     network = open_path()
-    network.exchange(Mail(tables(0, 1, 2, width=3), np.full(3, 2)))
-    inbox = network.exchange(Mail(np.full((3, 5, 1), 7.0), np.array([5, -1, -1])))
+    network.exchange(DenseMessages(tables(0, 1, 2, width=3), np.full(3, 2)))
+    inbox = network.exchange(DenseMessages(np.full((3, 5, 1), 7.0), np.array([5, -1, -1])))
     assert inbox.tables.shape == (3, 5, 3)
     assert heard(inbox) == [[1.0, 1.0], [7.0] * 5, [2.0, 2.0], [1.0, 1.0]]
     assert_array_equal(inbox.tables[1, :2], np.ones((2, 3)))
     assert_array_equal(network.ledger.edges[:, 2], [2 * 3 * 8 + 5 * 8, 48, 48, 48])
-    inbox = network.exchange(Mail(np.full((3, 1, 2), 6.0), np.ones(3, np.int64)))
+    inbox = network.exchange(DenseMessages(np.full((3, 1, 2), 6.0), np.ones(3, np.int64)))
     assert heard(inbox) == [[6.0]] * 4
     assert inbox.tables.shape == (3, 5, 3)
 
 
 def test_the_header_travels_uncounted():
     network = open_path()
-    inbox = network.exchange(Mail(tables(0, 1, 2, width=4), np.array([2, 0, -1]), header=1))
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2, width=4), np.array([2, 0, -1]), header=1))
     assert_array_equal(inbox.tables[inbox.slots[1], :2], np.zeros((2, 4)))
     assert_array_equal(network.ledger.edges, [[1, 2, 48], [1, 0, 0], [1, 0, 0], [0, 0, 0]])
     assert network.ledger.totals == (3, 48)

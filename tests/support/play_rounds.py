@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import host
+from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.methods.schedules import make
@@ -38,7 +38,7 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
     shards = Shards(points, offsets, mass, None, np.arange(len(points)))
     network = LocalNetwork(place(topology, 0, 1))
     network.open()
-    return Table(topology, host(topology, shards, network, seed, kernels), network)
+    return Table(topology, build_batch(topology, shards, network, seed, kernels), network)
 
 
 def play(algorithm, table, start, rounds, schedule=None):

@@ -15,14 +15,14 @@ _OWN = {"wall_seconds", "compile_seconds", "out", "ranks", "placement", "cut", "
 
 def keep_all(monkeypatch, folder, copies):
     """Copy the run folder after each checkpoint, as it would stand there if the run were killed then."""
-    put = checkpoint.Vault.put
+    put = checkpoint.CheckpointWriter.put
 
     def copying(self, outline, arrays):
         put(self, outline, arrays)
         shutil.copytree(folder, copies / f"{len(list(copies.iterdir())):04}")
 
     copies.mkdir()
-    monkeypatch.setattr(checkpoint.Vault, "put", copying)
+    monkeypatch.setattr(checkpoint.CheckpointWriter, "put", copying)
 
 
 def resume(folder, *more):

@@ -22,7 +22,7 @@ _MPIRUN = shutil.which("mpirun", path=os.pathsep.join((str(Path(sys.executable).
 needs_mpirun = pytest.mark.skipif(_MPIRUN is None, reason="there is no mpirun beside Python or on the PATH")
 
 
-class Ending(NamedTuple):
+class StageResult(NamedTuple):
     """Exit code and what was printed."""
 
     code: int
@@ -41,12 +41,12 @@ def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} in JSON")
 
 
-def here(*arguments: object) -> Ending:
+def here(*arguments: object) -> StageResult:
     """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(argument) for argument in arguments])
-    return Ending(code, out.getvalue(), err.getvalue())
+    return StageResult(code, out.getvalue(), err.getvalue())
 
 
 def solve(*arguments: object) -> dict[str, Any]:
@@ -67,13 +67,13 @@ def ranks(count: int) -> list[str]:
     return [*limit, str(_MPIRUN), "-n", str(count), sys.executable]
 
 
-def there(*words: object, cwd: Path | None = None, **more: str) -> Ending:
+def there(*words: object, cwd: Path | None = None, **more: str) -> StageResult:
     """Run a program to its end."""
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, env=environment(**more), cwd=cwd, timeout=90,
         check=False,
     )  # fmt: skip
-    return Ending(done.returncode, done.stdout, done.stderr)
+    return StageResult(done.returncode, done.stdout, done.stderr)
 
 
 def listed(folder: Path) -> set[str]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import host
+from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import numba as compiled
 from p2pkm.methods.init.bounding_box import Box
 from p2pkm.methods.schedules import make
@@ -16,7 +16,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 
 
-class Played(NamedTuple):
+class FinishedRun(NamedTuple):
     """model: float64[k', d] at the server; local: list of float64[q, d]; uplinks: for each turn a table per client."""
 
     model: np.ndarray
@@ -36,7 +36,9 @@ def clients_of(data, *, seed=0, weights=None, kernels=compiled, d=None):
     mass = np.ones(len(points)) if weights is None else np.asarray(weights, float)
     topology = Topology.star(len(data))
     network = LocalNetwork(place(topology, 0, 1))
-    return host(topology, Shards(points, offsets, mass, None, np.arange(len(points))), network, seed, kernels), network
+    return build_batch(
+        topology, Shards(points, offsets, mass, None, np.arange(len(points))), network, seed, kernels
+    ), network
 
 
 def serve(method, data, rounds=1, **more):
@@ -62,7 +64,7 @@ def serve(method, data, rounds=1, **more):
     network.exchange(mail)
     local = [rows[rows[:, 0] < np.inf] for rows in state.local[:n]]
     model = state.centroids[n]
-    return Played(model[model[:, 0] < np.inf], local, uplinks, network.ledger.totals, state, devices)
+    return FinishedRun(model[model[:, 0] < np.inf], local, uplinks, network.ledger.totals, state, devices)
 
 
 def _measure(devices, network):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.engine.build_batch import host
+from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.methods.schedules import make
@@ -15,7 +15,7 @@ def state_of(algorithm, graph, shards, *, seed=0, start=None):
     """Return the state in which the stage falls silent; start: float64[n, k, d] or None."""
     topology = Topology.from_networkx(graph)
     network = LocalNetwork(place(topology, 0, 1))
-    devices = host(topology, shards, network, seed, compiled)
+    devices = build_batch(topology, shards, network, seed, compiled)
     network.open()
     schedule = make(algorithm.schedule, devices, topology.colors)
     given = None if start is None else Start(np.array(start), np.ones(topology.n, bool))

@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_cli import ROOT, SMALL, Ending, environment, here, listed, needs_mpirun, ranks, small_disk, there
+from tests.support.run_cli import (
+    ROOT,
+    SMALL,
+    StageResult,
+    environment,
+    here,
+    listed,
+    needs_mpirun,
+    ranks,
+    small_disk,
+    there,
+)
 
 MEGABYTE = 1 << 20
 MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--seeding", "own")
@@ -99,7 +110,7 @@ def _run_and_remove(words, folder):
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    return Ending(process.returncode, out, err)
+    return StageResult(process.returncode, out, err)
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=needs_mpirun)])

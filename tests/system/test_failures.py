@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import failing as failing_program
-from tests.support.run_cli import SMALL, Ending, environment, listed, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, StageResult, environment, listed, needs_mpirun, ranks, there
 
 PROGRAM = Path(failing_program.__file__)
 CONSOLE = Path(sys.executable).with_name("p2pkm")
@@ -84,7 +84,7 @@ def test_launcher_of_another_mpi_in_a_script():
 def test_other_ranks_of_another_mpi_are_silent():
     more = {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_RANK": "3"}
     ending = there(sys.executable, "-W", "ignore", "-m", "p2pkm", *SMALL, **more)
-    assert ending == Ending(4, "", "")
+    assert ending == StageResult(4, "", "")
 
 
 @needs_mpirun
@@ -115,7 +115,7 @@ sys.exit(code or bool(loaded & {{"numpy", "mpi4py", "networkx", "scipy", "numba"
     for more in ({}, {"PMI_SIZE": "3", "PMI_RANK": "0"}):
         ending = there(sys.executable, "-c", program, **more)
         assert (ending.code, ending.err) == (0, "") and ending.out
-    assert there(sys.executable, "-c", program, PMI_SIZE="3", PMI_RANK="2") == Ending(0, "", "")
+    assert there(sys.executable, "-c", program, PMI_SIZE="3", PMI_RANK="2") == StageResult(0, "", "")
 
 
 @needs_mpirun
@@ -155,7 +155,7 @@ def _interrupt(words, ready, **more):
         assert time.monotonic() - began < SOON
     finally:
         process.kill()
-    return Ending(process.returncode, out, err)
+    return StageResult(process.returncode, out, err)
 
 
 ENDLESS = (*SMALL, "--rounds", 10**6, "--tol", 0, "--schedule", "async", "--seeding", "own", "--out", "run")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hosts import lacking, two_hosts
-from tests.support.run_cli import Ending, environment, here
+from tests.support.run_cli import StageResult, environment, here
 
 LONG = "--devices 4 --data grid16:points=100 --no-central --rounds 1000000 --tol 0 --no-plot -q".split()
 OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
@@ -47,7 +47,7 @@ def begin(hosts, folder, *words, **more):
 
 def wait(process):
     out, err = process.communicate(timeout=110)
-    return Ending(process.returncode, out, err)
+    return StageResult(process.returncode, out, err)
 
 
 def start(hosts, folder, *words, **more):

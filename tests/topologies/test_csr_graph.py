@@ -13,7 +13,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.network.graph import Topology
-from topologies import LightGraph
+from topologies import CSRGraph
 from topologies.csr_graph import pack
 from topologies.families import csr as large
 
@@ -45,7 +45,7 @@ def test_without_chance_both_forms_are_the_same_graph(name, n):
     topologies.check(light)
     heavy = topologies.build(name, n)
     assert edges(light.to_networkx()) == edges(heavy)
-    assert arrays(light) == arrays(LightGraph.from_networkx(heavy))
+    assert arrays(light) == arrays(CSRGraph.from_networkx(heavy))
     assert (len(light), light.number_of_nodes(), light.number_of_edges()) == (n, n, heavy.number_of_edges())
     assert light.name == name and light.weights is None
 
@@ -53,7 +53,7 @@ def test_without_chance_both_forms_are_the_same_graph(name, n):
 @pytest.mark.parametrize("n", [1, 2, 4, 8, 64])
 def test_both_forms_of_the_hypercube_are_the_same_graph(n):
     light = topologies.build("hypercube", n, light=True)
-    assert arrays(light) == arrays(LightGraph.from_networkx(topologies.build("hypercube", n)))
+    assert arrays(light) == arrays(CSRGraph.from_networkx(topologies.build("hypercube", n)))
 
 
 @pytest.mark.parametrize(("name", "rows"), [("grid", 1), ("grid", 2), ("torus", 1), ("torus", 2), ("torus", 4)])
@@ -188,11 +188,11 @@ def test_large_graphs_are_light_and_small_ones_are_not(monkeypatch):
     assert set(topologies.LIGHT) <= set(topologies.FAMILIES)
     for name in topologies.LIGHT.keys() - {"hypercube"}:
         assert type(topologies.build(name, 50)) is nx.Graph
-        assert type(topologies.build(name, 52)) is LightGraph
+        assert type(topologies.build(name, 52)) is CSRGraph
         assert type(topologies.build(name, 52, light=False)) is nx.Graph
         assert topologies.FAMILIES[name].__kwdefaults__ == topologies.LIGHT[name].__kwdefaults__
     assert type(topologies.build("tree", 52)) is nx.Graph
-    assert type(topologies.build("hypercube", 64)) is LightGraph
+    assert type(topologies.build("hypercube", 64)) is CSRGraph
 
 
 def test_families_without_a_light_form_are_converted():
@@ -202,7 +202,7 @@ def test_families_without_a_light_form_are_converted():
     back = light.to_networkx()
     assert all(back[u][v]["weight"] == weight for u, v, weight in heavy.edges(data="weight"))
     half = nx.Graph([(0, 1, {"weight": 3}), (1, 2)])
-    assert LightGraph.from_networkx(half).weights.tolist() == [3, 3, 1, 1]
+    assert CSRGraph.from_networkx(half).weights.tolist() == [3, 3, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_both_forms_refuse_alike(name, n, options, message, light):
     ],
 )
 def test_arrays_that_are_no_graph(indptr, indices, weights, message):
-    given = LightGraph(np.array(indptr), np.array(indices, np.int64), None if weights is None else np.array(weights))
+    given = CSRGraph(np.array(indptr), np.array(indices, np.int64), None if weights is None else np.array(weights))
     with pytest.raises(topologies.GraphError, match=message):
         topologies.check(given)
     with pytest.raises(TopologyError, match=message):
@@ -282,7 +282,7 @@ def test_all_arrays_share_one_compilation(monkeypatch):
 
 
 def test_weights_and_narrow_arrays_arrive():
-    light = LightGraph(np.array([0, 1, 3, 4], np.int32), np.array([1, 0, 2, 1], np.int32), np.array([2, 2, 3, 3]))
+    light = CSRGraph(np.array([0, 1, 3, 4], np.int32), np.array([1, 0, 2, 1], np.int32), np.array([2, 2, 3, 3]))
     topology = Topology.from_graph(light)
     assert topology.weights.tolist() == [2, 2, 3, 3] and topology.indices.dtype == np.int64
     heavy = nx.Graph([(0, 1, {"weight": 2}), (1, 2, {"weight": 3})])
@@ -347,12 +347,12 @@ def test_a_run_takes_either_form():
     assert np.array_equal(runs[0].centroids, runs[1].centroids)
     assert edges(runs[0].graph) == edges(light.to_networkx())
     with pytest.raises(TopologyError, match="indices reach"):
-        p2pkm.simulate(p2pkm.GTVMin(3), LightGraph(np.array([0, 1, 2]), np.array([5, 0])), shards)
+        p2pkm.simulate(p2pkm.GTVMin(3), CSRGraph(np.array([0, 1, 2]), np.array([5, 0])), shards)
 
 
 def test_a_hundred_thousand_devices_from_their_name():
     graph = topologies.build("small-world", 120_000, degree=6)
-    assert type(graph) is LightGraph
+    assert type(graph) is CSRGraph
     topology = Topology.from_graph(graph)
     ends = topology.colors[topology.sources] != topology.colors[topology.indices]
     assert ends.all() and topology.colors.max() < 10 and topology.components.max() == 0

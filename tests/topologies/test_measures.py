@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import shortest_path
 
 import p2pkm
 import topologies
-from topologies import LightGraph, measures
+from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures.connectivity import _dominate
 from topologies.measures.spectral import mixing_laplacian
@@ -184,7 +184,7 @@ def test_connectivities_and_renaming(n, p, seed):
 
 def test_arrays_and_objects_measure_the_same():
     graph = topologies.small_world(60, seed=3)
-    assert measures.describe(graph) == measures.describe(LightGraph.from_networkx(graph))
+    assert measures.describe(graph) == measures.describe(CSRGraph.from_networkx(graph))
     reached = {j for i in _dominate(measures.read(graph)) for j in [i, *graph[i]]}
     assert reached == set(range(60))
 

@@ -212,7 +212,7 @@ def test_animate_on_the_command_line(runs, tmp_path):
 
 
 def shown(runs):
-    graph = topologies.LightGraph.from_networkx(topologies.ring(5), "<five>")
+    graph = topologies.CSRGraph.from_networkx(topologies.ring(5), "<five>")
     return {
         "result": runs["mesh"],
         "topology": p2pkm.Topology.from_graph(topologies.ring(5)),
@@ -235,7 +235,7 @@ def test_a_graph_in_a_notebook_has_all_its_links(runs):
     html = shown(runs)["graph"]._repr_html_()
     assert html.count("<circle") == 5 and len(re.findall(r"M[^ML]*L", html)) == 5
     assert "&lt;five&gt;" in html and "<five>" not in html
-    assert "<svg" not in topologies.LightGraph.from_networkx(topologies.ring(501))._repr_html_()
+    assert "<svg" not in topologies.CSRGraph.from_networkx(topologies.ring(501))._repr_html_()
 
 
 def test_without_matplotlib_the_table_is_there(runs, monkeypatch):

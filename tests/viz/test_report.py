@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from p2pkm.storage.load import load
-from p2pkm.viz.report.encode_arrays import ABSENT, Box, enclose, pack, round_singles, shrink_counts, to_steps
+from p2pkm.viz.report.encode_arrays import ABSENT, Box, bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, tabulate, tag, write
 from p2pkm.viz.report.narrative import tell_ratio
 from p2pkm.viz.report.study_page import _average, _judge
@@ -122,10 +122,10 @@ def test_coordinates_are_steps_of_a_box():
 
 def test_the_box_follows_centroids_but_not_far():
     points = np.array([[0.0, 0.0], [1.0, 1.0]])
-    box = enclose(points, np.array([[1.5, 0.5], [90.0, 0.5], [np.inf, np.inf]]))
+    box = bounding_box(points, np.array([[1.5, 0.5], [90.0, 0.5], [np.inf, np.inf]]))
     assert 2.0 <= box.high[0] < 2.2 and 1.0 <= box.high[1] < 1.1
-    assert enclose(np.zeros((0, 2)), np.full((1, 2), np.inf)).high.tolist() == [1.0, 1.0]
-    one = enclose(np.full((1, 2), 3.0), np.zeros((0, 2)))
+    assert bounding_box(np.zeros((0, 2)), np.full((1, 2), np.inf)).high.tolist() == [1.0, 1.0]
+    one = bounding_box(np.full((1, 2), 3.0), np.zeros((0, 2)))
     assert (one.low < 3).all() and (one.high > 3).all()
 
 

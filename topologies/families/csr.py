@@ -1,13 +1,13 @@
 """Families as arrays, for very many devices: the same graphs as `deterministic` and `randomized`, without networkx.
 
-Every function takes the options of the family of its name and returns a connected `LightGraph`. Without chance it is
+Every function takes the options of the family of its name and returns a connected `CSRGraph`. Without chance it is
 the same graph; drawn by chance it follows the same distribution, but the same seed gives another draw.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from topologies.csr_graph import Integers, LightGraph, is_connected, pack
+from topologies.csr_graph import CSRGraph, Integers, is_connected, pack
 from topologies.families import random as randomized
 from topologies.families.random import (
     albert_options,
@@ -29,13 +29,13 @@ else:
 _TRIES = 100  # draws of a new end before a link stays where it is
 
 
-def ring(n: int) -> LightGraph:
+def ring(n: int) -> CSRGraph:
     """Link every device with the next one, and the last with the first."""
     size = whole(n, "ring: n", 1)
     return _circulant(size, [1] if size > 1 else [], "ring")
 
 
-def grid(n: int, *, rows: int | None = None) -> LightGraph:
+def grid(n: int, *, rows: int | None = None) -> CSRGraph:
     """Link each device with those beside, above and below in rows of n / rows devices."""
     import numpy as np
 
@@ -44,7 +44,7 @@ def grid(n: int, *, rows: int | None = None) -> LightGraph:
     return pack(n, *(np.concatenate([part.ravel() for part in ends]) for ends in (one, other)), name="grid")
 
 
-def torus(n: int, *, rows: int | None = None) -> LightGraph:
+def torus(n: int, *, rows: int | None = None) -> CSRGraph:
     """Set the devices on a grid whose rows and columns are rings."""
     import numpy as np
 
@@ -53,42 +53,42 @@ def torus(n: int, *, rows: int | None = None) -> LightGraph:
     return pack(n, np.tile(place.ravel(), 2), other, name="torus")
 
 
-def exponential(n: int, *, base: int = 2) -> LightGraph:
+def exponential(n: int, *, base: int = 2) -> CSRGraph:
     """Link every device with those 1, base, base^2, ... further on, around a ring."""
     return _circulant(*strides(n, base), "exponential")
 
 
-def hypercube(n: int) -> LightGraph:
+def hypercube(n: int) -> CSRGraph:
     """Link devices whose numbers differ in one binary digit."""
     import numpy as np
 
     digits = 1 << np.arange(dimensions(n), dtype=np.int64)
     neighbors = np.arange(n)[:, None] ^ digits
     neighbors.sort(axis=1)
-    return LightGraph(np.arange(n + 1) * len(digits), neighbors.ravel(), name="hypercube")
+    return CSRGraph(np.arange(n + 1) * len(digits), neighbors.ravel(), name="hypercube")
 
 
-def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> LightGraph:
+def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> CSRGraph:
     """Draw a ring where each device knows its `degree` nearest, some links moved to random ends (Watts-Strogatz)."""
     size, links, chance = small_world_options(n, degree, rewire)
     return _redraw(size, seed, lambda rng: _rewire(size, links // 2, chance, rng), "small-world", "degree")
 
 
-def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> LightGraph:
+def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> CSRGraph:
     """Draw a graph in which every device has the same degree (Steger and Wormald)."""
     size, links = regular_options(n, degree)
     if 2 * links >= size:  # nearly complete: nothing is light about it
-        return LightGraph.from_networkx(randomized.random_regular(n, degree=degree, seed=seed), "random-regular")
+        return CSRGraph.from_networkx(randomized.random_regular(n, degree=degree, seed=seed), "random-regular")
     return _redraw(size, seed, lambda rng: _pair(size, links, rng), "random-regular", "degree")
 
 
-def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> LightGraph:
+def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> CSRGraph:
     """Grow a graph from a star of m + 1 devices: each new one links to m others, the well-linked preferred."""
     size, links = albert_options(n, m)
     return _redraw(size, seed, lambda rng: _grow(size, links, rng), "barabasi-albert", "m")
 
 
-def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> LightGraph:
+def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> CSRGraph:
     """Throw the devices on the unit square and link those at most `radius` apart."""
     from scipy.spatial import cKDTree
 
@@ -101,19 +101,19 @@ def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> L
     return _redraw(size, seed, draw, "random-geometric", "radius")
 
 
-def _circulant(n: int, steps: list[int], name: str) -> LightGraph:
+def _circulant(n: int, steps: list[int], name: str) -> CSRGraph:
     """Link every device with those so many steps before and after it, around a ring."""
     import numpy as np
 
     both = sorted({*steps, *(n - step for step in steps)})
     neighbors = (np.arange(n)[:, None] + np.array(both, np.int64)) % n
     neighbors.sort(axis=1)
-    return LightGraph(np.arange(n + 1) * len(both), neighbors.ravel(), name=name)
+    return CSRGraph(np.arange(n + 1) * len(both), neighbors.ravel(), name=name)
 
 
 def _redraw(
     n: int, seed: int, draw: Callable[[Generator], tuple[Integers, Integers]], family: str, option: str
-) -> LightGraph:
+) -> CSRGraph:
     """Draw the ends of all links until the graph is connected."""
     from numpy.random import default_rng
 

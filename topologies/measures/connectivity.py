@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, join, read
 
 _WORK = 100_000_000  # nodes and arcs that all flows together may look at once
@@ -66,7 +66,7 @@ def vertex_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return _lower(limit, pairs + np.array([n, 0]), inner, seed)
 
 
-def _limit(links: LightGraph) -> Measure:
+def _limit(links: CSRGraph) -> Measure:
     """Return the smallest degree, which is at least either connectivity; exact where it has to be equal."""
     least = int(count_links(links).min())
     if len(links) > 1 and not join(links):
@@ -101,7 +101,7 @@ def _arcs(n: int, source: Integers, target: Integers) -> Any:
     return csr_array((np.ones(len(source), np.int32), (source, target)), (n, n))
 
 
-def _dominate(links: LightGraph) -> list[int]:
+def _dominate(links: CSRGraph) -> list[int]:
     """Return devices such that everybody is one of them or has one as neighbour, in ascending order."""
     import numpy as np
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.measures.types import EXACT, AnyGraph, Measure, count_links, find_sources, read, to_matrix
 
 _PAIRS = 200_000  # of neighbours that an estimate draws
@@ -50,7 +50,7 @@ def clustering(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return _count_triangles(links) if len(links) <= EXACT else _sample_triangles(links, seed)
 
 
-def _count_triangles(links: LightGraph) -> Measure:
+def _count_triangles(links: CSRGraph) -> Measure:
     import numpy as np
 
     matrix, found = to_matrix(links).toarray(), count_links(links)
@@ -59,7 +59,7 @@ def _count_triangles(links: LightGraph) -> Measure:
     return Measure(float(np.mean(np.where(pairs > 0, closed / np.maximum(pairs, 1), 0.0))))
 
 
-def _sample_triangles(links: LightGraph, seed: int) -> Measure:
+def _sample_triangles(links: CSRGraph, seed: int) -> Measure:
     import numpy as np
 
     n, found, draw = len(links), count_links(links), np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.measures.types import EXACT, AnyGraph, Measure, join, read, to_matrix
 
 _WORK = 80_000_000  # devices and links that the searches of an estimate may look at
@@ -50,7 +50,7 @@ def mean_path(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return find_distances(read(graph), seed).mean_path
 
 
-def find_distances(links: LightGraph, seed: int) -> Distances:
+def find_distances(links: CSRGraph, seed: int) -> Distances:
     """Search from every device, or from a sample of them and those that bound the diameter best."""
     import numpy as np
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Floats, Integers, Measure, count_links, read
 
 _WORK = 16_000_000  # links that all searches of an estimate may look at
@@ -50,7 +50,7 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return Measure(float(others.mean()), False, told)
 
 
-def start(links: LightGraph) -> "Walk":
+def start(links: CSRGraph) -> "Walk":
     """Return what searches a graph."""
     return Walk(len(links), links.indptr, links.indices, count_links(links))
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.measures.lanczos import find_radius, find_spectrum
 from topologies.measures.spectral import laplacian
@@ -182,7 +182,7 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])
 
 
-def _measure_strengths(links: LightGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
+def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
     """Return the strength of each directed edge, float64[2 * links]; 0 if it is not active."""
     import numpy as np
 
@@ -235,7 +235,7 @@ def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
     return Measure(value, False, f"power iteration, {_PERIODS} periods")
 
 
-def _find_contraction(links: LightGraph, strengths: Floats, seed: int) -> Measure:
+def _find_contraction(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
     """Return the spectral radius of (I + 2 R)^-1 2 S with the strengths S and their row sums R."""
     import numpy as np
     from scipy.sparse import diags_array
@@ -248,7 +248,7 @@ def _find_contraction(links: LightGraph, strengths: Floats, seed: int) -> Measur
     return find_radius((half @ matrix @ half).tocsr(), seed)
 
 
-def _sweep(links: LightGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
+def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
     """Return the spectral radius of a round of successive over-relaxation, one color after the other.
 
     Up to 1,000 devices from all eigenvalues, above from how the norm of a random vector shrinks in the later half of
@@ -286,7 +286,7 @@ def _count_rounds(contraction: Measure) -> Measure:
     return contraction._replace(value=math.log(_GOAL) / math.log(value) if value else 0.0)
 
 
-def _find_disagreement(links: LightGraph, strengths: Floats, seed: int) -> Measure:
+def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
     """Return 1 / (1 + 2 l), l the second smallest eigenvalue of the Laplacian of the strengths."""
     if len(links) == 1:
         return Measure(None, how="a single device")

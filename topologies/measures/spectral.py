@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.measures.lanczos import Spectrum, find_spectrum, sample_spectrum
 from topologies.measures.types import (
@@ -112,7 +112,7 @@ def kirchhoff_index(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return mean._replace(value=0.0 if mean.value is None else mean.value * n * (n - 1) / 2)
 
 
-def laplacian(links: LightGraph, strengths: Floats | None = None) -> tuple[Any, Floats]:
+def laplacian(links: CSRGraph, strengths: Floats | None = None) -> tuple[Any, Floats]:
     """Return diag(A 1) - A, csr_array[n, n], and its null vector.
 
     A has these strengths of the directed edges, else 1.
@@ -125,7 +125,7 @@ def laplacian(links: LightGraph, strengths: Floats | None = None) -> tuple[Any, 
     return (diags_array(rows) - adjacency).tocsr(), np.full(n, n**-0.5)
 
 
-def mixing_laplacian(links: LightGraph, active: Mask | None = None) -> tuple[Any, Floats]:
+def mixing_laplacian(links: CSRGraph, active: Mask | None = None) -> tuple[Any, Floats]:
     """Return I - W, csr_array[n, n], with the Metropolis matrix W of the (active) links, and its null vector."""
     import numpy as np
 
@@ -135,14 +135,14 @@ def mixing_laplacian(links: LightGraph, active: Mask | None = None) -> tuple[Any
     return laplacian(links, strengths if active is None else np.where(active, strengths, 0.0))
 
 
-def find_connectivity(links: LightGraph, spectrum: Spectrum) -> Measure:
+def find_connectivity(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the algebraic connectivity from the spectrum of the Laplacian."""
     if len(links) == 1:
         return Measure(None, how=_ALONE)
     return spectrum.low() if join(links) else Measure(0.0, how=_APART)
 
 
-def find_gap(links: LightGraph, spectrum: Spectrum) -> Measure:
+def find_gap(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the spectral gap from the spectrum of I - W."""
     if len(links) == 1:
         return Measure(1.0)
@@ -152,7 +152,7 @@ def find_gap(links: LightGraph, spectrum: Spectrum) -> Measure:
     return low._replace(value=min(float(spectrum.values[0]), 2 - float(spectrum.values[-1])))
 
 
-def sample_mixing(links: LightGraph, decay: float, seed: int) -> Spectrum:
+def sample_mixing(links: CSRGraph, decay: float, seed: int) -> Spectrum:
     """Return the spectrum of I - W, above 1,000 devices as many steps of it as the effective neighbors need."""
     matrix, null = mixing_laplacian(links)
     if len(links) <= EXACT:
@@ -162,7 +162,7 @@ def sample_mixing(links: LightGraph, decay: float, seed: int) -> Spectrum:
     return sample_spectrum(matrix, null, steps, seed)
 
 
-def count_neighbors(links: LightGraph, spectrum: Spectrum, decay: float) -> Measure:
+def count_neighbors(links: CSRGraph, spectrum: Spectrum, decay: float) -> Measure:
     """Return the effective number of neighbours from the spectrum of I - W, all of it or what `sample_mixing` finds."""
     n, together = len(links), 1 / (1 - decay)  # the variance of the mean of all
 
@@ -192,7 +192,7 @@ def check_decay(decay: float) -> None:
         raise GraphError(f"decay is {decay!r}; expected a number from 0 to below 1")
 
 
-def find_resistance(links: LightGraph, spectrum: Spectrum) -> Measure:
+def find_resistance(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the mean resistance from the spectrum of the Laplacian."""
     if len(links) == 1:
         return Measure(None, how=_ALONE)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from topologies.checks import check
-from topologies.csr_graph import LightGraph
+from topologies.csr_graph import CSRGraph
 from topologies.validation import Graph
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Changing(Protocol):
         """Return which directed edges are in use in round t, bool[2 * links], the same at both ends of a link."""
 
 
-AnyGraph: TypeAlias = "Graph | LightGraph | Changing"
+AnyGraph: TypeAlias = "Graph | CSRGraph | Changing"
 
 
-def read(graph: AnyGraph) -> LightGraph:
+def read(graph: AnyGraph) -> CSRGraph:
     """Return a graph of any kind as arrays; of one that changes, all links that are ever active.
 
     Raises
@@ -73,29 +73,29 @@ def read(graph: AnyGraph) -> LightGraph:
     GraphError
         If it is a networkx graph that `topologies.check` refuses.
     """
-    if isinstance(graph, LightGraph):
+    if isinstance(graph, CSRGraph):
         return graph
     if hasattr(graph, "indptr"):
-        return LightGraph(graph.indptr, graph.indices, getattr(graph, "weights", None))
+        return CSRGraph(graph.indptr, graph.indices, getattr(graph, "weights", None))
     check(graph)
-    return LightGraph.from_networkx(graph)
+    return CSRGraph.from_networkx(graph)
 
 
-def count_links(links: LightGraph) -> Integers:
+def count_links(links: CSRGraph) -> Integers:
     """Return the degree of each device, int64[n]."""
     import numpy as np
 
     return np.diff(links.indptr)
 
 
-def find_sources(links: LightGraph) -> Integers:
+def find_sources(links: CSRGraph) -> Integers:
     """Return the device that each directed edge leads from, int64[2 * links]."""
     import numpy as np
 
     return np.repeat(np.arange(len(links)), np.diff(links.indptr))
 
 
-def to_matrix(links: LightGraph, values: Any = None) -> Any:
+def to_matrix(links: CSRGraph, values: Any = None) -> Any:
     """Return the adjacency matrix with these values of the directed edges (1 if None), csr_array[n, n]."""
     import numpy as np
     from scipy.sparse import csr_array
@@ -105,7 +105,7 @@ def to_matrix(links: LightGraph, values: Any = None) -> Any:
     return csr_array((data, links.indices.astype(kind), links.indptr.astype(kind)), (len(links), len(links)))
 
 
-def join(links: LightGraph) -> bool:
+def join(links: CSRGraph) -> bool:
     """Say whether there is a path between any two devices."""
     from scipy.sparse import csgraph
 

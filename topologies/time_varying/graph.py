@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topologies.csr_graph import Floats, Integers, LightGraph, pack, sources
+from topologies.csr_graph import CSRGraph, Floats, Integers, pack, sources
 
 if TYPE_CHECKING:
     from numpy import bool_
@@ -35,7 +35,7 @@ class TimeVaryingGraph:
         The weights that the paper gives the links in use, see `mixing`; None: it gives none.
     """
 
-    union: LightGraph
+    union: CSRGraph
     period: int | None
     active: Callable[[int], Bools]
     own_mixing: Callable[[int], Floats] | None = None
@@ -77,10 +77,10 @@ class TimeVaryingGraph:
         """Return the number of links that are ever in use, each counted once."""
         return self.union.number_of_edges()
 
-    def at(self, turn: int) -> LightGraph:
+    def at(self, turn: int) -> CSRGraph:
         """Return the links in use in a round as a graph; it need not be connected."""
         mask = self.active(turn)
-        return LightGraph(_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
+        return CSRGraph(_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
 
     def degrees(self, turn: int) -> Integers:
         """Return with how many others each device talks in a round, int64[n]."""

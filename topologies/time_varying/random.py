@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topologies.csr_graph import Integers, LightGraph, is_connected, sources
+from topologies.csr_graph import CSRGraph, Integers, is_connected, sources
 from topologies.errors import GraphError
 from topologies.families import csr as large
 from topologies.families.random import draws, geometric_options, regular_options, unconnected
@@ -81,10 +81,10 @@ def random_matchings(n: int, *, period: int = 32, seed: int = 0) -> TimeVaryingG
     return _redraw(size, period, seed, play, "random-matchings")
 
 
-def switch_links(graph: LightGraph, on: float, off: float, seed: int) -> TimeVaryingGraph:
+def switch_links(graph: CSRGraph, on: float, off: float, seed: int) -> TimeVaryingGraph:
     """Switch every link of a graph on and off by a Markov chain of its own; see `topologies.edge_markov`."""
     chain = _Chain(_number_links(graph), on, off, seed)
-    return TimeVaryingGraph(LightGraph(graph.indptr, graph.indices, graph.weights, "edge-markov"), None, chain.active)
+    return TimeVaryingGraph(CSRGraph(graph.indptr, graph.indices, graph.weights, "edge-markov"), None, chain.active)
 
 
 def random_waypoint(
@@ -185,7 +185,7 @@ class _Chain:
         return state
 
 
-def _number_links(graph: LightGraph) -> Integers:
+def _number_links(graph: CSRGraph) -> Integers:
     """Return the number of the link that each entry is an end of, int64[2 * links]."""
     import numpy as np
 

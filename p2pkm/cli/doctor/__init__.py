@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from p2pkm.cli.doctor.checks import INSTALL, SAME, Check, ask, family, first, last, oversubscribe, start_trial
+from p2pkm.cli.doctor.checks import INSTALL, SAME, Check, family, first, last, oversubscribe, run_command, start_trial
 from p2pkm.cli.doctor.cluster import check_crowd, check_file_system, check_shared_memory, check_slurm
 from p2pkm.cli.doctor.hostfile import check_hosts
 from p2pkm.core.errors import ExperimentError, NetworkError
@@ -66,7 +66,7 @@ def _library() -> Check:
         except NetworkError as error:
             found, _, advice = str(error).rpartition(". ")
             return Check("fail", "mpi library", found, advice[:1].lower() + advice[1:])
-    code, printed = ask([sys.executable, "-c", _LIBRARY])
+    code, printed = run_command([sys.executable, "-c", _LIBRARY])
     if code == 0:
         return Check("ok", "mpi library", _name(printed.splitlines()[-1]))
     found = f"mpi4py finds no MPI library ({last(printed)}); one process works without"
@@ -81,7 +81,7 @@ def _launcher() -> Check:
         if (beside / "mpirun").exists():
             return Check("warn", "mpirun", f"not on PATH, but in {beside}", f"source {beside / 'activate'}")
         return Check("warn", "mpirun", "no mpirun or mpiexec on PATH", f"{INSTALL}, or load your cluster's MPI")
-    code, printed = ask([path, "--version"])
+    code, printed = run_command([path, "--version"])
     if code != 0:
         return Check("warn", "mpirun", f"{path} --version fails ({last(printed)})", SAME)
     return Check("ok", "mpirun", f"{path} ({family(printed)})")
@@ -98,7 +98,7 @@ def _pair(library: str) -> Check:
     if how == "alone":
         found = f"two worlds of size 1: {path} does not belong to the library that mpi4py loads ({library})"
         return Check("fail", "mpirun -n 2", found, SAME)
-    open_mpi = family(ask([path, "--version"])[1]) == "Open MPI"
+    open_mpi = family(run_command([path, "--version"])[1]) == "Open MPI"
     return Check("fail", "mpirun -n 2", f"did not run ({printed})", (open_mpi and oversubscribe()) or SAME)
 
 

@@ -31,7 +31,7 @@ class Check(NamedTuple):
     advice: str = ""
 
 
-def ask(command: list[str]) -> tuple[int, str]:
+def run_command(command: list[str]) -> tuple[int, str]:
     """Run a command for a limited time; return its exit code and all that it printed."""
     quiet: dict[str, Any] = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
     try:
@@ -45,7 +45,7 @@ def ask(command: list[str]) -> tuple[int, str]:
 
 def start_trial(launcher: list[str]) -> tuple[str, str]:
     """Start a trial under a launcher: ``together``, ``alone`` or ``broken``, and the first line that it printed."""
-    code, printed = ask([*launcher, sys.executable, "-c", _TRIAL])
+    code, printed = run_command([*launcher, sys.executable, "-c", _TRIAL])
     if code == 0 and "[together]" in printed:
         return "together", ""
     return ("alone" if "[alone]" in printed else "broken"), first(printed)

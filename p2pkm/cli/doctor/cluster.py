@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from p2pkm.cli.doctor.checks import Check, ask, family, oversubscribe
+from p2pkm.cli.doctor.checks import Check, family, oversubscribe, run_command
 from p2pkm.core.mpi_environment import expected_size, launched
 
 SHARED = Path("/dev/shm")
@@ -27,7 +27,7 @@ def check_slurm() -> Check:
         return Check("ok", "slurm", "no Slurm here")
     if job is not None and launched() and expected_size() > 1:
         return Check("ok", "slurm", f"in job {job}, {os.environ.get('SLURM_NTASKS', '?')} tasks")
-    default = re.search(r"^MpiDefault\s*=\s*(\S+)", ask(["scontrol", "show", "config"])[1], re.MULTILINE)
+    default = re.search(r"^MpiDefault\s*=\s*(\S+)", run_command(["scontrol", "show", "config"])[1], re.MULTILINE)
     said = f", MpiDefault={default[1]}" if default else ""
     if job is None:
         return Check("ok", "slurm", f"no job here{said}", f"see launch/slurm.sbatch; {_SRUN} ({_NONE})")

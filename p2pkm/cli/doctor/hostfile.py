@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from p2pkm.cli.doctor.checks import SAME, Check, ask, family, start_trial
+from p2pkm.cli.doctor.checks import SAME, Check, family, run_command, start_trial
 
 _CHECK = "host file"
 _COLON = re.compile(r"(\[[^\]]+\]|[^:\s]+)(?::(\S*))?(?:\s+\w+=\S*)*")  # MPICH, Intel MPI
@@ -31,7 +31,7 @@ def check_hosts(file: str) -> list[Check]:
     launcher = shutil.which("mpirun") or shutil.which("mpiexec")
     if launcher is None:
         return [Check("fail", _CHECK, "no mpirun or mpiexec on PATH that could take it", SAME)]
-    whose = family(ask([launcher, "--version"])[1])
+    whose = family(run_command([launcher, "--version"])[1])
     try:
         hosts = _read(Path(file), whose)
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.messages import Mail
+from p2pkm.core.messages import DenseMessages
 from p2pkm.data.random import generator
 from p2pkm.data.shards import Shards
 from p2pkm.experiments.config import Experiment
@@ -35,7 +35,7 @@ class Seconds(NamedTuple):
 
 def play(world: World, algorithm: Any, topology: Topology, points: int, features: int) -> Seconds:
     """Run some rounds on random points, the same number at each device, without seeding; every rank calls it alike."""
-    from p2pkm.engine.simulate import Job, perform
+    from p2pkm.engine.simulate import Job, run_job
 
     placement = place(topology, world.rank, world.size)
     n, each, k = len(placement.ids), -(-points // topology.clients), algorithm.k
@@ -54,7 +54,7 @@ def play(world: World, algorithm: Any, topology: Topology, points: int, features
         algorithm, topology, shards, central=False, start=start, rounds=min(_ROUNDS, algorithm.default_rounds),
         every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
     )  # fmt: skip
-    perform(job, world)
+    run_job(job, world)
     return clock.read()
 
 
@@ -90,7 +90,7 @@ def exchange(world: World) -> tuple[float, float]:
     for size, times in ((_SMALL, _EXCHANGES), (_LARGE, _EXCHANGES // 10)):
         network = world.network(placement)
         network.open()
-        mail = Mail(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
+        mail = DenseMessages(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
         network.exchange(mail)
         stamps = [time.perf_counter()]
         for _ in range(times):
@@ -126,9 +126,9 @@ def main(argument: str) -> None:
     world = connect()
     found: dict[str, Any] = {"ranks": world.size}
     if "experiment" in task:
-        from p2pkm.experiments.plan.draft import sketch
+        from p2pkm.experiments.plan.draft import build_plan
 
-        plan = sketch(Experiment.from_mapping(task["experiment"], "the plan"), world.size)
+        plan = build_plan(Experiment.from_mapping(task["experiment"], "the plan"), world.size)
         taken = play(world, endless(plan.algorithm), plan.topology, plan.size.points, plan.size.features)
         found |= taken._asdict()
     else:

@@ -12,13 +12,13 @@ from p2pkm.core.errors import DataError, P2PKMError, TopologyError
 from p2pkm.core.spec import Spec, complete, parse
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
-from p2pkm.methods.init.pipelines import Setting, Stage, check_links, check_size, needs_hub, scaling_stage, stages
+from p2pkm.methods.init.pipelines import InitContext, Stage, check_links, check_size, needs_hub, scaling_stage, stages
 from p2pkm.network.graph import Topology
 
 _CLUSTERS, _DEVICES = 8, 16  # where neither data nor options say
 
 
-class Outline(NamedTuple):
+class RunPlan(NamedTuple):
     """A run that is planned.
 
     Attributes
@@ -61,7 +61,9 @@ class Outline(NamedTuple):
         return None if graph is None else (active_degrees(graph).value or 0.0) * self.topology.n / 2
 
 
-def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> tuple[Experiment, Any, Size, Spec]:
+def resolve_experiment(
+    experiment: Experiment, ranks: int | None, *, count: bool = True
+) -> tuple[Experiment, Any, Size, Spec]:
     """Return the options with devices, clusters and rounds filled in, the method, the size of the data, and the graph.
 
     Cheap: neither points nor the graph are made.
@@ -97,7 +99,7 @@ def draft(experiment: Experiment, ranks: int | None, *, count: bool = True) -> t
     return resolved, build(resolved, clusters), size, graph
 
 
-def sketch(experiment: Experiment, ranks: int | None) -> Outline:
+def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     """Return a run in outline; the graph is built, points are not.
 
     Raises
@@ -105,7 +107,7 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
     P2PKMError
         If options, graph or data cannot be used.
     """
-    resolved, method, size, graph = draft(experiment, ranks)
+    resolved, method, size, graph = resolve_experiment(experiment, ranks)
     served = needs_hub(method)
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
     if not served:
@@ -113,8 +115,8 @@ def sketch(experiment: Experiment, ranks: int | None) -> Outline:
     check_size(method, topology.clients, size.points, size.features)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
-    setting = Setting(topology, sizes, _key(resolved.seed), method.k, size.features)
-    return Outline(resolved, method, topology, size, sizes, dealt, *_arrange(resolved, method, setting, size))
+    setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
+    return RunPlan(resolved, method, topology, size, sizes, dealt, *_arrange(resolved, method, setting, size))
 
 
 def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
@@ -137,7 +139,7 @@ def _usual(size: Size, n: int) -> str:
 
 
 def _arrange(
-    experiment: Experiment, method: Any, setting: Setting, size: Size
+    experiment: Experiment, method: Any, setting: InitContext, size: Size
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why a run with them would be refused."""
     refusal: P2PKMError | None = None

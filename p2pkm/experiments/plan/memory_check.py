@@ -7,12 +7,12 @@ from p2pkm.core.mpi_environment import local_size
 from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.data.sources import parse_source
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.plan.draft import Outline, draft
+from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available
-from p2pkm.experiments.plan.memory_model import Load, refuse
+from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
 from p2pkm.experiments.plan.time_model import count_turns
 from p2pkm.experiments.plan.volume import flood
-from p2pkm.methods.init.flooded_summaries import Summaries
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.server.centralized import Central
 from p2pkm.metrics.monitor import usual_every
@@ -44,7 +44,7 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
     try:
         if not has_header(parse_source(experiment.data)):  # to look would be to read it twice
             return
-        resolved, method, size, graph = draft(experiment, ranks, count=False)
+        resolved, method, size, graph = resolve_experiment(experiment, ranks, count=False)
     except (P2PKMError, OSError):
         return
     if resolved.devices is None:  # a graph in a file has as many as a file holds
@@ -54,11 +54,11 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
     refuse(weigh(resolved, method, size, (n, edges), ranks or 1), limit, local_size())
 
 
-def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> Load:
+def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
     kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
-    return Load(
+    return MemoryInputs(
         size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
         copies=(_SHIPPED if isinstance(method, Central) else _SERVED) if needs_hub(method) else 0,
@@ -66,12 +66,12 @@ def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int
     )  # fmt: skip
 
 
-def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
+def weigh_plan(plan: RunPlan, ranks: int, ghosts: int) -> MemoryInputs:
     """Return the load of a plan on so many ranks."""
     topology = plan.topology
     load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
     load = _weigh_changes(plan, load._replace(ghosts=ghosts))
-    floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, Summaries)]
+    floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, FloodedSummaries)]
     if not floods:
         return load
     waves = flood(topology, floods[0].hops)
@@ -79,7 +79,7 @@ def weigh_plan(plan: Outline, ranks: int, ghosts: int) -> Load:
     return load._replace(flooded=plan.algorithm.k, swell=swell)
 
 
-def _weigh_changes(plan: Outline, load: Load) -> Load:
+def _weigh_changes(plan: RunPlan, load: MemoryInputs) -> MemoryInputs:
     """Add what a graph that changes takes: its rounds, and the masks that the ledger keeps."""
     topology, graph, used = plan.topology, plan.topology.varying, plan.used
     if graph is None or used is None:

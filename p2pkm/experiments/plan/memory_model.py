@@ -22,7 +22,7 @@ _DIGEST = 64  # per device and record
 _RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
-class Load(NamedTuple):
+class MemoryInputs(NamedTuple):
     """What the memory of a run depends on.
 
     Attributes
@@ -68,7 +68,7 @@ class Load(NamedTuple):
     exchanges: int = 0
 
 
-class Need(NamedTuple):
+class MemoryEstimate(NamedTuple):
     """Bytes of one rank: what it holds while the method runs, and what comes on top for a time.
 
     Attributes
@@ -102,7 +102,7 @@ class Need(NamedTuple):
         return max(self.held + max(self.seeding, self.rounds, self.closing), self.program + self.graph + self.reading)
 
 
-def need(load: Load, *, first: bool = True) -> Need:
+def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
     """Return what a rank needs; first: rank 0, which makes all points and keeps the records."""
     m, d, n, e, k = load[:5]
     own, mine, links = -(-m // load.ranks), -(-n // load.ranks), -(-e // load.ranks)
@@ -113,7 +113,7 @@ def need(load: Load, *, first: bool = True) -> Need:
     graph += load.tape
     mail = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
     flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
-    return Need(
+    return MemoryEstimate(
         program=_PROGRAM,
         points=own * (load.word * d + 8 * load.copies * (d + 1) + _HELD),
         graph=graph,
@@ -127,7 +127,7 @@ def need(load: Load, *, first: bool = True) -> Need:
     )
 
 
-def _read(load: Load, own: int, *, first: bool) -> int:
+def _read(load: MemoryInputs, own: int, *, first: bool) -> int:
     """Return what a rank needs while the points are made or read, `own` of which it keeps."""
     m, d = load.points, load.features
     if load.reading == "first":
@@ -135,7 +135,7 @@ def _read(load: Load, own: int, *, first: bool) -> int:
     return own * (load.word + 8) * d + (_DRAWN * m if load.reading == "drawn" else 0)
 
 
-def _price(load: Load, mine: int, *, first: bool) -> int:
+def _price(load: MemoryInputs, mine: int, *, first: bool) -> int:
     """Return what a rank with so many devices needs to price centroids: costs of each set on each device, and sets."""
     m, d, n, _, k = load[:5]
     most = _COMPARED if load.central else _SAMPLE
@@ -145,12 +145,12 @@ def _price(load: Load, mine: int, *, first: bool) -> int:
     return 8 * sets * (mine + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
 
 
-def together(load: Load, ranks: int = 1) -> int:
+def together(load: MemoryInputs, ranks: int = 1) -> int:
     """Return what so many of the ranks need, rank 0 among them, that share a machine."""
     return need(load).peak + (ranks - 1) * need(load, first=False).peak
 
 
-def refuse(load: Load, limit: int | None, here: int = 1) -> None:
+def refuse(load: MemoryInputs, limit: int | None, here: int = 1) -> None:
     """Refuse a run if those of its ranks that are on this machine need more than there is.
 
     Raises
@@ -168,7 +168,7 @@ def refuse(load: Load, limit: int | None, here: int = 1) -> None:
     )
 
 
-def advise(load: Load, limit: int, here: int = 1) -> list[str]:
+def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
     """Return what would make a run fit, at least one thing."""
     found = []
     changes = {

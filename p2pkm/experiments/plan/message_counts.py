@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.byzantine import Lies, parse_byzantine, place_liars
-from p2pkm.experiments.plan.draft import Outline
+from p2pkm.channel.byzantine import ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.server_reports import report
 from p2pkm.experiments.plan.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, play, sweep
 from p2pkm.experiments.plan.volume import NOTHING, Volume, flood, tables
@@ -62,7 +62,7 @@ class Course(NamedTuple):
 class Facts(NamedTuple):
     """What the traffic of a stage depends on; `full`: all k rows are in every table that the stage starts from."""
 
-    plan: Outline
+    plan: RunPlan
     full: bool
 
     @property
@@ -75,7 +75,7 @@ class Facts(NamedTuple):
         return self.plan.least >= k and self.plan.size.distinct == self.plan.size.points
 
 
-def courses(plan: Outline) -> list[Course]:
+def stage_traffic(plan: RunPlan) -> list[Course]:
     """Return what every stage of a plan sends."""
     asked = plan.experiment
     found, full = [], False
@@ -90,20 +90,26 @@ def courses(plan: Outline) -> list[Course]:
             course = Course(stage.name, stage.rounds, _loosen(volume) if narrow else volume, steady)
         found.append(course)
         full = _fills(stage, plan, full)
-        narrow |= isinstance(stage.algorithm, gate.Gate)
+        narrow |= isinstance(stage.algorithm, gate.LinkSelection)
     return found
 
 
-def _fills(stage: Stage, plan: Outline, full: bool) -> bool:
+def _fills(stage: Stage, plan: RunPlan, full: bool) -> bool:
     """Return whether every device has k centroids when a stage has ended."""
     enough = plan.size.distinct >= plan.algorithm.k and int(plan.topology.components.max()) == 0
     each = Facts(plan, full).summed(plan.algorithm.k)
     known, one = stage.algorithm, plan.size.distinct == plan.size.points
-    if isinstance(known, own.Own) or (isinstance(known, summaries.Summaries) and known.hops is not None):
+    if isinstance(known, own.LocalKMeansPP) or (
+        isinstance(known, summaries.FloodedSummaries) and known.hops is not None
+    ):
         return each
     if isinstance(known, leader.Leader):
         return enough and one and -(-plan.size.points // plan.topology.n) >= plan.algorithm.k
-    return enough if isinstance(known, (box.Box, summaries.Summaries, rooted.Rooted, raced.Race)) else full
+    return (
+        enough
+        if isinstance(known, (box.Box, summaries.FloodedSummaries, rooted.TreeSummaries, raced.DistributedD2Sampling))
+        else full
+    )
 
 
 def _loosen(volume: Rounds) -> Rounds:
@@ -111,17 +117,17 @@ def _loosen(volume: Rounds) -> Rounds:
     return lambda t: volume(t)._replace(exact_messages=False, exact_bytes=False)
 
 
-def _suspect(plan: Outline) -> Lies | None:
+def _suspect(plan: RunPlan) -> ByzantineMessages | None:
     """Return who may say tables that are a row too long, and in which stages; None: nobody."""
     spec = None if plan.refusal else parse_byzantine(plan.experiment.byzantine)
     if spec is None or spec.kind != "nan" or not spec.count:
         return None
-    liars = np.isin(np.arange(plan.topology.n), place_liars(spec, plan.topology, plan.experiment.seed))
+    liars = np.isin(np.arange(plan.topology.n), select_byzantine(spec, plan.topology, plan.experiment.seed))
     nowhere = np.zeros(0)
-    return Lies(spec, liars, type(plan.stages[-1].algorithm), nowhere, nowhere, nowhere)
+    return ByzantineMessages(spec, liars, type(plan.stages[-1].algorithm), nowhere, nowhere, nowhere)
 
 
-def _lengthen(volume: Rounds, stage: OneStage, plan: Outline, lies: Lies) -> Rounds:
+def _lengthen(volume: Rounds, stage: OneStage, plan: RunPlan, lies: ByzantineMessages) -> Rounds:
     """Return the same with one more row in every table of a liar, which a table of the wrong shape has."""
     told = lies.during(stage.algorithm)
     if told is None:
@@ -152,13 +158,13 @@ def _sweep(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
         most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
         later = tables(most, k, columns, spoken=alike, full=full)
         return lambda t: later if t else tables(e, k, columns, full=full), True
-    if word == "async" or isinstance(stage.algorithm, gossip.Meetings) or _changes(stage, facts.plan):
+    if word == "async" or isinstance(stage.algorithm, gossip.PairwiseGossip) or _changes(stage, facts.plan):
         return _follow(stage, facts, lambda messages: tables(messages, k, columns, full=full)), False
     each = int(turns or 1)
     return lambda t: tables(e * (each if t else 1), k, columns, full=full), True
 
 
-def _changes(stage: OneStage, plan: Outline) -> bool:
+def _changes(stage: OneStage, plan: RunPlan) -> bool:
     """Return whether the links of a stage change from round to round."""
     return plan.topology.varying is not None and stage is plan.stages[-1]
 
@@ -167,7 +173,7 @@ def _follow(stage: OneStage, facts: Facts, volume: Callable[[int], Volume]) -> R
     """Return the traffic of rounds that differ; each is played once, also if the links repeat."""
     topology, turns = facts.plan.topology, sweep(stage, facts.plan).turns
     period = topology.varying.period if topology.varying is not None and _changes(stage, facts.plan) else None
-    if isinstance(stage.algorithm, gossip.Meetings):  # whom they meet does not repeat
+    if isinstance(stage.algorithm, gossip.PairwiseGossip):  # whom they meet does not repeat
         period = None
 
     @cache
@@ -228,7 +234,7 @@ def _opening(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneS
     def rule(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
         e, _, k, d = facts.shape
         height, columns = rows(stage.algorithm, k, d)
-        sure = facts.plan.least >= 1 and isinstance(stage.algorithm, (box.Box, raced.Race))
+        sure = facts.plan.least >= 1 and isinstance(stage.algorithm, (box.Box, raced.DistributedD2Sampling))
         said = 8 * (e - (e // 2 if facts.plan.topology.hub >= 0 else 0)) * height * columns  # a hub has no point
         first = Volume(e, said, True, sure and (isinstance(stage.algorithm, box.Box) or stage.algorithm.number == 0))
         return lambda t: tables(e, height, columns, spoken=False) if t else first, True
@@ -297,16 +303,16 @@ _RULES: Mapping[type, Callable[[OneStage, Facts], tuple[Rounds, bool]]] = {
     Star: _star,
     coreset.Flooded: _pool,
     coreset.Rooted: _pool_on_tree,
-    alone.Alone: _silent,
-    own.Own: _silent,
+    alone.LocalOnly: _silent,
+    own.LocalKMeansPP: _silent,
     leader.Leader: _lead,
-    rooted.Rooted: _climb,
-    summaries.Summaries: _flood_once(_summaries),
-    choose.Choose: _flood_once(_choose),
-    moments.Moments: _flood_once(lambda stage, facts: (1, 2 * facts.shape[3] + 1, True)),
+    rooted.TreeSummaries: _climb,
+    summaries.FloodedSummaries: _flood_once(_summaries),
+    choose.SelectCandidate: _flood_once(_choose),
+    moments.Standardization: _flood_once(lambda stage, facts: (1, 2 * facts.shape[3] + 1, True)),
     box.Box: _opening(lambda one, k, d: (2, d)),
-    raced.Race: _opening(lambda one, k, d: (one.draws, d + 1)),
-    gate.Gate: _opening(lambda one, k, d: (k, d + 1)),
+    raced.DistributedD2Sampling: _opening(lambda one, k, d: (one.draws, d + 1)),
+    gate.LinkSelection: _opening(lambda one, k, d: (k, d + 1)),
     review.Review: _opening(lambda one, k, d: (k, d)),
-    limits.Limits: _opening(lambda one, k, d: (k, d)),
+    limits.SaturationThresholds: _opening(lambda one, k, d: (k, d)),
 }

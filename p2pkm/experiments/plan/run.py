@@ -12,11 +12,11 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan import virtual_time as life
 from p2pkm.experiments.plan.calibration import launch
-from p2pkm.experiments.plan.draft import Outline, sketch
+from p2pkm.experiments.plan.draft import RunPlan, build_plan
 from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_check import weigh_plan
-from p2pkm.experiments.plan.memory_model import Load, Need, need, refuse, together
-from p2pkm.experiments.plan.message_counts import courses
+from p2pkm.experiments.plan.memory_model import MemoryEstimate, MemoryInputs, need, refuse, together
+from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.text import show
 from p2pkm.network.rank_partition import check_placement
 from p2pkm.network.world import connect
@@ -60,7 +60,7 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
         experiment = replace(experiment, faults=None, stale=None)
     world = connect()
     check_placement(experiment.placement, wanted.ranks or world.size)
-    plan = sketch(experiment, world.size if launched() else None)
+    plan = build_plan(experiment, world.size if launched() else None)
     ranks = wanted.ranks or world.size
     limit, refusals = available(), [] if plan.refusal is None else [plan.refusal]
     parts = [speed.split(plan.topology, speed.divide(plan, r, ranks)) for r in sorted({ranks, *speed.RANKS})]
@@ -83,10 +83,10 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     return 0
 
 
-def describe(plan: Outline, ranks: int) -> dict[str, Any]:
+def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
     """Return what is certain: sizes, messages and bytes."""
     stages = []
-    for course in courses(plan):
+    for course in stage_traffic(plan):
         known: dict[str, Any] = {"name": course.name, "rounds": course.rounds, "known": course.volume is not None}
         if course.volume is not None:
             volumes = {"opening": course.volume(0), "first": course.volume(1), "total": course.total()}
@@ -99,16 +99,16 @@ def describe(plan: Outline, ranks: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _remember(load: Load) -> dict[str, Any]:
+def _remember(load: MemoryInputs) -> dict[str, Any]:
     ranks = {"rank0": _parts(need(load)), "other": _parts(need(load, first=False))}
     return {"ranks": load.ranks, **ranks, "together": together(load, load.ranks)}
 
 
-def _parts(one: Need) -> dict[str, int]:
+def _parts(one: MemoryEstimate) -> dict[str, int]:
     return one._asdict() | {"held": one.held, "peak": one.peak}
 
 
-def _time(plan: Outline, wanted: Wanted, parts: list[speed.Split], fits: dict[int, bool]) -> dict[str, Any]:
+def _time(plan: RunPlan, wanted: Wanted, parts: list[speed.Split], fits: dict[int, bool]) -> dict[str, Any]:
     """Return costs, curves and, if asked for, what real rounds took."""
     costs = speed.calibrate(plan)
     link = speed.measure_link(connect(), wanted.latency, wanted.bandwidth)

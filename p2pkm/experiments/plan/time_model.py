@@ -21,10 +21,10 @@ from p2pkm.core.plugins import families
 from p2pkm.core.spec import Spec, parse
 from p2pkm.experiments.config import build_topology
 from p2pkm.experiments.plan.calibration import Seconds, endless, exchange, launch, play
-from p2pkm.experiments.plan.draft import Outline
+from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
-from p2pkm.network.rank_partition import Division, choose
+from p2pkm.network.rank_partition import RankPartition, choose
 from p2pkm.network.transport import World
 
 RANKS = (1, 2, 16, 256, 4096)
@@ -81,7 +81,7 @@ class Split(NamedTuple):
     placement: str = "blocks"
 
 
-def split(topology: Topology, division: Division) -> Split:
+def split(topology: Topology, division: RankPartition) -> Split:
     """Count what a division of the devices cuts; see `p2pkm.network.halo`."""
     ranks, owner = division.size, division.owner
     cross = np.flatnonzero(np.repeat(owner, topology.degrees) != owner[topology.indices])
@@ -96,7 +96,7 @@ def split(topology: Topology, division: Division) -> Split:
     )  # fmt: skip
 
 
-def divide(plan: Outline, ranks: int, asked: int) -> Division:
+def divide(plan: RunPlan, ranks: int, asked: int) -> RankPartition:
     """Return which of so many ranks hosts which devices in a run; blocks if METIS would take long and nobody asks."""
     wish = plan.experiment.placement
     long = ranks != asked and len(plan.topology.indices) > _LONG
@@ -108,7 +108,7 @@ def _most(values: Integers) -> int:
     return int(np.bincount(values, minlength=1).max())
 
 
-def calibrate(plan: Outline) -> Costs:
+def calibrate(plan: RunPlan) -> Costs:
     """Fit the costs of the plan's method, k and d to short runs in this process."""
     points = max(1, plan.size.points // plan.topology.clients)
     degree = len(plan.topology.indices) / plan.topology.n
@@ -146,7 +146,7 @@ def fit(rows: Floats, took: Floats) -> Floats:
     return np.zeros(rows.shape[1])
 
 
-def predict(plan: Outline, costs: Costs, link: Link, part: Split, points: int) -> float:
+def predict(plan: RunPlan, costs: Costs, link: Link, part: Split, points: int) -> float:
     """Return the seconds of a round on ranks of which the busiest hosts so much of the graph, and `points`."""
     method, topology, ranks = plan.algorithm, plan.topology, part.ranks
     turns = count_turns(method, topology)
@@ -161,7 +161,7 @@ def predict(plan: Outline, costs: Costs, link: Link, part: Split, points: int) -
     return work + travel + link.latency * ceil(log2(ranks))
 
 
-def strong(plan: Outline, costs: Costs, link: Link, parts: Sequence[Split]) -> list[dict[str, Any]]:
+def strong(plan: RunPlan, costs: Costs, link: Link, parts: Sequence[Split]) -> list[dict[str, Any]]:
     """Return a row for every number of ranks: the same run on more of them."""
     rows = []
     for part in parts:
@@ -171,7 +171,7 @@ def strong(plan: Outline, costs: Costs, link: Link, parts: Sequence[Split]) -> l
     return rows
 
 
-def weak(plan: Outline, costs: Costs, link: Link, ranks: Sequence[int] = RANKS) -> list[dict[str, Any]]:
+def weak(plan: RunPlan, costs: Costs, link: Link, ranks: Sequence[int] = RANKS) -> list[dict[str, Any]]:
     """Return a row for every number of ranks that host a sixteenth of the devices each, as far as graphs are built."""
     each, rows = max(1, plan.topology.clients // 16), []
     degree = len(plan.topology.indices) / plan.topology.n
@@ -185,7 +185,7 @@ def weak(plan: Outline, costs: Costs, link: Link, ranks: Sequence[int] = RANKS) 
         rows.append({
             "ranks": r,
             "devices": n,
-            "seconds": predict(grown, costs, link, split(topology, Division.blocks(topology.n, r)), points),
+            "seconds": predict(grown, costs, link, split(topology, RankPartition.blocks(topology.n, r)), points),
         })
     return rows
 
@@ -225,14 +225,14 @@ def is_one_shot(method: Any) -> bool:
     return bool(getattr(method, "one_shot", False))
 
 
-def _time(plan: Outline, topology: Topology, points: int) -> Seconds:
+def _time(plan: RunPlan, topology: Topology, points: int) -> Seconds:
     """Return what a trial takes, after one that reads or compiles what it needs."""
     arguments = LocalWorld(), endless(plan.algorithm), topology, points, plan.size.features
     first, again = play(*arguments), play(*arguments)
     return Seconds(min(first.opening, again.opening), first.rounds + again.rounds)
 
 
-def _shrink(plan: Outline, n: int) -> Topology:
+def _shrink(plan: RunPlan, n: int) -> Topology:
     """Return the plan's graph, or a smaller or larger one of its family; a ring if there is none of that size."""
     if n == plan.topology.clients:
         return plan.topology
@@ -240,7 +240,7 @@ def _shrink(plan: Outline, n: int) -> Topology:
     return _like(plan, parse(name, families(name), "graph"), n)
 
 
-def _like(plan: Outline, graph: Spec, n: int) -> Topology:
+def _like(plan: RunPlan, graph: Spec, n: int) -> Topology:
     import topologies
 
     if plan.topology.hub >= 0:

@@ -8,8 +8,8 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import host
-from p2pkm.experiments.plan.draft import Outline
+from p2pkm.engine.build_batch import build_batch
+from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.server_reports import report
 from p2pkm.experiments.plan.volume import spread
 from p2pkm.kernels import reference as plain
@@ -77,23 +77,23 @@ COLUMNS: Mapping[type, int] = {  # beside the features, of the methods that say 
     consensus.ConsensusLloyd: 1,
     pushsum.PushSumLloyd: 1,
     tracking.TrackingLloyd: 1,
-    gossip.Meetings: 1,
+    gossip.PairwiseGossip: 1,
 }
 
 
-def by_events(stage: OneStage, plan: Outline) -> bool:
+def by_events(stage: OneStage, plan: RunPlan) -> bool:
     """Return whether clocks decide who acts in a stage, one device per turn."""
     asked = stage.algorithm.schedule == "async" and plan.experiment.net is not None and plan.topology.varying is None
     return asked and stage is plan.stages[-1]
 
 
-def play(stage: OneStage, plan: Outline) -> Play | None:
+def play(stage: OneStage, plan: RunPlan) -> Play | None:
     """Return what happens in a stage, at most; None if nobody knows."""
     rule = next((rule for kind, rule in _RULES.items() if isinstance(stage.algorithm, kind)), None)
     return None if rule is None or by_events(stage, plan) else rule(stage, plan)
 
 
-def sweep(stage: OneStage, plan: Outline) -> Play:
+def sweep(stage: OneStage, plan: RunPlan) -> Play:
     """Let those who are awake say one table over the links in use; where these change, all say it over the new ones."""
     topology, algorithm = plan.topology, stage.algorithm
     schedule = make(algorithm.schedule, imitate(plan), topology.colors)
@@ -109,7 +109,7 @@ def sweep(stage: OneStage, plan: Outline) -> Play:
             now = (t - 1) * len(woken) + number if schedule.in_step else t - (not due)
             edges = links(now if t else 0)
             speaks = everybody if graph is not None and due else awake
-            if isinstance(algorithm, gossip.Meetings):
+            if isinstance(algorithm, gossip.PairwiseGossip):
                 partner = match(topology, shared_key(plan.experiment.seed), t + 1, None if graph is None else edges)
                 speaks, edges = partner >= 0, partner[topology.sources] == topology.indices
             yield Said(awake, np.where(speaks, algorithm.k, -1), columns, edges)
@@ -117,11 +117,11 @@ def sweep(stage: OneStage, plan: Outline) -> Play:
     return Play(stage.rounds, turns)
 
 
-def imitate(plan: Outline) -> Devices:
+def imitate(plan: RunPlan) -> Devices:
     """Return all devices with a point each: a schedule does not ask for these."""
     n = plan.topology.n
     points = Shards(np.zeros((n, 1)), np.arange(n + 1), np.ones(n), None, np.arange(n))
-    return host(plan.topology, points, LocalNetwork(place(plan.topology, 0, 1)), plan.experiment.seed, plain)
+    return build_batch(plan.topology, points, LocalNetwork(place(plan.topology, 0, 1)), plan.experiment.seed, plain)
 
 
 def _all_links(topology: Topology) -> Callable[[int], Mask]:
@@ -129,7 +129,7 @@ def _all_links(topology: Topology) -> Callable[[int], Mask]:
     return lambda t: edges
 
 
-def _star(stage: OneStage, plan: Outline) -> Play:
+def _star(stage: OneStage, plan: RunPlan) -> Play:
     """Let clients report at the opening; in a round the server speaks, then the clients, if they still do."""
     topology, method = plan.topology, stage.algorithm.method
     said, hub = report(plan, lambda k: False), np.arange(topology.n) == topology.hub
@@ -141,13 +141,13 @@ def _star(stage: OneStage, plan: Outline) -> Play:
     return Play(1 if method.one_shot else stage.rounds, lambda t: iter((down, answer) if t else (reports,)))
 
 
-def _flood(rows: Callable[[OneStage, Outline], tuple[int, int]]) -> Callable[[OneStage, Outline], Play | None]:
+def _flood(rows: Callable[[OneStage, RunPlan], tuple[int, int]]) -> Callable[[OneStage, RunPlan], Play | None]:
     """Return the rule of a stage that floods a table of each device with points; rows: how many, and columns.
 
     All speak at the opening. The round after the last news is silent.
     """
 
-    def rule(stage: OneStage, plan: Outline) -> Play | None:
+    def rule(stage: OneStage, plan: RunPlan) -> Play | None:
         height, columns = rows(stage, plan)
         counts, topology = spread(plan.topology), plan.topology
         if counts is None:
@@ -164,24 +164,24 @@ def _flood(rows: Callable[[OneStage, Outline], tuple[int, int]]) -> Callable[[On
     return rule
 
 
-def _pairs(stage: OneStage, plan: Outline) -> tuple[int, int]:
+def _pairs(stage: OneStage, plan: RunPlan) -> tuple[int, int]:
     return plan.algorithm.k, plan.size.features + 1
 
 
-def _losses(stage: OneStage, plan: Outline) -> tuple[int, int]:
+def _losses(stage: OneStage, plan: RunPlan) -> tuple[int, int]:
     return 1, count_candidates(stage, plan)
 
 
-def count_candidates(stage: OneStage, plan: Outline) -> int:
+def count_candidates(stage: OneStage, plan: RunPlan) -> int:
     """Return among how many sets a stage chooses, which the one before it has found."""
     before = plan.stages[plan.stages.index(stage) - 1].algorithm
     return int(getattr(before, "candidates", getattr(before, "draws", 1)))
 
 
-def _repeat(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneStage, Outline], Play]:
+def _repeat(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneStage, RunPlan], Play]:
     """Return the rule of a stage where the data decide who goes on: at most everybody in every round."""
 
-    def rule(stage: OneStage, plan: Outline) -> Play:
+    def rule(stage: OneStage, plan: RunPlan) -> Play:
         n, e = plan.topology.n, len(plan.topology.indices)
         height, columns = rows(stage.algorithm, plan.algorithm.k, plan.size.features)
         said = Said(np.ones(n, np.bool_), np.full(n, height), columns, np.ones(e, np.bool_))
@@ -190,7 +190,7 @@ def _repeat(rows: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[OneSt
     return rule
 
 
-def _lead(stage: OneStage, plan: Outline) -> Play:
+def _lead(stage: OneStage, plan: RunPlan) -> Play:
     """Let a layer of the tree speak to the next one."""
     topology, parent = plan.topology, stage.algorithm.parent
     layers = topology.layers(np.flatnonzero(parent < 0))
@@ -215,7 +215,7 @@ def count_pairs(stage: OneStage) -> tuple[Integers, bool]:
     return np.where(reduced, most // 2, rows), bool(reduced.any())
 
 
-def _climb(stage: OneStage, plan: Outline) -> Play:
+def _climb(stage: OneStage, plan: RunPlan) -> Play:
     """Send pairs up a tree, clusterings down; with several of them their losses up and the choice down."""
     topology, (parent, layers), q = plan.topology, stage.algorithm.tree, stage.algorithm.candidates
     d, n, depth = plan.size.features, topology.n, max(1, int(layers.max()))
@@ -235,25 +235,25 @@ def _climb(stage: OneStage, plan: Outline) -> Play:
     return Play(1, lambda t: map(say, range(1, last + 1) if t else range(1)))
 
 
-def _silent(stage: OneStage, plan: Outline) -> Play:
+def _silent(stage: OneStage, plan: RunPlan) -> Play:
     n, e = plan.topology.n, len(plan.topology.indices)
     said = Said(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
     return Play(0, lambda t: iter((said,)))
 
 
-_RULES: Mapping[type, Callable[[OneStage, Outline], Play | None]] = {
+_RULES: Mapping[type, Callable[[OneStage, RunPlan], Play | None]] = {
     **dict.fromkeys(COLUMNS, sweep),
     Star: _star,
-    alone.Alone: _silent,
-    own.Own: _silent,
+    alone.LocalOnly: _silent,
+    own.LocalKMeansPP: _silent,
     leader.Leader: _lead,
-    rooted.Rooted: _climb,
-    summaries.Summaries: _flood(_pairs),
-    choose.Choose: _flood(_losses),
-    moments.Moments: _flood(lambda stage, plan: (1, 2 * plan.size.features + 1)),
+    rooted.TreeSummaries: _climb,
+    summaries.FloodedSummaries: _flood(_pairs),
+    choose.SelectCandidate: _flood(_losses),
+    moments.Standardization: _flood(lambda stage, plan: (1, 2 * plan.size.features + 1)),
     box.Box: _repeat(lambda one, k, d: (2, d)),
-    raced.Race: _repeat(lambda one, k, d: (one.draws, d + 1)),
-    gate.Gate: _repeat(lambda one, k, d: (k, d + 1)),
+    raced.DistributedD2Sampling: _repeat(lambda one, k, d: (one.draws, d + 1)),
+    gate.LinkSelection: _repeat(lambda one, k, d: (k, d + 1)),
     review.Review: _repeat(lambda one, k, d: (k, d)),
-    limits.Limits: _repeat(lambda one, k, d: (k, d)),
+    limits.SaturationThresholds: _repeat(lambda one, k, d: (k, d)),
 }

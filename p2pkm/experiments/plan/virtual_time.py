@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 from p2pkm.engine.virtual_time import FREE, Clock, Flops, Turn
 from p2pkm.experiments.config import parse_graph
-from p2pkm.experiments.plan.draft import Outline
-from p2pkm.experiments.plan.message_counts import Course, courses
+from p2pkm.experiments.plan.draft import RunPlan
+from p2pkm.experiments.plan.message_counts import Course, stage_traffic
 from p2pkm.experiments.plan.turns import Said, play
-from p2pkm.network.link_model import Net, parse_net, reread
+from p2pkm.network.link_model import LinkModel, parse_net, rebuild_link_model
 
 _WORK = 1e9  # directed edges that may be looked at; above, the rounds to come take as long as those before
 EXACT, MOST, ABOUT = _KINDS = ("exact", "at most", "about")
@@ -45,7 +45,7 @@ class Ahead(NamedTuple):
         return self.ends[-1] + (self.rounds + 1 - len(self.ends)) * self.steady
 
 
-def foretell(plan: Outline, net: Net) -> list[Ahead] | None:
+def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
     """Return when the rounds of every stage will have ended, if there are as many as possible; None: nobody knows.
 
     A stage begins when all devices have ended the one before, so the seconds of its rounds are its own.
@@ -53,7 +53,7 @@ def foretell(plan: Outline, net: Net) -> list[Ahead] | None:
     clock = Clock(net, plan.topology)
     flops = Flops(plan.topology, plan.sizes, plan.size.features)
     found: list[Ahead] = []
-    for stage, course in zip(plan.stages, courses(plan), strict=True):
+    for stage, course in zip(plan.stages, stage_traffic(plan), strict=True):
         one = play(stage, plan)
         if one is None:
             return None
@@ -73,7 +73,7 @@ def foretell(plan: Outline, net: Net) -> list[Ahead] | None:
     return found
 
 
-def tell(plan: Outline) -> dict[str, Any] | None:
+def tell(plan: RunPlan) -> dict[str, Any] | None:
     """Return what a plan says of virtual time: None without a network.
 
     ``net``, ``known``, and if so: ``rounds`` at most, ``opening`` (virtual seconds until the method's first round
@@ -83,8 +83,8 @@ def tell(plan: Outline) -> dict[str, Any] | None:
     if plan.experiment.net is None:
         return None
     spec = str(parse_net(plan.experiment.net, plan.topology.n))
-    net = reread(spec, plan.topology, parse_graph(plan.experiment, plan.algorithm))
-    ahead = None if net is None else foretell(plan, net)
+    net = rebuild_link_model(spec, plan.topology, parse_graph(plan.experiment, plan.algorithm))
+    ahead = None if net is None else predict_virtual_time(plan, net)
     if ahead is None:
         return {"net": spec, "known": False}
     last, before = ahead[-1], max((stage.kind for stage in ahead), key=_KINDS.index)

@@ -9,7 +9,7 @@ from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.experiments.config import FIELDS, Experiment, build
-from p2pkm.experiments.run import settle
+from p2pkm.experiments.run import prepare_and_validate
 from p2pkm.experiments.seeds import parse_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.local import LocalWorld
@@ -119,7 +119,7 @@ def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
     return found
 
 
-def lay_out(study: StudyFile, where: str) -> list[Experiment]:
+def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
     """Return the runs in order: single runs, then the grid with the last list fastest, then seeds.
 
     Raises
@@ -156,7 +156,7 @@ def check_runs(cells: Sequence[Experiment], study: StudyFile) -> None:
     with sharing():
         for cell in cells:
             if cell.seed == study.seeds[0]:
-                _call(cell, study, lambda cell: settle(replace(cell, out="none"), LocalWorld()))
+                _call(cell, study, lambda cell: prepare_and_validate(replace(cell, out="none"), LocalWorld()))
 
 
 def name_run(cell: Experiment, study: StudyFile) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.cache import digest, once, sharing
+from p2pkm.core.cache import digest, memoize_in_study, sharing
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Experiment, Prepared
-from p2pkm.experiments.run import Manner, execute, settle
+from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.study.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.metrics.milestones import BEST, MILESTONES, trace
@@ -164,7 +164,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
     world = LocalWorld()
     facts = _name(cell)
     try:
-        prepared = settle(replace(cell, out="none", plot=False), world)
+        prepared = prepare_and_validate(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
         resolved, served = prepared.experiment, prepared.topology.hub >= 0
         graph = SERVED if served else cell.graph or resolved.graph
@@ -172,7 +172,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())
-        result = execute(prepared, world, None, Manner(quiet=True))
+        result = execute(prepared, world, None, OutputOptions(quiet=True))
         row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
         if kept is not None and row["stop"] not in STOPPED:
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -237,10 +237,10 @@ def measure_graph(topology: Topology, name: str) -> Row:
     """Return the measures of a graph; None of the star around a server, of very many devices, or if infinite."""
     if topology.hub >= 0 or topology.n > _MEASURED:
         return dict.fromkeys(MEASURES)
-    from topologies import LightGraph, measures
+    from topologies import CSRGraph, measures
 
-    graph = topology.varying or LightGraph(topology.indptr, topology.indices, topology.weights)
-    found = once("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
+    graph = topology.varying or CSRGraph(topology.indptr, topology.indices, topology.weights)
+    found = memoize_in_study("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
     values = {name: found[name].value for name in MEASURES}
     return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
 

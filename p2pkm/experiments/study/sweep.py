@@ -16,8 +16,8 @@ from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
-from p2pkm.experiments.run import Manner
-from p2pkm.experiments.study.file import StudyFile, check_runs, lay_out, read_study
+from p2pkm.experiments.run import OutputOptions
+from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, read_study
 from p2pkm.experiments.study.run import deal, describe, open_folder, run_study, tell_compilation
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.network.world import connect
@@ -40,7 +40,9 @@ _PAUSE = 3.0  # seconds between two plain lines of progress
 _FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"))
 
 
-def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: bool | None, part: str | None) -> int:
+def lead_sweep(
+    path: str, out: str | None, jobs: int, manner: OutputOptions, *, plot: bool | None, part: str | None
+) -> int:
     """Run a study file, write its folder, print its table, and return the exit code.
 
     Parameters
@@ -63,7 +65,7 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
     if jobs > 1 and launched():
         raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
     study = read_study(path)
-    cells = lay_out(study, path)
+    cells = expand_grid(study, path)
     check_runs(cells, study)
     out = out or study.base.get("out")
     cells = cells if part is None else take_share(cells, part, out)
@@ -74,7 +76,7 @@ def lead_sweep(path: str, out: str | None, jobs: int, manner: Manner, *, plot: b
     if folder is not None:
         _leave_mark(folder, study, shared=part is not None)
     world = connect()
-    told = Told(manner.console.line(), quiet=manner.quiet)
+    told = SweepProgress(manner.console.line(), quiet=manner.quiet)
     tell_compilation(quiet=manner.quiet)
     try:
         found = run_study(cells, folder, world, told, jobs=jobs)
@@ -121,7 +123,7 @@ def _leave_mark(folder: Path, study: StudyFile, *, shared: bool) -> None:
         file.write(_to_toml(study))
 
 
-class Told:
+class SweepProgress:
     """Tell on standard error which runs have ended, and about when all will: live on a terminal, else now and then."""
 
     def __init__(self, line: StatusLine, *, quiet: bool) -> None:

@@ -18,7 +18,7 @@ from p2pkm.methods.building_blocks.total_variation import heard
 _THIN = 0.25  # of the points that a device should hold
 
 
-def measure(devices: Devices, centroids: Floats) -> Floats:
+def local_sums(devices: Devices, centroids: Floats) -> Floats:
     """Return the sum and the weight of the own points nearest to each centroid, float64[n, k, d + 1].
 
     Parameters
@@ -39,7 +39,9 @@ def measure(devices: Devices, centroids: Floats) -> Floats:
     return mass
 
 
-def listen(devices: Devices, inbox: Inbox, shape: tuple[int, ...]) -> Iterator[tuple[Integers, Integers, Floats]]:
+def iter_neighbor_tables(
+    devices: Devices, inbox: Inbox, shape: tuple[int, ...]
+) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Yield the first neighbour that every device heard, then the second, and so on: sums of them run in ascending id.
 
     Those who never spoke, and those over links that are not in use, are left out.
@@ -73,7 +75,7 @@ def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
     Degrees count the links in use; of a graph that changes and brings weights of its own, P has those.
     """
     mixed, weights = mass.copy(), mixing(devices)
-    for who, edges, theirs in listen(devices, inbox, mass.shape[1:]):
+    for who, edges, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
         mixed[who] += weights[edges, None, None] * (theirs - mass[who])
     return mixed
 
@@ -86,7 +88,7 @@ def mixing(devices: Devices) -> Floats:
 
 
 @register("account")
-class Account(NamedTuple):
+class RunningSums(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 
     A device says the total of all that it has ever offered; a neighbour adds what that has grown by since it last
@@ -108,15 +110,15 @@ class Account(NamedTuple):
     edge_heard: Floats
 
 
-def begin_account(devices: Devices, own: Floats, offered: Floats) -> Account:
+def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums:
     """Return the account of devices that have offered something for the first time, and heard nothing."""
-    return Account(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
+    return RunningSums(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
 
 
-def draw(devices: Devices, inbox: Inbox, account: Account, weights: Floats | None = None) -> tuple[Floats, Floats]:
+def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
     """Return what the neighbours' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
     gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
-    for who, edges, theirs in listen(devices, inbox, gain.shape[1:]):
+    for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
         growth = theirs - edge_heard[edges]
         gain[who] += growth if weights is None else weights[edges, None, None] * growth
         edge_heard[edges] = theirs
@@ -138,14 +140,14 @@ def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
     return held < _THIN * fair * (devices.total_weight / devices.total)
 
 
-def divide(mass: Floats, centroids: Floats, least: float) -> Floats:
+def centroids_from_sums(mass: Floats, centroids: Floats, least: float) -> Floats:
     """Return S / n of every cluster; a centroid whose count is below `least` stays."""
     counts = mass[:, :, -1:]
     enough = counts >= least
     return np.where(enough, mass[:, :, :-1] / np.where(enough, counts, 1.0), centroids)
 
 
-def rest(new: Floats, old: Floats, most: float) -> Mask:
+def has_converged(new: Floats, old: Floats, most: float) -> Mask:
     """Return which devices moved no coordinate by more than `most`, bool[n]; absent rows do not move."""
     return find_moves(new, old) <= most
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Interned, Mail, spans
+from p2pkm.core.messages import DenseMessages, Inbox, Interned, expand_ranges
 from p2pkm.core.states import register
 
 _WIDER = {np.dtype(np.uint8): np.uint16, np.dtype(np.uint16): np.uint32}
@@ -49,11 +49,11 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
     return Flood(Interned(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
 
 
-def speak(flood: Flood, devices: Devices) -> Mail:
+def speak(flood: Flood, devices: Devices) -> DenseMessages:
     """Say what is news; a device without anything says one empty table at the opening and is silent afterwards."""
     values, rows = devices.kernels.bundle(flood.news, *flood.held)
     heard = devices.awake & (flood.news.any(axis=1) if devices.step else True)
-    return Mail(values, np.where(heard, rows, -1), header=1, ragged=True)
+    return DenseMessages(values, np.where(heard, rows, -1), header=1, ragged=True)
 
 
 def hear(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
@@ -72,7 +72,7 @@ def _store(held: Interned, tables: Floats, found: Integers) -> Interned:
         return held
     origin, slot, first, rows = found.T
     width, old = held.store_values.shape[1], len(held.store_values)
-    added = tables[np.repeat(slot, rows), spans(first, rows), 1 : 1 + width]
+    added = tables[np.repeat(slot, rows), expand_ranges(first, rows), 1 : 1 + width]
     origins = np.concatenate((held.store_origins, origin))
     order = np.argsort(origins, kind="stable")
     return Interned(
@@ -108,6 +108,6 @@ def group(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
         if name not in seen:
             seen[name] = len(collections)
             tables = held.find(member)
-            collections.append(held.store_values[spans(held.store_starts[tables], held.store_rows[tables])])
+            collections.append(held.store_values[expand_ranges(held.store_starts[tables], held.store_rows[tables])])
         which[position] = seen[name]
     return collections, which

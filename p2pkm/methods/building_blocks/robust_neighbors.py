@@ -17,7 +17,7 @@ RULES = ("clip", "trim")
 _SHARE = 4  # one of so many neighbours may lie
 
 
-def shield(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> tuple[Inbox, Integers]:
+def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> tuple[Inbox, Integers]:
     """Return what the awake devices are to take as heard, and where a link's other end finds the same: nowhere.
 
     clip: a difference that is longer than the radius of its centroid is shortened to it; the radius is the lower median

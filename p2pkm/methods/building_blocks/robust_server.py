@@ -10,7 +10,7 @@ _SHARE = 4  # one of so many clients may lie
 _WHISKER = 1.5  # interquartile ranges beyond the quartiles: Tukey's fences
 
 
-def fence(tables: list[Floats]) -> list[Floats]:
+def drop_outliers(tables: list[Floats]) -> list[Floats]:
     """Return tables float64[r, d + 1] of rows and counts without the rows outside Tukey's fences.
 
     A row is outside if a coordinate of it is more than 1.5 interquartile ranges beyond the quartiles over all rows. So
@@ -23,7 +23,7 @@ def fence(tables: list[Floats]) -> list[Floats]:
     return [one[((one[:, :-1] >= ends[0]) & (one[:, :-1] <= ends[1])).all(axis=1)] for one in tables]
 
 
-def agree(tables: list[Floats], reference: Floats, rule: str) -> Floats:
+def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floats:
     """Return one row per reference row that the clients agree on, coordinate by coordinate.
 
     Every row of a client goes to the nearest reference row; what a client has there is its mean, weighted by counts.

@@ -14,7 +14,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.kernels.reference import tabulate
 
 
-def spare(devices: Devices, centroids: Floats) -> tuple[NDArray[Any], Floats, Integers]:
+def suppress_small_clusters(devices: Devices, centroids: Floats) -> tuple[NDArray[Any], Floats, Integers]:
     """Return the own points, weights and offsets as the kernels take them; those of rows of few points weigh nothing.
 
     Few is below `min_count`, but at least one: of the points nearest to a row, float64[n, k, d].

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Letters, Tables
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.states import register
 from p2pkm.network.graph import Topology, find_first
 
@@ -119,18 +119,18 @@ def route(tree: Tree, devices: Devices) -> Routes:
     return Routes(order, np.searchsorted(layer[order], layers), up, down, lasts)
 
 
-def climb(routes: Routes, front: Front, header: int = 0) -> Letters:
+def climb(routes: Routes, front: Front, header: int = 0) -> SparseMessages:
     """Let everybody in the front speak to the parent; who has none says it to nobody."""
     edges = routes.up[front.who]
-    return Letters(front.who, front.tables, edges[edges >= 0], header)
+    return SparseMessages(front.who, front.tables, edges[edges >= 0], header)
 
 
-def descend(routes: Routes, front: Front, number: int, devices: Devices) -> Letters:
+def descend(routes: Routes, front: Front, number: int, devices: Devices) -> SparseMessages:
     """Let everybody in the front, who are all of a layer, speak to the children."""
     edges = routes.down[routes.lasts[number] : routes.lasts[number + 1]]
     sources = source_of(devices, edges)
     parents = sources[np.diff(sources, prepend=-1) > 0]
-    return Letters(parents, front.tables.take(np.searchsorted(front.who, parents)), edges)
+    return SparseMessages(parents, front.tables.take(np.searchsorted(front.who, parents)), edges)
 
 
 def source_of(devices: Devices, edges: Integers) -> Integers:

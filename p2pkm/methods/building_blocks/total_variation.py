@@ -31,7 +31,7 @@ def variation(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -
     return np.concatenate(found)
 
 
-def contrast(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -> Floats:
+def summary_distance(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -> Floats:
     """Return how badly two tables of pairs (row, count) stand for each other, float64[b].
 
     That is the count-weighted mean squared distance of one end's rows to the other's nearest row, plus the reverse; nan
@@ -80,13 +80,13 @@ def heard(inbox: Inbox, among: Mask) -> Integers:
     return np.flatnonzero(among & (inbox.slots >= 0))
 
 
-def weigh(limit: Floats, gtv: Floats) -> Floats:
+def saturation_weight(limit: Floats, gtv: Floats) -> Floats:
     """Return phi'(d) of links whose variation is d: 1 up to the limit d0, d0 / d beyond."""
     far = gtv > limit
     return np.where(far, limit, 1.0) / np.where(far, gtv, 1.0)
 
 
-def lessen(
+def saturate_alpha(
     limit: Floats | None, weight: Floats | None, centroids: Floats, inbox: Inbox, devices: Devices
 ) -> Floats | None:
     """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices.
@@ -101,11 +101,11 @@ def lessen(
     if limit is None or weight is None:
         return weight
     left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.awake[devices.sources])
-    left[edges] = weigh(limit[edges], variation(devices, centroids, inbox, edges))
+    left[edges] = saturation_weight(limit[edges], variation(devices, centroids, inbox, edges))
     return left
 
 
-def curb(limit: Floats, gtv: Floats) -> Floats:
+def saturated_penalty(limit: Floats, gtv: Floats) -> Floats:
     """Return phi(d) of links whose variation is d: d up to the limit d0, d0 (1 + log(d / d0)) beyond."""
     result = np.minimum(gtv, limit)
     for e in np.flatnonzero((gtv > limit) & (limit > 0.0)):  # np.log differs in the last bit from place to place

@@ -1,12 +1,12 @@
 """Uniform seeds in the common bounding box, found by min/max gossip."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import BOX, Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.kernels.reference import uniforms
 
@@ -40,6 +40,7 @@ class Box:
     values instead, and a device of fewer points has none.
     """
 
+    name: ClassVar[str] = "box"
     k: int
     schedule: str = "jacobi"
 
@@ -55,10 +56,10 @@ class Box:
             np.maximum.at(box[:, 1], owner, devices.stored)
         return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
-    def message(self, state: BoxState, devices: Devices) -> Mail:
+    def message(self, state: BoxState, devices: Devices) -> DenseMessages:
         """Say the box if it has grown; a device that knows of no point says an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
-        return Mail(state.box, np.where(devices.awake & ~state.settled, rows, -1))
+        return DenseMessages(state.box, np.where(devices.awake & ~state.settled, rows, -1))
 
     def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
         """Widen the box by what was heard."""

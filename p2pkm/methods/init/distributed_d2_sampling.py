@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import RACED, SUMMARY, Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.kernels.reference import uniforms
 
@@ -36,13 +36,13 @@ class RaceState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Race:
+class DistributedD2Sampling:
     """``min over devices of Exp(1) / phi_i``: seed `number` of k, drawn with D^2 weighting from all points.
 
     Device i draws one of its points x with probability ``w D^2(x) / phi_i``, phi_i their sum (D^2 = 1 for the first
     seed), and the key ``Exp(1) / phi_i``. The device of the smallest key wins with probability ``phi_i / sum phi``, so
     the winning point is drawn with ``w D^2`` over all points, whatever the partition. The smallest key is found by
-    min-gossip, for `draws` draws at once; with several, `Choose` takes the one of least cost: greedy k-means++.
+    min-gossip, for `draws` draws at once; with several, `SelectCandidate` takes that of least cost: greedy k-means++.
 
     Message: (key, point) of every draw whenever a smaller key was heard, d + 1 columns. It ships raw points to
     everybody, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
@@ -53,6 +53,7 @@ class Race:
     local : bool
     """
 
+    name: ClassVar[str] = "raced"
     k: int
     number: int
     draws: int
@@ -74,10 +75,10 @@ class Race:
                 best[i] = self._contend(points[own], cumulative, int(devices.keys[i]))
         return self._state(centroids, best, np.ones(n, np.bool_))
 
-    def message(self, state: RaceState, devices: Devices) -> Mail:
+    def message(self, state: RaceState, devices: Devices) -> DenseMessages:
         """Say the best contenders if there are new ones; a device that knows of none says an empty table first."""
         rows = np.where(state.best[:, 0, 0] < np.inf, self.draws, 0)
-        return Mail(state.best, np.where(state.news & devices.awake, rows, -1))
+        return DenseMessages(state.best, np.where(state.news & devices.awake, rows, -1))
 
     def update(self, state: RaceState, inbox: Inbox, devices: Devices) -> RaceState:
         """Keep the smallest key of each draw."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 from p2pkm.methods.building_blocks.small_clusters import publish
@@ -17,7 +17,7 @@ _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of se
 
 
 @register("summaries")
-class SummariesState(NamedTuple):
+class FloodedSummariesState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
@@ -36,7 +36,7 @@ def summarize(devices: Devices, k: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Summaries:
+class FloodedSummaries:
     """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
 
     Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
@@ -52,27 +52,28 @@ class Summaries:
     hops : int or None
         How far the pairs travel; None: to everybody.
     candidates : int
-        How many clusterings to compute, for `Choose`.
+        How many clusterings to compute, for `SelectCandidate`.
     """
 
+    name: ClassVar[str] = "summaries"
     k: int
     hops: int | None = None
     candidates: int = 1
     schedule: str = "jacobi"
     says: ClassVar[str] = "pairs"
 
-    def init(self, devices: Devices, start: Any) -> SummariesState:
+    def init(self, devices: Devices, start: Any) -> FloodedSummariesState:
         """Summarise the own points."""
         pairs, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
         asleep = np.zeros(len(devices), np.bool_)
-        return SummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
+        return FloodedSummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
 
-    def message(self, state: SummariesState, devices: Devices) -> Mail:
+    def message(self, state: FloodedSummariesState, devices: Devices) -> DenseMessages:
         """Forward the pairs that are news."""
         return speak(state.flood, devices)
 
-    def update(self, state: SummariesState, inbox: Inbox, devices: Devices) -> SummariesState:
+    def update(self, state: FloodedSummariesState, inbox: Inbox, devices: Devices) -> FloodedSummariesState:
         """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
         flood = hear(state.flood, inbox, devices)
         far = devices.step == self.hops
@@ -85,7 +86,7 @@ class Summaries:
         if len(members):
             candidates = candidates.copy()
             candidates[members] = cluster_pairs(devices, flood, members, candidates.shape[1:3])
-        return SummariesState(candidates[:, 0].copy(), ready, candidates, flood)
+        return FloodedSummariesState(candidates[:, 0].copy(), ready, candidates, flood)
 
 
 def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.kernels.reference import uniforms
 from p2pkm.network.graph import Topology
@@ -34,6 +34,7 @@ class Leader:
         Parent of each device of the system, -1 at the leader of each component.
     """
 
+    name: ClassVar[str] = "leader"
     k: int
     parent: Integers
     schedule: str = "jacobi"
@@ -48,12 +49,14 @@ class Leader:
             centroids[i] = cluster(devices.kernels, int(devices.keys[i]), *devices.table(i), search)[0]
         return LeaderState(centroids, leads, leads)
 
-    def message(self, state: LeaderState, devices: Devices) -> Mail:
+    def message(self, state: LeaderState, devices: Devices) -> DenseMessages:
         """Say the centroids to the children, once."""
         values, rows = pack(state.centroids)
         source = devices.sources
         children = self.parent[devices.indices] == devices.ids[source]
-        return Mail(values, np.where(state.news & devices.awake, rows, -1), edges=children & state.news[source])
+        return DenseMessages(
+            values, np.where(state.news & devices.awake, rows, -1), edges=children & state.news[source]
+        )
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
         """Take over what the parent said."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
 from p2pkm.methods.init.select_candidate import judges
@@ -30,8 +30,8 @@ class Review:
 
     Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
     own, which few points of a cluster or a poor start may have led astray; the centroids of another mixture do not. So
-    this finds links that `Gate` cut because the summaries of few points differ, and links that it kept by mistake. The
-    neighbour whose centroids serve best is always kept. The centroids stay as they are.
+    this finds links that `LinkSelection` cut because the summaries of few points differ, and links that it kept by
+    mistake. The neighbor whose centroids serve best is always kept. The centroids stay as they are.
 
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
@@ -40,6 +40,7 @@ class Review:
     of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
+    name: ClassVar[str] = "review"
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
@@ -50,13 +51,13 @@ class Review:
         asleep = np.zeros(len(devices), np.bool_)
         return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)
 
-    def message(self, state: ReviewState, devices: Devices) -> Mail:
+    def message(self, state: ReviewState, devices: Devices) -> DenseMessages:
         """Say the centroids, then over which links to stay, then the number of links that do."""
         if devices.step == 0:
-            return Mail(*pack(state.centroids))
+            return DenseMessages(*pack(state.centroids))
         if devices.step == 1:
             n = len(devices)
-            return Mail(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
+            return DenseMessages(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:

@@ -6,16 +6,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
-from p2pkm.methods.building_blocks.total_variation import contrast, heard, lower_quartile
+from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, summary_distance
 from p2pkm.methods.init.flooded_summaries import summarize
 
 _LENIENT = 2.0  # times the larger quartile: what a link may be unlike
 
 
 @register("gate")
-class GateState(NamedTuple):
+class LinkSelectionState(NamedTuple):
     """The state of a batch.
 
     Attributes
@@ -45,7 +45,7 @@ class GateState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gate:
+class LinkSelection:
     """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbour's summary compared with the own one.
 
     Each device summarises its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
@@ -59,33 +59,34 @@ class Gate:
     Privacy: neighbours see the centroids and counts of the own points.
     """
 
+    name: ClassVar[str] = "gate"
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
     spares: ClassVar[bool] = True
     agreed: ClassVar[bool] = True  # both ends of a link must come to the same verdict, so nobody lies here
 
-    def init(self, devices: Devices, start: Any) -> GateState:
+    def init(self, devices: Devices, start: Any) -> LinkSelectionState:
         """Summarise the own points."""
         n, e = len(devices), len(devices.indices)
         centroids = np.full((n, self.k, devices.d), np.inf) if start is None else start.centroids
         pairs, unknown = summarize(devices, self.k), np.full(e, np.nan)
-        return GateState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, devices.active,
+        return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, devices.active,
                          devices.neighbor_degrees)  # fmt: skip
 
-    def message(self, state: GateState, devices: Devices) -> Mail:
+    def message(self, state: LinkSelectionState, devices: Devices) -> DenseMessages:
         """Say the pairs, then the quartile, then the number of links that stay."""
         if devices.step == 0:
-            return Mail(*pack(state.pairs))
+            return DenseMessages(*pack(state.pairs))
         if devices.step == 1:
-            return Mail(state.quartile[:, None, None], (state.quartile >= 0.0).astype(np.int64))
+            return DenseMessages(state.quartile[:, None, None], (state.quartile >= 0.0).astype(np.int64))
         return tell_degrees(devices, state.edge_active)
 
-    def update(self, state: GateState, inbox: Inbox, devices: Devices) -> GateState:
+    def update(self, state: LinkSelectionState, inbox: Inbox, devices: Devices) -> LinkSelectionState:
         """Compare summaries, then cut, then learn how many links each neighbour keeps."""
         if devices.step == 1:
             edges, values = heard(inbox, devices.active), np.full(len(devices.indices), np.nan)
-            values[edges] = contrast(devices, state.pairs, inbox, edges)
+            values[edges] = summary_distance(devices, state.pairs, inbox, edges)
             judged = np.flatnonzero(values >= 0.0)
             return state._replace(edge_contrast=values, quartile=lower_quartile(devices, values[judged], judged))
         fresh = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] == 1))
@@ -100,10 +101,10 @@ class Gate:
         )
 
 
-def tell_degrees(devices: Devices, kept: Mask) -> Mail:
+def tell_degrees(devices: Devices, kept: Mask) -> DenseMessages:
     """Say once, in the second round, how many own edges of the mask are kept, over these."""
     degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
-    return Mail(degrees[:, None, None], np.full(len(devices), 1 if devices.step == 2 else -1), edges=kept)
+    return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.step == 2 else -1), edges=kept)
 
 
 def learn_degrees(inbox: Inbox) -> Integers:

@@ -1,12 +1,12 @@
 """Own seeds: no message at all."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import OWN, Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail, silence
+from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import publish
 
@@ -22,7 +22,7 @@ class OwnState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Own:
+class LocalKMeansPP:
     """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
 
     Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
@@ -30,6 +30,7 @@ class Own:
     absent.
     """
 
+    name: ClassVar[str] = "own"
     k: int
     schedule: str = "jacobi"
 
@@ -39,7 +40,7 @@ class Own:
         centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
         return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
 
-    def message(self, state: OwnState, devices: Devices) -> Mail:
+    def message(self, state: OwnState, devices: Devices) -> DenseMessages:
         """Say nothing."""
         return silence(len(devices), 1, devices.d)
 

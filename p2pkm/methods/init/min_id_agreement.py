@@ -1,13 +1,13 @@
 """One answer for all, where devices may have come to different ones: that of the device with the lowest id."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.methods.init.flooded_summaries import summarize
 
@@ -15,7 +15,7 @@ _CALM = 2  # rounds without news, after which a device has settled
 
 
 @register("adopt")
-class AdoptState(NamedTuple):
+class MinIdAgreementState(NamedTuple):
     """The state of a batch.
 
     Attributes
@@ -37,7 +37,7 @@ class AdoptState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adopt:
+class MinIdAgreement:
     """``W_i <- W_j, j = argmin over i and its neighbours of the origin``, until nothing changes.
 
     Where messages are lost devices may hold different pairs or losses, and so different candidates. A device that has
@@ -53,11 +53,12 @@ class Adopt:
         Whether to agree on the centroids of the stage before, instead of its candidates.
     """
 
+    name: ClassVar[str] = "adopt"
     k: int
     chosen: bool = False
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> AdoptState:
+    def init(self, devices: Devices, start: Any) -> MinIdAgreementState:
         """Take the candidates of the stage before, or the centroids of the own points where there are none."""
         n, candidates = len(devices), start.centroids[:, None] if self.chosen else start.candidates
         missing = ~np.isfinite(candidates).any(axis=(1, 2, 3))
@@ -69,16 +70,16 @@ class Adopt:
         origin = np.where(nothing, 2 * devices.total, devices.ids + devices.total * behind)
         return _state(candidates, origin, np.zeros(n, np.int8))
 
-    def message(self, state: AdoptState, devices: Devices) -> Mail:
+    def message(self, state: MinIdAgreementState, devices: Devices) -> DenseMessages:
         """Say all candidates and where they come from."""
         n, q, k, d = state.candidates.shape
         values = np.empty((n, q * k, 1 + d))
         values[:, :, 0], values[:, :, 1:] = state.origin[:, None], state.candidates.reshape(n, q * k, d)
         speaks = devices.awake & ((state.origin < 2 * devices.total) | (devices.step == 0))
         rows = np.where(state.origin < 2 * devices.total, q * k, 0)
-        return Mail(values, np.where(speaks, rows, -1), header=1)
+        return DenseMessages(values, np.where(speaks, rows, -1), header=1)
 
-    def update(self, state: AdoptState, inbox: Inbox, devices: Devices) -> AdoptState:
+    def update(self, state: MinIdAgreementState, inbox: Inbox, devices: Devices) -> MinIdAgreementState:
         """Take over what comes from a lower id than the own candidates."""
         edges = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0))
         owner, said = devices.sources[edges], inbox.tables[inbox.slots[edges], 0, 0].astype(np.int64)
@@ -94,5 +95,5 @@ class Adopt:
         return _state(candidates, origin, np.minimum(calm, np.int8(_CALM)))
 
 
-def _state(candidates: Floats, origin: Integers, calm: NDArray[np.int8]) -> AdoptState:
-    return AdoptState(candidates[:, 0].copy(), calm >= _CALM, candidates, origin, calm)
+def _state(candidates: Floats, origin: Integers, calm: NDArray[np.int8]) -> MinIdAgreementState:
+    return MinIdAgreementState(candidates[:, 0].copy(), calm >= _CALM, candidates, origin, calm)

@@ -11,17 +11,17 @@ from p2pkm.core.protocols import Algorithm
 from p2pkm.core.spec import Spec, parse
 from p2pkm.methods.building_blocks.spanning_tree import grow, parents
 from p2pkm.methods.init.bounding_box import Box
-from p2pkm.methods.init.distributed_d2_sampling import Race
-from p2pkm.methods.init.flooded_summaries import Summaries
+from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
 from p2pkm.methods.init.link_reselection import Review
-from p2pkm.methods.init.link_selection import Gate
-from p2pkm.methods.init.local_kmeanspp import Own
-from p2pkm.methods.init.min_id_agreement import Adopt
-from p2pkm.methods.init.saturation_thresholds import Limits
-from p2pkm.methods.init.select_candidate import Choose
-from p2pkm.methods.init.standardization import Moments
-from p2pkm.methods.init.tree_summaries import LEAST, ROWS, Rooted
+from p2pkm.methods.init.link_selection import LinkSelection
+from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
+from p2pkm.methods.init.min_id_agreement import MinIdAgreement
+from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
+from p2pkm.methods.init.select_candidate import SelectCandidate
+from p2pkm.methods.init.standardization import Standardization
+from p2pkm.methods.init.tree_summaries import LEAST, ROWS, TreeSummaries
 from p2pkm.methods.server.mufc import MUFC
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
@@ -32,7 +32,7 @@ _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, af
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
-_BEARING = (Own, Summaries, Choose, Adopt)  # stages that get over faults
+_BEARING = (LocalKMeansPP, FloodedSummaries, SelectCandidate, MinIdAgreement)  # stages that get over faults
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
     exposed: bool = False
 
 
-class Setting(NamedTuple):
+class InitContext(NamedTuple):
     """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
 
     exposed: whether faults strike what comes before the method.
@@ -65,39 +65,43 @@ class Setting(NamedTuple):
     exposed: bool = False
 
 
-def own(at: Setting) -> tuple[Algorithm, ...]:
+def own(at: InitContext) -> tuple[Algorithm, ...]:
     """Seed every device from its own points."""
-    return (Own(at.k),)
+    return (LocalKMeansPP(at.k),)
 
 
-def box(at: Setting) -> tuple[Algorithm, ...]:
+def box(at: InitContext) -> tuple[Algorithm, ...]:
     """Draw shared uniform seeds in the common bounding box."""
     return (Box(at.k),)
 
 
-def leader(at: Setting) -> tuple[Algorithm, ...]:
+def leader(at: InitContext) -> tuple[Algorithm, ...]:
     """Spread the own seeds of one device along a tree."""
     leaders = elect(at.topology, at.sizes, at.k, at.key)
     return (Leader(at.k, parents(at.topology, leaders)),)
 
 
 def raced(
-    at: Setting, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
+    at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
-    races = [Race(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
-    return tuple(stage for race in races for stage in ((race, Choose(at.k)) if greedy else (race,)))
+    races = [DistributedD2Sampling(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k)) if greedy else (race,)))
 
 
-def summaries(at: Setting, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
+def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
-    first = Summaries(at.k, hops, candidates)
+    first = FloodedSummaries(at.k, hops, candidates)
     if at.exposed and hops is None:  # devices may hold different pairs
-        return (first, Adopt(at.k), *((Choose(at.k), Adopt(at.k, chosen=True)) if candidates > 1 else ()))
-    return (first, Choose(at.k)) if candidates > 1 else (first,)
+        return (
+            first,
+            MinIdAgreement(at.k),
+            *((SelectCandidate(at.k), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
+        )
+    return (first, SelectCandidate(at.k)) if candidates > 1 else (first,)
 
 
-def rooted(at: Setting, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
     tree = grow(at.topology)
     depth = int(tree.layer.max())
@@ -106,7 +110,7 @@ def rooted(at: Setting, *, candidates: int = 1, rows: int | None = None) -> tupl
             f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
             "are possible. Take a graph with shortcuts, or --seeding own"
         )
-    return (Rooted(at.k, tree, candidates, rows),)
+    return (TreeSummaries(at.k, tree, candidates, rows),)
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
@@ -120,14 +124,14 @@ SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
 _FLOODING = ("raced", "summaries")
 
 
-def scaling_stage(scale: str, at: Setting) -> Stage:
+def scaling_stage(scale: str, at: InitContext) -> Stage:
     """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
     if scale == "standard":
         _check_flooding(at, "--scale standard", "minmax")
-    return Stage("scale", Moments(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
+    return Stage("scale", Standardization(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
 
 
-def _check_flooding(at: Setting, what: str, instead: str) -> None:
+def _check_flooding(at: InitContext, what: str, instead: str) -> None:
     if at.topology.n > _MOST_FLOODING:
         raise ExperimentError(
             f"{what} floods the graph, which needs memory that grows with the square of its {at.topology.n} devices; "
@@ -154,7 +158,7 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     return Topology.from_graph(graph).call(names)
 
 
-def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
+def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Return all stages of a run; `seeded`: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
@@ -171,24 +175,24 @@ def stages(algorithm: Any, at: Setting, rounds: int, *, seeded: bool) -> tuple[S
     if getattr(algorithm, "floods", False):
         _check_flooding(at, algorithm.name, "another method")
     placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
-    return (*before, Stage(algorithm.name, placed, rounds, note=_why_not(algorithm, at.topology)))
+    return (*before, Stage(algorithm.name, placed, rounds, note=_incompatibility_note(algorithm, at.topology)))
 
 
-def _group(algorithm: Any, at: Setting, *, seeded: bool) -> tuple[Stage, ...]:
+def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
     """Return the stages of recipe `groups` before the last one, whose links give way beyond the limits found here."""
     warm = algorithm.at(_WARM)
-    start = () if seeded else (Stage("summaries", Summaries(at.k, hops=1), 3),)
+    start = () if seeded else (Stage("summaries", FloodedSummaries(at.k, hops=1), 3),)
     look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
-    first = Stage("gate", Gate(at.k), 3), *start
+    first = Stage("gate", LinkSelection(at.k), 3), *start
     return (*first, *look * _REVIEWS, *_limit(algorithm, at))
 
 
-def _limit(algorithm: Any, at: Setting) -> tuple[Stage, ...]:
+def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find how far apart neighbours may be before their link gives way."""
-    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", Limits(at.k), 3)
+    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", SaturationThresholds(at.k), 3)
 
 
-def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage, ...]:
+def seeding_stages(recipe: str, seeding: str | None, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages before the last one.
 
     Parameters
@@ -211,7 +215,7 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
         if spec.name in _FLOODING:
             _check_flooding(at, f"seeding {spec.name}", "--seeding rooted, own, box or leader")
     algorithms = SEEDINGS[spec.name](at, **spec.options)
-    names = [spec.name if spec.name == "raced" else type(one).__name__.lower() for one in algorithms]
+    names = [spec.name if spec.name == "raced" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
     return tuple(
         Stage(name, algorithm, most, note=note, exposed=at.exposed and isinstance(algorithm, _BEARING))
@@ -219,7 +223,7 @@ def seeding_stages(recipe: str, seeding: str | None, at: Setting) -> tuple[Stage
     )
 
 
-def _why_not(algorithm: Any, topology: Topology) -> str:
+def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
     """Return what cannot be expected of the last stage where links change, nothing if they do not."""
     graph = topology.varying
     if graph is None:
@@ -257,7 +261,7 @@ def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
         algorithm.check_size(clients, points, d)
 
 
-def _why_tree(at: Setting) -> str:
+def _why_tree(at: InitContext) -> str:
     """Return why recipe `global` takes a tree, nothing if it floods.
 
     Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, variation
 
 
 @register("limits")
-class LimitsState(NamedTuple):
+class SaturationThresholdsState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
 
     centroids: Floats
@@ -22,30 +22,31 @@ class LimitsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SaturationThresholds:
     """``d0_ij = min(q_i, q_j)``, q_i the lower quartile of the variation (4) over i's links as the centroids are now.
 
     Message: the centroids, then one row with q_i. The centroids stay as they are.
     """
 
+    name: ClassVar[str] = "limits"
     k: int
     schedule: str = "jacobi"
     says: ClassVar[str] = "opening"
     spares: ClassVar[bool] = True
 
-    def init(self, devices: Devices, start: Any) -> LimitsState:
+    def init(self, devices: Devices, start: Any) -> SaturationThresholdsState:
         """Take the centroids of the stage before."""
         n, e = len(devices), len(devices.indices)
-        return LimitsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
+        return SaturationThresholdsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
 
-    def message(self, state: LimitsState, devices: Devices) -> Mail:
+    def message(self, state: SaturationThresholdsState, devices: Devices) -> DenseMessages:
         """Say the centroids, then the quartile."""
         if devices.step == 0:
-            return Mail(*pack(state.centroids))
+            return DenseMessages(*pack(state.centroids))
         rows = (state.quartile >= 0.0).astype(np.int64)
-        return Mail(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
+        return DenseMessages(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
 
-    def update(self, state: LimitsState, inbox: Inbox, devices: Devices) -> LimitsState:
+    def update(self, state: SaturationThresholdsState, inbox: Inbox, devices: Devices) -> SaturationThresholdsState:
         """Measure the own links, then take the smaller quartile of both ends."""
         if devices.step == 1:
             edges = heard(inbox, devices.active)

@@ -1,20 +1,20 @@
 """Choose one of several candidate clusterings by the sum of all devices' local losses."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 from p2pkm.methods.init.flooded_summaries import summarize
 
 
 @register("choose")
-class ChooseState(NamedTuple):
+class SelectCandidateState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
@@ -24,7 +24,7 @@ class ChooseState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choose:
+class SelectCandidate:
     """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
 
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
@@ -35,23 +35,24 @@ class Choose:
     to say says an empty table.
     """
 
+    name: ClassVar[str] = "choose"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> ChooseState:
+    def init(self, devices: Devices, start: Any) -> SelectCandidateState:
         """Price the candidates on the own points."""
         candidates: Floats = start.candidates
         judging = judges(devices, self.k)
         losses = [price(devices, judging, candidates[:, q].copy()) for q in range(candidates.shape[1])]
         rows = (np.diff(judging[2]) > 0).astype(np.int64)
         flood = begin(devices, np.stack(losses, axis=1)[:, None, :], rows)
-        return ChooseState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
+        return SelectCandidateState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
-    def message(self, state: ChooseState, devices: Devices) -> Mail:
+    def message(self, state: SelectCandidateState, devices: Devices) -> DenseMessages:
         """Forward the losses that are news."""
         return speak(state.flood, devices)
 
-    def update(self, state: ChooseState, inbox: Inbox, devices: Devices) -> ChooseState:
+    def update(self, state: SelectCandidateState, inbox: Inbox, devices: Devices) -> SelectCandidateState:
         """Take in losses; choose if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
@@ -63,7 +64,7 @@ class Choose:
             totals = [np.cumsum(np.concatenate((zero, losses)), axis=0)[-1] for losses in collections]
             best = np.argmin(totals, axis=1)[which]
             centroids[members] = state.candidates[members, best]
-        return ChooseState(centroids, ready, state.candidates, flood)
+        return SelectCandidateState(centroids, ready, state.candidates, flood)
 
 
 def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:

@@ -1,18 +1,18 @@
 """Mean and variance of all points, for scaling, without a server."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 
 
 @register("moments")
-class MomentsState(NamedTuple):
+class StandardizationState(NamedTuple):
     """centroids: float64[n, k, d], none yet; settled: bool[n]; mean, deviation: float64[n, d]; flood."""
 
     centroids: Floats
@@ -28,7 +28,7 @@ class MomentsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moments:
+class Standardization:
     """``(W, mean, M2)`` of all points from those of the devices, merged in ascending origin.
 
     Merging keeps the digits that a plain sum of squares loses: with weight w, mean u and sum of squared deviations q of
@@ -41,10 +41,11 @@ class Moments:
     both of them, coordinate by coordinate. With a `min_count` p a device of at most p points says none.
     """
 
+    name: ClassVar[str] = "moments"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> MomentsState:
+    def init(self, devices: Devices, start: Any) -> StandardizationState:
         """Measure the own points."""
         n, d = len(devices), devices.d
         owner = np.repeat(np.arange(n), devices.sizes)
@@ -57,13 +58,13 @@ class Moments:
         most = devices.min_count if devices.min_count > 1 else 0
         flood = begin(devices, table, (devices.sizes > most).astype(np.int64))
         nothing = np.full((n, self.k, d), np.inf)
-        return MomentsState(nothing, np.zeros(n, np.bool_), np.zeros((n, d)), np.ones((n, d)), flood)
+        return StandardizationState(nothing, np.zeros(n, np.bool_), np.zeros((n, d)), np.ones((n, d)), flood)
 
-    def message(self, state: MomentsState, devices: Devices) -> Mail:
+    def message(self, state: StandardizationState, devices: Devices) -> DenseMessages:
         """Forward the moments that are news."""
         return speak(state.flood, devices)
 
-    def update(self, state: MomentsState, inbox: Inbox, devices: Devices) -> MomentsState:
+    def update(self, state: StandardizationState, inbox: Inbox, devices: Devices) -> StandardizationState:
         """Take in moments; merge them if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
@@ -73,7 +74,7 @@ class Moments:
             collections, which = group(flood, members)
             merged = np.array([_merge(rows, devices.d) for rows in collections])[which]
             mean[members], deviation[members] = merged[:, 0], merged[:, 1]
-        return MomentsState(state.centroids, ready, mean, deviation, flood)
+        return StandardizationState(state.centroids, ready, mean, deviation, flood)
 
 
 def _sum(owner: Any, values: Floats, n: int) -> Floats:

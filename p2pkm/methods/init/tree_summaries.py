@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Letters, Tables
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
@@ -70,15 +70,15 @@ class RootedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rooted:
+class TreeSummaries:
     """Collect the pairs (centroid, count) of all devices at the root of a tree, and send clusterings down.
 
-    As `Summaries` with all hops, but the pairs travel only the links between their device and the root, which alone
-    clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them instead, by
-    weighted k-means. With several candidates the losses of all devices are summed on their way up, and the number of
-    the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each component, is
-    known to all, like the colours. Each way takes as many turns as the tree has layers below its root; all are one
-    round.
+    As `FloodedSummaries` with all hops, but the pairs travel only the links between their device and the root, which
+    alone clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them
+    instead, by weighted k-means. With several candidates the losses of all devices are summed on their way up, and
+    the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each
+    component, is known to all, like the colours. Each way takes as many turns as the tree has layers below its root;
+    all are one round.
 
     Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
     down.
@@ -92,6 +92,7 @@ class Rooted:
         At least 20 k; None: 40 k.
     """
 
+    name: ClassVar[str] = "rooted"
     k: int
     tree: Tree
     candidates: int = 1
@@ -123,12 +124,12 @@ class Rooted:
         front = Front(deepest, pairs.take(deepest))
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
 
-    def message(self, state: RootedState, devices: Devices) -> Letters:
+    def message(self, state: RootedState, devices: Devices) -> SparseMessages:
         """Say to the parents or to the children what is due, layer by layer."""
         walk = state.walk
         if walk is None:
             nobody = np.zeros(0, np.int64)
-            return Letters(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
         way, step = divmod(devices.turn + 1 if devices.step else 0, walk.routes.depth)
         if way in (_CANDIDATES, _CHOICE):
             return descend(walk.routes, walk.front, step, devices)

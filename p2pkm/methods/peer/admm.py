@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import listen, measure, rest
+from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 
 
 @register("admm")
@@ -88,25 +88,25 @@ class ADMM:
         """Start from the centroids of the last stage."""
         return ADMMState(start.centroids, np.zeros(len(devices), np.bool_), np.zeros_like(start.centroids))
 
-    def message(self, state: ADMMState, devices: Devices) -> Mail:
+    def message(self, state: ADMMState, devices: Devices) -> DenseMessages:
         """Say all k rows, in their order."""
-        return Mail(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
         """Raise the prices of the disagreements just heard of, then minimise."""
         real = np.isfinite(state.centroids)
         mine = np.where(real, state.centroids, 0.0)
         links, differ = np.zeros_like(mine), np.zeros_like(mine)
-        for who, _, theirs in listen(devices, inbox, mine.shape[1:]):
+        for who, _, theirs in iter_neighbor_tables(devices, inbox, mine.shape[1:]):
             both = real[who] & np.isfinite(theirs)
             links[who] += both
             differ[who] += np.where(both, mine[who] - theirs, 0.0)
         eta = self.eta * devices.unit
         # the start is not a minimum under prices: what it disagrees in is not charged
         duals = state.duals + eta * differ if devices.step > 1 else state.duals
-        mass = measure(devices, state.centroids)
+        mass = local_sums(devices, state.centroids)
         total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
         weight = mass[:, :, -1:] + 2.0 * eta * links
         moves = real & (weight > 0.0)
         centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
-        return ADMMState(centroids, rest(centroids, state.centroids, self.tol * devices.scale), duals)
+        return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.scale), duals)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import divide, measure, mix, rest
+from p2pkm.methods.building_blocks.averaging import centroids_from_sums, has_converged, local_sums, mix
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -89,17 +89,17 @@ class ConsensusLloyd:
     def init(self, devices: Devices, start: Any) -> ConsensusState:
         """Start from the centroids of the last stage."""
         asleep = np.zeros(len(devices), np.bool_)
-        return ConsensusState(start.centroids, asleep, measure(devices, start.centroids))
+        return ConsensusState(start.centroids, asleep, local_sums(devices, start.centroids))
 
-    def message(self, state: ConsensusState, devices: Devices) -> Mail:
+    def message(self, state: ConsensusState, devices: Devices) -> DenseMessages:
         """Say the mass."""
-        return Mail(state.mass, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.mass, np.where(devices.awake, self.k, -1))
 
     def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
         """Average with the neighbours; in the last turn of a round divide, and measure anew."""
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
-        settled = rest(centroids, state.centroids, self.tol * devices.scale)
-        return ConsensusState(centroids, settled, measure(devices, centroids))
+        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
+        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        return ConsensusState(centroids, settled, local_sums(devices, centroids))

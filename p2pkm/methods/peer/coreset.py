@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack, silence
+from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
 from p2pkm.core.states import register
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
@@ -207,7 +207,7 @@ class Flooded:
         rows = (devices.sizes > 0).astype(np.int64)
         return state._replace(flood=begin(devices, state.costs[:, None, None], rows))
 
-    def message(self, state: CoresetState, devices: Devices) -> Mail:
+    def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Forward what is news."""
         return speak(state.flood, devices)
 
@@ -254,7 +254,7 @@ class Rooted:
         """Cluster the own points."""
         return self.method.begin(devices)
 
-    def message(self, state: CoresetState, devices: Devices) -> Mail:
+    def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Say to the parent or to the children what is due, if it is the layer's turn."""
         way, step = divmod(devices.turn + 1 if devices.step else 0, self.depth)
         if way == 4:
@@ -269,7 +269,7 @@ class Rooted:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
         heard = (devices.degrees == 0) & (devices.step == 0)  # who is alone says it to nobody, but is not done
         heard[devices.sources[edges]] = True
-        return Mail(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
+        return DenseMessages(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in what came up or down; draw when C is known everywhere, cluster when all rows are at the root."""

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import measure, rest
+from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
 from p2pkm.methods.building_blocks.random_matching import match
 from p2pkm.network.graph import Topology
 
@@ -81,9 +81,9 @@ class GossipMatching:
         positive(self.tol, "tol", zero=True)
         positive(self.share, "share", most=1.0)
 
-    def on(self, topology: Topology) -> "Meetings":
+    def on(self, topology: Topology) -> "PairwiseGossip":
         """Return the algorithm that the loop runs: who meets whom depends on the whole graph."""
-        return Meetings(self, topology)
+        return PairwiseGossip(self, topology)
 
 
 @register("meetings")
@@ -105,7 +105,7 @@ class MeetingsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Meetings:
+class PairwiseGossip:
     """`GossipMatching` on a graph."""
 
     method: GossipMatching
@@ -122,18 +122,18 @@ class Meetings:
 
     def init(self, devices: Devices, start: Any) -> MeetingsState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
-        confidences = measure(devices, start.centroids)[:, :, -1]
+        confidences = local_sums(devices, start.centroids)[:, :, -1]
         blended = blend(devices, start.centroids, confidences, self.method.share)
         return MeetingsState(start.centroids, np.zeros(len(devices), np.bool_), blended)
 
-    def message(self, state: MeetingsState, devices: Devices) -> Mail:
+    def message(self, state: MeetingsState, devices: Devices) -> DenseMessages:
         """Say the blended rows to the partner of the next round; a device without links says them to nobody."""
         values, rows = pack(state.blended)
         varying = self.topology.varying
         active = None if varying is None else varying.active(devices.step)
         partner = match(self.topology, devices.shared_key, devices.step + 1, active)[devices.ids]
         speaks = devices.awake & ((partner >= 0) | (devices.degrees == 0))
-        return Mail(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
+        return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: MeetingsState, inbox: Inbox, devices: Devices) -> MeetingsState:
         """Meet the partner who just spoke, if there is one; then blend for the next meeting."""
@@ -144,13 +144,13 @@ class Meetings:
             theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
-        settled = rest(centroids, state.centroids, self.method.tol * devices.scale)
+        settled = has_converged(centroids, state.centroids, self.method.tol * devices.scale)
         return MeetingsState(centroids, settled, blend(devices, centroids, met[:, :, -1], self.method.share))
 
 
 def blend(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:
     """Return the rows (w, c) after a Lloyd step that keeps the old centroid in proportion to its confidence."""
-    mass, kept = share * measure(devices, centroids), (1.0 - share) * confidences
+    mass, kept = share * local_sums(devices, centroids), (1.0 - share) * confidences
     weight = mass[:, :, -1] + kept
     known = weight > 0.0
     before = np.where(known[:, :, None], centroids, 0.0) * kept[:, :, None]

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Inbox, Mail, pack, pack_some
+from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
 from p2pkm.core.protocols import Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
-from p2pkm.methods.building_blocks.robust_neighbors import RULES, shield
-from p2pkm.methods.building_blocks.small_clusters import spare
-from p2pkm.methods.building_blocks.total_variation import curb, lessen
+from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
+from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
+from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
 _WEAK, _STRONG = 10.0, 30.0
@@ -182,27 +182,28 @@ class GTVMin:
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
 
-    def message(self, state: GTVMinState, devices: Devices) -> Mail:
+    def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
         """Say the own centroids."""
         if devices.awake.all():
-            return Mail(*pack(state.centroids))
-        return Mail(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
+            return DenseMessages(*pack(state.centroids))
+        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
-        weight = lessen(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
+        weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
         mirror = devices.mirror
         if self.robust in RULES:
-            inbox, mirror = shield(self.robust, state.centroids, inbox, devices)
-        points, masses, offsets = spare(devices, state.centroids)
+            inbox, mirror = robust_filter(self.robust, state.centroids, inbox, devices)
+        points, masses, offsets = suppress_small_clusters(devices, state.centroids)
         if self.update_rule == "as-printed":  # it divides by at least one point
             masses, alpha = masses / devices.unit, alpha / devices.unit
         centroids, moves = devices.kernels.gtvmin(
             points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            self.relaxation(unsteady=devices.unsteady), self.passes, self.star_term, self.update_rule == "as-printed",
+            self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.passes,
+            self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
             trying = devices.awake & (quiet < _TRIES)
@@ -219,9 +220,15 @@ class GTVMin:
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
-    def relaxation(self, *, unsteady: bool = False) -> float:
+    def relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
         """Return theta, or its default: above 1, overshooting adds up where links vary or mail is late."""
-        return self.theta if self.theta is not None else 1.0 if unsteady or self.schedule == "jacobi" else 1.5
+        return (
+            self.theta
+            if self.theta is not None
+            else 1.0
+            if has_stale_or_varying_links or self.schedule == "jacobi"
+            else 1.5
+        )
 
     @property
     def certified(self) -> bool:
@@ -253,7 +260,9 @@ class GTVMin:
 
     def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
         """Return what each own link adds to the objective, float64[e], given its variation (4)."""
-        return self.link_alpha(devices) * (gtv if state.edge_limit is None else curb(state.edge_limit, gtv))
+        return self.link_alpha(devices) * (
+            gtv if state.edge_limit is None else saturated_penalty(state.edge_limit, gtv)
+        )
 
     def at(self, coupling: float) -> "GTVMin":
         """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""

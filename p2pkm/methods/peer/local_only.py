@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import ALONE, Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail, silence
+from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.states import register
 from p2pkm.core.validation import whole
 
@@ -20,7 +20,7 @@ class AloneState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alone:
+class LocalOnly:
     """Let every device run k-means on its own points.
 
     ``W_i <- argmin_W L_i(W)``, (6), greedy k-means++ seeds and Lloyd's algorithm, the best of `n_init`. What a method
@@ -67,7 +67,7 @@ class Alone:
         centroids, _, _ = devices.kmeans(self.k, ALONE, starts=self.n_init)
         return AloneState(centroids, np.ones(len(devices), np.bool_))
 
-    def message(self, state: AloneState, devices: Devices) -> Mail:
+    def message(self, state: AloneState, devices: Devices) -> DenseMessages:
         """Say nothing."""
         return silence(len(devices), 1, devices.d)
 

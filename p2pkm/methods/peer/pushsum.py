@@ -6,10 +6,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import Account, begin_account, divide, draw, is_thin, listen, measure, rest
+from p2pkm.methods.building_blocks.averaging import (
+    RunningSums,
+    begin_account,
+    centroids_from_sums,
+    draw,
+    has_converged,
+    is_thin,
+    iter_neighbor_tables,
+    local_sums,
+)
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 _LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
@@ -32,7 +41,7 @@ class PushSumState(NamedTuple):
     centroids: Floats
     settled: Mask
     mass: Floats
-    account: Account | None = None
+    account: RunningSums | None = None
 
 
 @dataclass(frozen=True)
@@ -114,43 +123,43 @@ class PushSumLloyd:
 
     def init(self, devices: Devices, start: Any) -> PushSumState:
         """Start from the centroids of the last stage."""
-        asleep, own = np.zeros(len(devices), np.bool_), measure(devices, start.centroids)
+        asleep, own = np.zeros(len(devices), np.bool_), local_sums(devices, start.centroids)
         if not self.counters:
             return PushSumState(start.centroids, asleep, own)
         part = share(own, devices)
         return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
 
-    def message(self, state: PushSumState, devices: Devices) -> Mail:
+    def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
         """Say the share of each neighbour, or the total of all shares so far."""
         said = share(state.mass, devices) if state.account is None else state.account.total
-        return Mail(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.awake, self.k, -1))
 
     def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
         """Add up the own share and those of the neighbours; in the last turn of a round divide, and measure anew."""
         if state.account is not None:
             return self._update(state, state.account, inbox, devices)
         mass = share(state.mass, devices)
-        for who, _, theirs in listen(devices, inbox, mass.shape[1:]):
+        for who, _, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
             mass[who] += theirs
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
-        settled = rest(centroids, state.centroids, self.tol * devices.scale)
-        return PushSumState(centroids, settled, measure(devices, centroids))
+        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
+        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        return PushSumState(centroids, settled, local_sums(devices, centroids))
 
-    def _update(self, state: PushSumState, account: Account, inbox: Inbox, devices: Devices) -> PushSumState:
+    def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
         """Do the same with counters: what is kept, and what the totals of the neighbours have grown by."""
         gain, edge_heard = draw(devices, inbox, account)
         mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, _fair(devices))
-            found = divide(mass, state.centroids, _LEAST_KEPT * devices.unit)
+            found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
-            own = measure(devices, centroids)
+            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            own = local_sums(devices, centroids)
             mass += own - account.own
         part = share(mass, devices)
-        return PushSumState(centroids, settled, part, Account(own, account.total + part, edge_heard))
+        return PushSumState(centroids, settled, part, RunningSums(own, account.total + part, edge_heard))
 
 
 def _fair(devices: Devices) -> Floats:

@@ -6,19 +6,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import (
-    Account,
+    RunningSums,
     begin_account,
-    divide,
+    centroids_from_sums,
     draw,
+    has_converged,
     is_thin,
-    measure,
+    local_sums,
     mix,
     mixing,
-    rest,
 )
 
 _LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
@@ -43,7 +43,7 @@ class TrackingState(NamedTuple):
     settled: Mask
     mass: Floats
     own: Floats
-    account: Account | None = None
+    account: RunningSums | None = None
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ class TrackingLloyd:
 
     def init(self, devices: Devices, start: Any) -> TrackingState:
         """Start from the centroids of the last stage."""
-        own, asleep = measure(devices, start.centroids), np.zeros(len(devices), np.bool_)
+        own, asleep = local_sums(devices, start.centroids), np.zeros(len(devices), np.bool_)
         if not self.counters:
             return TrackingState(start.centroids, asleep, own, own)
         account = begin_account(devices, own, own)
         return TrackingState(start.centroids, asleep, own - offered(own, devices), own, account)
 
-    def message(self, state: TrackingState, devices: Devices) -> Mail:
+    def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
         """Say the mass, or the total of all masses so far."""
         said = state.mass if state.account is None else state.account.total
-        return Mail(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.awake, self.k, -1))
 
     def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
         """Average with the neighbours; in the last turn of a round divide, measure, and correct what is followed."""
@@ -143,24 +143,24 @@ class TrackingLloyd:
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
-        centroids = divide(mass, state.centroids, _LEAST * devices.unit)
-        settled = rest(centroids, state.centroids, self.tol * devices.scale)
-        own = measure(devices, centroids)
+        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
+        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        own = local_sums(devices, centroids)
         return TrackingState(centroids, settled, mass + (own - state.own), own)
 
-    def _update(self, state: TrackingState, account: Account, inbox: Inbox, devices: Devices) -> TrackingState:
+    def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
         """Do the same with counters: what is kept, and shares of what the totals of the neighbours have grown by."""
         gain, edge_heard = draw(devices, inbox, account, mixing(devices))
         mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, np.ones(len(devices)))
-            found = divide(mass, state.centroids, _LEAST * devices.unit)
+            found = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = rest(centroids, state.centroids, self.tol * devices.scale) & ~thin
-            own = measure(devices, centroids)
+            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            own = local_sums(devices, centroids)
             mass += own - account.own
         kept = mass - offered(mass, devices)
-        return TrackingState(centroids, settled, kept, own, Account(own, account.total + mass, edge_heard))
+        return TrackingState(centroids, settled, kept, own, RunningSums(own, account.total + mass, edge_heard))
 
 
 def offered(mass: Floats, devices: Devices) -> Floats:

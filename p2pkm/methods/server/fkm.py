@@ -9,7 +9,7 @@ from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report
 from p2pkm.core.validation import one_of, whole
-from p2pkm.methods.building_blocks.robust_server import agree, fence
+from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from p2pkm.methods.init.given import cluster_from_random_points
 
 _TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of the rows
@@ -115,7 +115,7 @@ class FKM:
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         if self.robust != "none":
-            tables = fence(tables)
+            tables = drop_outliers(tables)
             rows = np.concatenate(tables)
         points, weights = rows[:, :-1], rows[:, -1]
         ones = np.ones(len(rows))
@@ -125,7 +125,7 @@ class FKM:
         odds = ones if self.server_seeding == "unweighted" else weights
         found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
         found = found[found[:, 0] < np.inf]
-        return found if self.robust == "none" else agree(tables, found, self.robust)
+        return found if self.robust == "none" else robust_aggregate(tables, found, self.robust)
 
     def _seed(self, clients: Devices, steps: int) -> tuple[Floats, Floats]:
         """Return the first centroids of every client and how many points are nearest to each."""

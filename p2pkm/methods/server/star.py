@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Inbox, Mail, pack
+from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import Report, ServerMethod
 from p2pkm.core.states import register
 
@@ -63,6 +63,11 @@ class Star:
         return self.method.k
 
     @property
+    def name(self) -> str:
+        """Return the method's name on the command line."""
+        return self.method.name
+
+    @property
     def says(self) -> str:
         """Return what the reports of clients are about, see `algorithm.Algorithm`."""
         return getattr(self.method, "says", "centroids")
@@ -78,12 +83,14 @@ class Star:
         state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
         return self._report(state, devices.of(devices.ids != devices.hub))
 
-    def message(self, state: StarState, devices: Devices) -> Mail:
+    def message(self, state: StarState, devices: Devices) -> DenseMessages:
         """Say the centroids in the hub's turn, the reports in the clients'."""
         if _is_hubs(devices):
             values, rows = pack(state.centroids)
-            return Mail(values, np.where(devices.awake & (state.held >= 0), rows, -1))
-        return Mail(state.values, np.where(devices.awake, state.rows, -1), ragged=True)  # all points, for example
+            return DenseMessages(values, np.where(devices.awake & (state.held >= 0), rows, -1))
+        return DenseMessages(
+            state.values, np.where(devices.awake, state.rows, -1), ragged=True
+        )  # all points, for example
 
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
         """Aggregate at the hub; take over and report at the clients."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.viz.color_by import Reading, read_edges, read_nodes
+from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
@@ -172,7 +172,7 @@ def style_links(count: int) -> float:
     return float(np.clip(60 / np.sqrt(max(count, 1)) / 5, 0.4, 2.2))
 
 
-def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: Reading, topology: "Topology") -> Any:
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorScale, topology: "Topology") -> Any:
     """Draw devices; return what a colour bar needs, None if no device has a figure or all have 0."""
     values, n = reading.values, len(places)
     border = style_marks(n, len(nodes))

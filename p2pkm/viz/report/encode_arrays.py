@@ -44,7 +44,7 @@ class Box(NamedTuple):
         return {"low": self.low.tolist(), "high": self.high.tolist(), "levels": _LEVELS, "absent": ABSENT}
 
 
-def enclose(points: Floats, others: Floats) -> Box:
+def bounding_box(points: Floats, others: Floats) -> Box:
     """Return the box of all rows; of others, as far as they are not too far out.
 
     Parameters

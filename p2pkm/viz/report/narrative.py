@@ -16,7 +16,7 @@ _EVEN = 1.01  # times the mean load
 _AS_GOOD = 5e-4  # of the cost of central k-means; nearer is "as good"
 
 
-def judge(result: Result) -> str:
+def narrate(result: Result) -> str:
     """Return the verdict: quality, disagreement, how it ended, what it cost, the busiest device, and what struck."""
     sentences = [
         _introduce(result),

@@ -29,7 +29,7 @@ $scripts
 """)
 
 
-def assemble(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -> str:
+def render_page(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -> str:
     """Return the page.
 
     Its policy lets the browser run these scripts alone, known by their hashes, and load nothing from anywhere.

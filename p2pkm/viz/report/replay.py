@@ -12,7 +12,7 @@ from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import line_up
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.projection import show_flat
-from p2pkm.viz.report.encode_arrays import enclose, pack, round_singles, shrink_counts, to_steps
+from p2pkm.viz.report.encode_arrays import bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, fold, section, tag
 from p2pkm.viz.style import CATEGORIES, draw_sample
 
@@ -70,7 +70,7 @@ def _describe(frames: Frames, result: Result) -> tuple[dict[str, Any], list[str]
     nodes = np.append(device, topology.hub) if topology.hub >= 0 else device
     cloud, arrays, outside = _map_cloud(frames, result)
     places = place_devices(topology)[nodes]
-    box = enclose(places, places)
+    box = bounding_box(places, places)
     ends = [np.searchsorted(device, end) for end in (frames.edge_a, frames.edge_b)]  # the hub comes last
     arrays |= {
         "places": box.place(places)[0],
@@ -109,7 +109,7 @@ def _map_cloud(frames: Frames, result: Result) -> tuple[dict[str, Any], dict[str
         names = (names[0], "device")
         points[:, 1] = owner
         centroids[..., 1] = np.where(np.isnan(centroids[..., 0]), np.nan, frames.device[:, None])
-    box = enclose(points, centroids.reshape(-1, 2))
+    box = bounding_box(points, centroids.reshape(-1, 2))
     steps, outside = box.place(centroids)
     place = np.minimum(np.searchsorted(frames.device, owner), len(frames.device) - 1)
     shown = np.where(frames.device[place] == owner, place, -1)

@@ -18,8 +18,8 @@ from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import Span, line_up
 from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag
-from p2pkm.viz.report.narrative import judge, name_place
-from p2pkm.viz.report.page import assemble
+from p2pkm.viz.report.narrative import name_place, narrate
+from p2pkm.viz.report.page import render_page
 from p2pkm.viz.report.replay import show_replay
 from p2pkm.viz.style import count
 from p2pkm.viz.svg import draw_inline
@@ -56,13 +56,13 @@ def draw_run(folder: Path) -> tuple[str, bool]:
             tag("p", " · ".join(full), class_="note"),
         ),
         _warn(summary),
-        section("Verdict", tag("p", judge(result), class_="verdict")),
+        section("Verdict", tag("p", narrate(result), class_="verdict")),
         replay,
         section("Figures", tag("div", *(_draw(name, result) for name in FIGURES), class_="figures")),
         section("In numbers", _sum_up(result), _list_stages(result), _list_devices(result), _list_links(result)),
         repeat(folder, manifest, config, summary),
     ]
-    return assemble(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
+    return render_page(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
 
 
 def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:

@@ -16,7 +16,7 @@ from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, write
 from p2pkm.viz.report.narrative import tell_ratio
-from p2pkm.viz.report.page import assemble
+from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
@@ -85,7 +85,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
         section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
         _repeat(kind, folder, told),
     ]
-    return assemble(title, body, ["tables.js"])
+    return render_page(title, body, ["tables.js"])
 
 
 def _find_axes(rows: Sequence[Row], options: dict[str, Any]) -> list[str]:

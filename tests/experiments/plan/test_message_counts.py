@@ -8,10 +8,10 @@ import pytest
 
 import topologies
 from p2pkm.channel.byzantine import parse_byzantine
-from p2pkm.engine.simulate import Job, perform
+from p2pkm.engine.simulate import Job, run_job
 from p2pkm.experiments.config import Experiment, prepare
-from p2pkm.experiments.plan.draft import sketch
-from p2pkm.experiments.plan.message_counts import courses
+from p2pkm.experiments.plan.draft import build_plan
+from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import split
 from p2pkm.experiments.plan.volume import NOTHING, Volume, flood
 from p2pkm.methods.init.pipelines import needs_hub
@@ -32,13 +32,13 @@ SEEDINGS = "own box leader raced summaries summaries:hops=1 summaries:candidates
 def compare(**options):
     """Return, for every recorded round, the stage, what was planned for it and what the real run sent in it."""
     experiment = Experiment(central=False, out="none", **options)
-    plan = sketch(experiment, None)
+    plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    perform(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
+    run_job(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
                 byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
-    planned, before, at, rows = courses(plan), (0, 0), -1, []
+    planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
         now = record["messages"], record["bytes"]
@@ -173,13 +173,13 @@ def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
 def test_no_bytes_are_promised_where_points_may_be_too_few():
     rows = compare(data="grid16:points=2,sd=0", devices=6, clusters=16, partition="dirichlet", rounds=2)
     check(rows)
-    plan = sketch(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17), None)
-    assert not courses(plan)[-1].volume(1).exact_bytes
+    plan = build_plan(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17), None)
+    assert not stage_traffic(plan)[-1].volume(1).exact_bytes
 
 
 def test_totals_add_up_the_opening_and_all_rounds():
-    plan = sketch(Experiment(devices=6, partition="iid", rounds=7), None)
-    course = courses(plan)[-1]
+    plan = build_plan(Experiment(devices=6, partition="iid", rounds=7), None)
+    course = stage_traffic(plan)[-1]
     assert course.total() == sum((course.volume(t) for t in range(8)), NOTHING)
     assert course.total() == Volume(8 * 12, 8 * 12 * 16 * 2 * 8)
 

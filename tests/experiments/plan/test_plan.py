@@ -19,11 +19,11 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan import run as lead
 from p2pkm.experiments.plan import time_model as speed
-from p2pkm.experiments.plan.draft import sketch
+from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import weigh_plan
-from p2pkm.experiments.plan.memory_model import Load, advise, need, refuse, together
+from p2pkm.experiments.plan.memory_model import MemoryInputs, advise, need, refuse, together
 from p2pkm.experiments.plan.time_model import Costs, Link, Split, fit, predict
-from p2pkm.network.rank_partition import Division
+from p2pkm.network.rank_partition import RankPartition
 from tests.support.run_cli import ROOT, environment, here, needs_mpirun, ranks, there
 
 COSTS = Costs(turn=1e-4, device=1e-7, point=1e-8, link=1e-7, opening=1e-8)
@@ -32,7 +32,7 @@ HUGE = ("--devices", "1000000", "--data", "blobs:clusters=4,points=12500000")
 
 
 def split(topology, ranks):
-    return speed.split(topology, Division.blocks(topology.n, ranks))
+    return speed.split(topology, RankPartition.blocks(topology.n, ranks))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_
         four = next(row for row in found["memory"] if row["ranks"] == 4)
         assert four["rank0"]["reading"] == four["other"]["reading"]
     assert found["memory"][0]["rank0"]["reading"] > kept["memory"][0]["rank0"]["reading"]
-    blocks = sketch(Experiment(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
+    blocks = build_plan(Experiment(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
     assert blocks.sizes.tolist() == [267, 267, 266] and blocks.dealt
 
 
@@ -137,13 +137,13 @@ def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
-    plan = sketch(Experiment(seeding="box", central=False, every=100, rounds=2, **options), None)
+    plan = build_plan(Experiment(seeding="box", central=False, every=100, rounds=2, **options), None)
     one = need(weigh_plan(plan, 1, 0))
     assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
 
 
 def test_memory_grows_with_everything_and_shrinks_with_ranks():
-    base = Load(10_000, 4, 1000, 6000, 8)
+    base = MemoryInputs(10_000, 4, 1000, 6000, 8)
     for name in ("points", "features", "devices", "edges", "clusters", "records"):
         assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
     assert need(base._replace(central=True)).peak > need(base).peak
@@ -155,17 +155,17 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
 
 
 def test_a_refusal_says_what_would_do():
-    load = Load(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, central=True)
+    load = MemoryInputs(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, central=True)
     with pytest.raises(DataError, match=r"--no-central and a larger --every would do.*P2PKM_MEMORY"):
         refuse(load, 10**9)
     refuse(load, None)
     refuse(load, together(load))
-    assert any("ranks" in one for one in advise(Load(10**6, 2, 10**7, 10**7, 16), 10**10))
-    small = Load(10**9, 2, 100, 200, 4)
+    assert any("ranks" in one for one in advise(MemoryInputs(10**6, 2, 10**7, 10**7, 16), 10**10))
+    small = MemoryInputs(10**9, 2, 100, 200, 4)
     (fewer,) = [one for one in advise(small, 10**9) if "fewer points" in one]
     most = int(fewer.split("about ")[1].split(" ")[0].replace(",", ""))
     assert together(small._replace(points=most)) <= 1.05 * 10**9
-    assert advise(Load(10, 2, 10**9, 10**9, 4), 10**9) == ["take fewer devices"]
+    assert advise(MemoryInputs(10, 2, 10**9, 10**9, 4), 10**9) == ["take fewer devices"]
 
 
 @pytest.mark.parametrize("words", [("plan",), ("run",), ()])
@@ -222,7 +222,7 @@ def test_costs_are_found_again():
 
 
 def test_predictions_rise_with_work_and_with_messages():
-    plan = sketch(Experiment(devices=64, partition="iid"), None)
+    plan = build_plan(Experiment(devices=64, partition="iid"), None)
     part = Split(4, 16, 32, 2, 2, 2, 4)
     base = predict(plan, COSTS, LINK, part, 800)
     assert predict(plan, COSTS, LINK, part, 1600) > base
@@ -235,7 +235,7 @@ def test_predictions_rise_with_work_and_with_messages():
 
 
 def test_a_server_is_not_shared_out():
-    plan = sketch(Experiment(devices=64, algorithm="fkm", partition="iid"), None)
+    plan = build_plan(Experiment(devices=64, algorithm="fkm", partition="iid"), None)
     free = Link(1e-15, 1e18, "free")
     rows = speed.strong(plan, COSTS._replace(point=0.0), free, [split(plan.topology, r) for r in (1, 2, 16)])
     assert rows[2]["seconds"] == pytest.approx(rows[0]["seconds"], rel=1e-3)
@@ -301,7 +301,7 @@ def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrat
 
 @pytest.mark.parametrize("name", ["gtvmin", "gossip", "fkm", "coreset"])
 def test_trials_give_costs(name):
-    plan = sketch(Experiment(algorithm=name, devices=6, data="blobs:clusters=3,points=40", clusters=3), None)
+    plan = build_plan(Experiment(algorithm=name, devices=6, data="blobs:clusters=3,points=40", clusters=3), None)
     costs = speed.calibrate(plan)
     assert all(np.isfinite(cost) and cost >= 0.0 for cost in costs)
     assert sum(costs) > 0.0

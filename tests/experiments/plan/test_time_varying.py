@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.engine.simulate import Job, perform
+from p2pkm.engine.simulate import Job, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan import time_model as speed
-from p2pkm.experiments.plan.draft import sketch
+from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import need
-from p2pkm.experiments.plan.message_counts import courses
+from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import Costs, Link
-from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, foretell, tell
+from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, predict_virtual_time, tell
 from p2pkm.network.world import connect
 from tests.support.run_cli import here
 
@@ -37,16 +37,16 @@ def both(**options):
     """Return a plan and the records of its real run, which has its own idea of when to stop."""
     given = {"data": "blobs:points=60,clusters=4", "clusters": 3, "partition": "iid", "rounds": 7, "net": NET} | options
     experiment = Experiment(central=False, out="none", **{key: one for key, one in given.items() if one is not None})
-    plan = sketch(experiment, None)
+    plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     job = Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
               rounds=plan.experiment.rounds, seed=experiment.seed)  # fmt: skip
-    return plan, perform(job, connect()).rounds
+    return plan, run_job(job, connect()).rounds
 
 
 def check_traffic(plan, records):
     """Hold every round against the plan; return whether all of it was planned for sure."""
-    planned, before, at, sure = courses(plan), np.zeros(2, int), -1, True
+    planned, before, at, sure = stage_traffic(plan), np.zeros(2, int), -1, True
     for record in records:
         at += record["round"] == 0
         volume, now = planned[at].volume(record["round"]), np.array((record["messages"], record["bytes"]))
@@ -59,9 +59,9 @@ def check_traffic(plan, records):
 
 def check_time(plan, records, net=NET):
     """Hold every round against the planned seconds; return how they were meant, stage by stage."""
-    from p2pkm.network.link_model import lay_out
+    from p2pkm.network.link_model import build_link_model
 
-    ahead, at, kinds = foretell(plan, lay_out(net, plan.topology)), -1, []
+    ahead, at, kinds = predict_virtual_time(plan, build_link_model(net, plan.topology)), -1, []
     before = shift = 0.0  # by the shift the stages before took less than "at most"
     for record in records:
         if record["round"] == 0:
@@ -80,14 +80,14 @@ def check_time(plan, records, net=NET):
 @pytest.mark.parametrize("method", METHODS)
 def test_runs_over_links_that_change_send_and_last_as_planned(graph, method):
     plan, records = both(graph=graph, devices=16, seed=2, **METHODS[method])
-    assert len({record["stage"] for record in records}) == len(courses(plan))
+    assert len({record["stage"] for record in records}) == len(stage_traffic(plan))
     assert check_traffic(plan, records)
     assert set(check_time(plan, records)) == {EXACT}
 
 
 def test_a_period_adds_up_as_if_every_round_were_played():
     plan, _ = both(graph="peer-sampler:period=3", devices=16, schedule="jacobi", rounds=1)
-    graph, course = plan.topology.varying, courses(plan)[-1]
+    graph, course = plan.topology.varying, stage_traffic(plan)[-1]
     assert course.volume(301) == course.volume(1)
     assert [course.volume(t).messages for t in range(5)] == [int(graph.active(t).sum()) for t in range(5)]
 
@@ -99,10 +99,12 @@ def test_methods_that_need_links_that_last_are_refused(uncalibrated):
 
 
 def test_a_graph_that_changes_takes_more_memory_the_longer_it_is_kept():
-    sizes = [need(weigh_plan(sketch(Experiment(graph=f"peer-sampler:period={p}", devices=200, schedule="jacobi"), None),
-                             1, 0)).graph for p in (2, 20)]  # fmt: skip
+    plans = [
+        build_plan(Experiment(graph=f"peer-sampler:period={p}", devices=200, schedule="jacobi"), None) for p in (2, 20)
+    ]
+    sizes = [need(weigh_plan(plan, 1, 0)).graph for plan in plans]
     assert sizes[0] < sizes[1]
-    runs = [need(weigh_plan(sketch(Experiment(graph="peer-sampler", devices=200, rounds=r), None), 1, 0)).held
+    runs = [need(weigh_plan(build_plan(Experiment(graph="peer-sampler", devices=200, rounds=r), None), 1, 0)).held
             for r in (2, 200)]  # fmt: skip
     assert runs[0] < runs[1]
 

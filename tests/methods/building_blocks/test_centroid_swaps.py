@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 from p2pkm.core.batch import SWAP
-from p2pkm.core.messages import Mail, pack
+from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.centroid_swaps import _exchange, own_objective, swap
 from tests.methods.peer.test_gtvmin_descent import draw, objectives
@@ -22,7 +22,7 @@ TRAP = [[0.0], [0.1], [15.05]]  # two centroids share a lump, one serves two
 def hear(table, start):
     """Return what everybody hears after all have said their centroids."""
     table.network.open()
-    return table.network.exchange(Mail(*pack(np.array(start, float))))
+    return table.network.exchange(DenseMessages(*pack(np.array(start, float))))
 
 
 def eight(table, centroids, i, alpha, others):

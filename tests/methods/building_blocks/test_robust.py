@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.core.messages import Mail, pack
+from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.methods.building_blocks.robust_neighbors import RULES, shield
-from p2pkm.methods.building_blocks.robust_server import agree, fence
+from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
+from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from tests.support.play_rounds import arrange, play
 from tests.support.run_cli import here, solve
 
@@ -28,11 +28,11 @@ def hear(own, others, rule, *, awake=None):
     centroids = np.full((1 + len(others), k, d), np.inf)
     for i, rows in enumerate((own, *others)):
         centroids[i, : len(rows)] = np.reshape(rows, (-1, d))
-    inbox = table.network.exchange(Mail(*pack(centroids)))
+    inbox = table.network.exchange(DenseMessages(*pack(centroids)))
     said = np.arange(k)[:, None] < inbox.rows[:, None, None]
     inbox = inbox._replace(tables=np.where(said, inbox.tables, 0.0))  # what lies behind the last row says nothing
     devices = table.devices if awake is None else table.devices.of(awake)
-    found, mirror = shield(rule, centroids, inbox, devices)
+    found, mirror = robust_filter(rule, centroids, inbox, devices)
     assert (mirror == -1).all()
     edges = range(len(others))
     return [found.tables[found.slots[e], : found.rows[found.slots[e]]] if found.slots[e] >= 0 else None for e in edges]
@@ -168,23 +168,23 @@ def test_a_server_agrees_on_trimmed_means_and_medians():
     near = [np.array([[x, 1.0]]) for x in (1.0, 2.0, 3.0, 4.0)]
     tables = [*near, np.array([[24.0, 2.0], [24.0, 1.0], [52.0, 9.0]]), np.zeros((0, 2))]
     reference = np.array([[0.0], [50.0], [1000.0]])
-    assert_allclose(agree(tables, reference, "trim"), [[3.0], [52.0], [1000.0]])  # b = 2 of 5
-    assert_allclose(agree(tables, reference, "median"), [[3.0], [52.0], [1000.0]])
-    assert_allclose(agree(tables[:4], reference, "trim")[0], 2.5)  # b = 1 of 4
-    assert_allclose(agree(tables[:4], reference, "median")[0], 2.5)
-    assert_allclose(agree(tables[:2], reference, "trim")[0], 1.5)
+    assert_allclose(robust_aggregate(tables, reference, "trim"), [[3.0], [52.0], [1000.0]])  # b = 2 of 5
+    assert_allclose(robust_aggregate(tables, reference, "median"), [[3.0], [52.0], [1000.0]])
+    assert_allclose(robust_aggregate(tables[:4], reference, "trim")[0], 2.5)  # b = 1 of 4
+    assert_allclose(robust_aggregate(tables[:4], reference, "median")[0], 2.5)
+    assert_allclose(robust_aggregate(tables[:2], reference, "trim")[0], 1.5)
 
 
 def test_a_clients_rows_at_one_centroid_are_one_vote_weighted_by_its_counts():
     tables = [np.array([[0.0, 3.0], [4.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[1.0, 100.0]])]
-    assert_allclose(agree(tables, np.zeros((1, 1)), "median"), [[1.0]])
-    assert_allclose(agree(tables[:1], np.zeros((1, 1)), "trim"), [[1.0]])
+    assert_allclose(robust_aggregate(tables, np.zeros((1, 1)), "median"), [[1.0]])
+    assert_allclose(robust_aggregate(tables[:1], np.zeros((1, 1)), "trim"), [[1.0]])
 
 
 def test_fences_drop_what_is_far_outside():
     rows = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [100.0]])
     tables = [np.column_stack((rows[i : i + 3], np.ones(3))) for i in (0, 3)]
-    assert_array_equal(np.concatenate(fence(tables))[:, 0], [0, 1, 2, 3, 4])  # quartiles 1.25 and 3.75
+    assert_array_equal(np.concatenate(drop_outliers(tables))[:, 0], [0, 1, 2, 3, 4])  # quartiles 1.25 and 3.75
 
 
 @pytest.mark.parametrize("rule", ["trim", "median"])

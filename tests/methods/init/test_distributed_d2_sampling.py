@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import chisquare
 
 import p2pkm
-from p2pkm.methods.init.distributed_d2_sampling import Race
+from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from tests.support.stages import state_of
 
 POINTS = np.array([[0.0], [1.0], [3.0], [7.0], [7.5], [20.0]])
@@ -21,7 +21,7 @@ def winners(device, number, start, trials=700, weights=None):
     counts = np.zeros(len(POINTS), int)
     for seed in range(trials):
         centroids = state_of(
-            Race(2, number, 1), nx.path_graph(3), shards(device, weights), seed=seed, start=start
+            DistributedD2Sampling(2, number, 1), nx.path_graph(3), shards(device, weights), seed=seed, start=start
         ).centroids
         assert (centroids == centroids[0]).all()
         counts[np.flatnonzero(POINTS[:, 0] == centroids[0, number, 0])[0]] += 1

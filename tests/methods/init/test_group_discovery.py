@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.engine.loop import Start
-from p2pkm.methods.building_blocks.total_variation import curb, lower_quartile, weigh
+from p2pkm.methods.building_blocks.total_variation import lower_quartile, saturated_penalty, saturation_weight
 from p2pkm.methods.init.link_reselection import Review
-from p2pkm.methods.init.link_selection import Gate
-from p2pkm.methods.init.saturation_thresholds import Limits
+from p2pkm.methods.init.link_selection import LinkSelection
+from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.schedules import asynchronous
 from tests.support.play_rounds import arrange, loss, play, points_of, random_links, squared, variation
 from tests.support.run_cli import here
@@ -129,7 +129,7 @@ def keep(table, pairs):
 def test_the_gate_keeps_links_between_devices_with_alike_summaries(seed):
     table, start = draw(seed)
     k = start.shape[1]
-    state = talk(Gate(k), table)
+    state = talk(LinkSelection(k), table)
     pairs = [one[one[:, 0] < np.inf] for one in state.pairs]
     kept, q = keep(table, [(one[:, :-1], one[:, -1]) for one in pairs])
     assert_array_equal(state.edge_active, kept)
@@ -148,7 +148,7 @@ def split():
 
 def test_the_gate_cuts_the_link_between_two_groups():
     table, _ = split()
-    state = talk(Gate(2), table)
+    state = talk(LinkSelection(2), table)
     assert_array_equal(state.edge_active, [True, True, False, False, True, True])
     assert_array_equal(state.edge_degrees[state.edge_active], 1)
 
@@ -156,7 +156,7 @@ def test_the_gate_cuts_the_link_between_two_groups():
 def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
     rng = np.random.default_rng(0)
     table = arrange([rng.normal(size=(5, 1)), [], rng.normal(50, 1, (5, 1))], [(0, 1), (1, 2), (0, 2)])
-    state = talk(Gate(2), table)
+    state = talk(LinkSelection(2), table)
     assert state.edge_active.all()
     assert np.isnan(state.quartile[1])
     assert state.quartile[0] == state.quartile[2] > 1000
@@ -190,7 +190,7 @@ def test_the_review_mends_a_cut_between_devices_that_saw_different_clusters():
     data = [np.concatenate([rng.normal(place, 0.5, 6) for place in places])[:, None] for places in seen]
     table = arrange(data, [(i, j) for i in range(6) for j in range(i + 1, 6)])
     alike = (table.devices.sources < 3) == (table.devices.indices < 3)
-    assert_array_equal(talk(Gate(3), table).edge_active, alike)
+    assert_array_equal(talk(LinkSelection(3), table).edge_active, alike)
     start = 3 * [[[0.0], [8.8], [9.2]]] + 3 * [[[0.0], [9.0], [30.0]]]
     assert talk(Review(3), table, start).edge_active.all()
 
@@ -211,7 +211,7 @@ def test_the_lower_quartile_is_interpolated(values):
 def test_the_limit_of_a_link_is_the_smaller_quartile_of_its_ends(seed):
     table, start = draw(seed)
     devices = table.devices
-    state = talk(Limits(start.shape[1]), table, start, rounds=2)
+    state = talk(SaturationThresholds(start.shape[1]), table, start, rounds=2)
     pairs = list(zip(devices.sources, devices.indices, strict=True))
     apart = np.array([variation(start[i], start[j]) for i, j in pairs])
     q = [quartile(apart[devices.sources == i]) for i in range(len(devices))]
@@ -223,11 +223,13 @@ def test_the_limit_of_a_link_is_the_smaller_quartile_of_its_ends(seed):
 
 def test_weights_are_the_slope_of_the_penalty():
     limit, apart = np.array([4.0, 4.0, 4.0, np.inf, 0.0, 0.0]), np.array([1.0, 4.0, 8.0, 7.0, 3.0, 0.0])
-    assert_array_equal(weigh(limit, apart), [1.0, 1.0, 0.5, 1.0, 0.0, 1.0])
-    assert_array_equal(curb(limit, apart), [1.0, 4.0, 4.0 * (1 + math.log(2)), 7.0, 0.0, 0.0])
+    assert_array_equal(saturation_weight(limit, apart), [1.0, 1.0, 0.5, 1.0, 0.0, 1.0])
+    assert_array_equal(saturated_penalty(limit, apart), [1.0, 4.0, 4.0 * (1 + math.log(2)), 7.0, 0.0, 0.0])
     step = 1e-6
-    slope = (curb(limit[:4], apart[:4] + step) - curb(limit[:4], apart[:4] - step)) / (2 * step)
-    assert_allclose(slope, weigh(limit[:4], apart[:4]), rtol=1e-6)
+    slope = (saturated_penalty(limit[:4], apart[:4] + step) - saturated_penalty(limit[:4], apart[:4] - step)) / (
+        2 * step
+    )
+    assert_allclose(slope, saturation_weight(limit[:4], apart[:4]), rtol=1e-6)
 
 
 class Limited:

@@ -12,8 +12,8 @@ from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.building_blocks.spanning_tree import parents
 from p2pkm.methods.init.leader_broadcast import elect
-from p2pkm.methods.init.pipelines import SEEDINGS, Setting
-from p2pkm.methods.init.select_candidate import Choose
+from p2pkm.methods.init.pipelines import SEEDINGS, InitContext
+from p2pkm.methods.init.select_candidate import SelectCandidate
 from tests.support.play_rounds import arrange, loss, play, points_of
 
 RING = [(i, (i + 1) % 6) for i in range(6)]
@@ -27,7 +27,7 @@ def blobs(*sizes, d=2, seed=0):
 
 def sow(name, table, k, seed=0, **options):
     """Return the last state of a seeding stage, after as many rounds as a run allows."""
-    setting = Setting(table.topology, table.devices.sizes, shared_key(seed), k, table.devices.d)
+    setting = InitContext(table.topology, table.devices.sizes, shared_key(seed), k, table.devices.d)
     return play(SEEDINGS[name](setting, **options)[0], table, np.zeros((len(table.devices), k, 1)),
                 table.topology.hops + 2)[1]  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_the_candidate_of_least_summed_loss_is_chosen(seed):
     table = arrange(blobs(5, 0, 7, 1, 6, 9, seed=seed), RING)
     candidates = rng.normal(6, 5, (5, 3, 2))
     start = type("State", (), {"candidates": np.repeat(candidates[None], 6, axis=0)})
-    algorithm, own, network = Choose(3), table.devices, table.network
+    algorithm, own, network = SelectCandidate(3), table.devices, table.network
     state = algorithm.init(own, start)
     inbox = network.exchange(algorithm.message(state, own.of(np.ones(6, bool))))
     for t in range(1, 6):
@@ -185,7 +185,7 @@ def test_the_first_candidate_wins_ties():
     rows = np.random.default_rng(0).normal(size=(3, 2))
     candidates = np.array([rows + 100, rows, rows[::-1], rows])
     start = type("State", (), {"candidates": np.repeat(candidates[None], 2, axis=0)})
-    algorithm = Choose(3)
+    algorithm = SelectCandidate(3)
     state = algorithm.init(table.devices, start)
     for t in (1, 2):
         inbox = table.network.exchange(algorithm.message(state, table.devices.at(t - 1, 0, np.ones(2, bool))))

@@ -7,7 +7,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import p2pkm
 from p2pkm.methods.init.bounding_box import Box
-from p2pkm.methods.init.standardization import Moments
+from p2pkm.methods.init.standardization import Standardization
 from tests.support.stages import state_of
 
 rng = np.random.default_rng(5)
@@ -17,7 +17,7 @@ POOLED = np.concatenate(BLOCKS)
 
 @pytest.mark.parametrize("graph", [nx.path_graph(4), nx.star_graph(3), nx.complete_graph(4)])
 def test_standard_scaling_equals_that_of_a_server(graph):
-    shift, span = state_of(Moments(2), graph, p2pkm.Shards.from_list(BLOCKS)).scaling
+    shift, span = state_of(Standardization(2), graph, p2pkm.Shards.from_list(BLOCKS)).scaling
     server = StandardScaler().fit(POOLED)
     assert (shift == shift[0]).all() and (span == span[0]).all()
     np.testing.assert_allclose(shift[0], server.mean_, rtol=1e-12)

@@ -14,7 +14,7 @@ from p2pkm.core.messages import Tables
 from p2pkm.methods.building_blocks.spanning_tree import Front, grow
 from p2pkm.methods.init import pipelines as recipe
 from p2pkm.methods.init.reduce_summaries import reduce
-from p2pkm.methods.init.tree_summaries import Rooted
+from p2pkm.methods.init.tree_summaries import TreeSummaries
 from tests.contract.test_every_method import deal
 from tests.support.play_rounds import arrange
 
@@ -130,7 +130,7 @@ def listen(algorithm, table):
 def walk(graph, data, k, rows, candidates=3):
     """Return what `listen` does of a graph with these points."""
     table = arrange(data, list(graph.edges))
-    return listen(Rooted(k, grow(table.topology), candidates, rows), table)
+    return listen(TreeSummaries(k, grow(table.topology), candidates, rows), table)
 
 
 def test_no_message_has_more_rows_than_allowed():
@@ -184,7 +184,7 @@ def test_devices_without_points_pass_tables_on():
     _, state = walk(topologies.path(4), [np.zeros((0, 2))] * 3 + [np.ones((1, 2))], 1, None)
     assert_array_equal(state.centroids, np.ones((4, 1, 2)))
     table = arrange([np.zeros((0, 2)), np.zeros((0, 2)), np.ones((1, 2))], [(0, 1)])
-    _, state = listen(Rooted(1, grow(table.topology), 2), table)
+    _, state = listen(TreeSummaries(1, grow(table.topology), 2), table)
     assert np.isposinf(state.centroids[:2]).all()
 
 

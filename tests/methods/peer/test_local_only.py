@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from p2pkm.core.batch import ALONE
 from p2pkm.core.errors import ExperimentError
-from p2pkm.methods.peer.local_only import Alone
+from p2pkm.methods.peer.local_only import LocalOnly
 from tests.support.server import clients_of
 
 
@@ -15,7 +15,7 @@ def test_every_device_clusters_its_own_points_and_is_silent():
     data = [rng.normal(size=(m, 2)) for m in (30, 0, 2, 25)]
     devices, network = clients_of(data)
     network.open()
-    method = Alone(3)
+    method = LocalOnly(3)
     state = method.init(devices, None)
     inbox = network.exchange(method.message(state, devices.of(devices.ids != devices.hub)))
     assert method.update(state, inbox, devices.at(1, 0, devices.ids == devices.hub)) is state
@@ -30,7 +30,7 @@ def test_more_seedings_are_not_worse():
     devices, _ = clients_of(data)
     costs = []
     for starts in (1, 20):
-        rows = Alone(8, n_init=starts).init(devices, None).centroids[0]
+        rows = LocalOnly(8, n_init=starts).init(devices, None).centroids[0]
         costs.append(((data[0][:, None] - rows) ** 2).sum(axis=2).min(axis=1).sum())
     assert costs[1] < costs[0]
 
@@ -38,4 +38,4 @@ def test_more_seedings_are_not_worse():
 @pytest.mark.parametrize("options", [{"k": 0}, {"n_init": 0}])
 def test_options_out_of_range(options):
     with pytest.raises(ExperimentError):
-        Alone(**{"k": 2, **options})
+        LocalOnly(**{"k": 2, **options})

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 
 from p2pkm.core.batch import Devices
-from p2pkm.core.messages import Inbox, Mail
+from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 
 
@@ -62,9 +62,9 @@ class NeighborMean:
         """Start from the seeds."""
         return NeighborMeanState(start.centroids, np.zeros(len(devices), np.bool_))
 
-    def message(self, state: NeighborMeanState, devices: Devices) -> Mail:
+    def message(self, state: NeighborMeanState, devices: Devices) -> DenseMessages:
         """Say the centroids."""
-        return Mail(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
 
     def update(self, state: NeighborMeanState, inbox: Inbox, devices: Devices) -> NeighborMeanState:
         """Average, device by device and neighbors in ascending id: the same bits wherever a device is hosted."""

@@ -15,13 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import p2pkm
 import topologies
-from p2pkm.core.messages import Letters, Mail, Tables
+from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
-from p2pkm.network.delay_model import Heard
+from p2pkm.network.delay_model import ReceivedTables
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.network.rank_partition import Division
+from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.world import connect
 
 GRAPHS = {
@@ -199,10 +199,10 @@ def draw_mail(rng, n, e, kind):
     rows = rng.integers(0, r + 1, n)
     rows[rng.random(n) < rng.choice([0.0, 0.5])] = -1
     if kind == "late":
-        return Mail(values[:, :, :1].copy(), np.abs(rows))
+        return DenseMessages(values[:, :, :1].copy(), np.abs(rows))
     if kind == "selective":
-        return Mail(values, rows, edges=rng.random(e) < 0.5)
-    return Mail(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
+        return DenseMessages(values, rows, edges=rng.random(e) < 0.5)
+    return DenseMessages(values, rows, header=1 if kind == "ragged" else 0, ragged=kind == "ragged")
 
 
 def draw_mask(rng, topology, share):
@@ -234,7 +234,7 @@ def compare(here, whole, placement, widths):
     return bool(same)
 
 
-class Tape:
+class FaultTrace:
     """Delays every table by up to three exchanges of its sender, loses some, and lets nothing overtake."""
 
     bound = 4
@@ -251,7 +251,7 @@ class Tape:
         fresh = number > self._held
         self._held = np.maximum(np.maximum(self._held, number), self._step - self.bound)
         self._held[self._held < 0] = 0
-        return Heard(np.where(self._held > 0, self._step - self._held, -1), fresh)
+        return ReceivedTables(np.where(self._held > 0, self._step - self._held, -1), fresh)
 
 
 def draw_letters(rng, topology):
@@ -260,7 +260,7 @@ def draw_letters(rng, topology):
     values = rng.normal(size=(12, int(rng.integers(1, 5))))
     starts = rng.integers(0, 9, len(who))
     edges = np.flatnonzero(np.isin(topology.sources, who) & (rng.random(len(topology.indices)) < 0.7))
-    return Letters(who, Tables(values, starts, rng.integers(0, 4, len(who))), edges)
+    return SparseMessages(who, Tables(values, starts, rng.integers(0, 4, len(who))), edges)
 
 
 def letters_of(letters, placement):
@@ -268,7 +268,7 @@ def letters_of(letters, placement):
     mine = np.isin(letters.who, placement.ids)
     who = np.searchsorted(placement.ids, letters.who[mine])
     edges = np.flatnonzero(np.isin(np.r_[placement.edges], letters.edges))
-    return Letters(who, letters.tables.take(mine), edges, letters.header)
+    return SparseMessages(who, letters.tables.take(mine), edges, letters.header)
 
 
 def compare_letters(here, whole, placement):
@@ -289,14 +289,14 @@ def exchanges():
         links = np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.1, 0.3, 0.9]), 1))
         topology = p2pkm.Topology.from_links(n, np.column_stack((links, np.ones(len(links)))))
         owner = rng.integers(0, world.size, n)
-        anywhere = Division.by_owner("anywhere", owner, world.size)
+        anywhere = RankPartition.by_owner("anywhere", owner, world.size)
         placement = place(topology, world.rank, world.size, anywhere if seed % 2 else None)
         network, local = world.network(placement), LocalNetwork(place(topology, 0, 1))
         same, freed = [], []
         for kind in ("plain", "selective", "ragged", "mixed", "masked", "late"):
             held = list(getattr(network, "_requests", []))
-            network.open(Tape(topology, placement.edges) if kind == "late" else None)
-            local.open(Tape(topology, slice(None)) if kind == "late" else None)
+            network.open(FaultTrace(topology, placement.edges) if kind == "late" else None)
+            local.open(FaultTrace(topology, slice(None)) if kind == "late" else None)
             widths = np.zeros(n, np.int64)
             freed += [not request for request in held]
             for _ in range(5):

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import p2pkm
 import topologies
-from p2pkm.core.messages import Letters, Tables
+from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.engine import loop
 from p2pkm.engine import simulate as simulation
 from p2pkm.kernels.reference import uniforms
@@ -81,18 +81,18 @@ def runs(size):
 @contextmanager
 def scaled(scale):
     """Let `simulate` scale the points first, as the command line can."""
-    perform = simulation.perform
-    simulation.perform = lambda job, world: perform(replace(job, scale=scale), world)
+    perform = simulation.run_job
+    simulation.run_job = lambda job, world: perform(replace(job, scale=scale), world)
     try:
         yield
     finally:
-        simulation.perform = perform
+        simulation.run_job = perform
 
 
 @contextmanager
 def changing(size, *, server_alone=False):
     """Add noise to every counted number that is sent, and look that no state keeps an array that was delivered."""
-    stage, begin, say, run = [0], loop._begin, loop._Voice.say, loop.run
+    stage, begin, say, run = [0], loop._begin, loop.OutgoingPipeline.say, loop.run
 
     def count(*given):
         stage[0] += 1
@@ -104,17 +104,17 @@ def changing(size, *, server_alone=False):
         if server_alone and not (devices.step and devices.turn == 0):
             return said
         key = (stage[0] << 40) + (devices.step << 20) + devices.turn
-        return (_change_letters if isinstance(said, Letters) else _change_mail)(said, devices.ids, key, size)
+        return (_change_letters if isinstance(said, SparseMessages) else _change_mail)(said, devices.ids, key, size)
 
     def anew(*given):
         stage[0] = 0
         return run(*given)
 
-    loop._begin, loop._Voice.say, simulation.run = count, change, anew
+    loop._begin, loop.OutgoingPipeline.say, simulation.run = count, change, anew
     try:
         yield
     finally:
-        loop._begin, loop._Voice.say, simulation.run = begin, say, run
+        loop._begin, loop.OutgoingPipeline.say, simulation.run = begin, say, run
 
 
 def noise(key, senders, rows, width):

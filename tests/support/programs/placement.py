@@ -19,7 +19,7 @@ import p2pkm.engine.simulate
 import p2pkm.metrics.final_labels
 import topologies
 from p2pkm.methods.registry import find
-from p2pkm.network.rank_partition import Division, choose
+from p2pkm.network.rank_partition import RankPartition, choose
 from p2pkm.network.world import connect
 
 SUMMARIZED = (
@@ -38,12 +38,12 @@ PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
 
 def interleave(topology, sizes, size, wish):
     """Deal device i to rank i modulo their number, which is as far from blocks as can be."""
-    return Division.by_owner("interleaved", np.arange(topology.n) % size, size)
+    return RankPartition.by_owner("interleaved", np.arange(topology.n) % size, size)
 
 
 def reverse(topology, sizes, size, wish):
     """Give the first devices to the last rank, unevenly, and none to rank 0."""
-    return Division.by_owner("reversed", size - 1 - (np.arange(topology.n) * (size - 1)) // topology.n, size)
+    return RankPartition.by_owner("reversed", size - 1 - (np.arange(topology.n) * (size - 1)) // topology.n, size)
 
 
 # how to choose, and what to wish for

@@ -9,7 +9,7 @@ from pathlib import Path
 from p2pkm.cli.main import main
 from p2pkm.storage import checkpoint
 
-_put = checkpoint.Vault.put
+_put = checkpoint.CheckpointWriter.put
 
 
 def _copying(self, outline, arrays):
@@ -21,5 +21,5 @@ def _copying(self, outline, arrays):
 
 if __name__ == "__main__":
     if "KEEP" in os.environ:
-        checkpoint.Vault.put = _copying
+        checkpoint.CheckpointWriter.put = _copying
     sys.exit(max(main(line) for line in json.loads(sys.argv[1])))
