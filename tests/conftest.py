@@ -2,8 +2,17 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
-settings.register_profile("p2pkm", deadline=None)
-settings.load_profile("p2pkm")
+from tests.support.run_cli import MPIRUN, NO_MPIRUN
+
+settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("full", deadline=None)
+settings.load_profile("quick")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
+
+
+def pytest_runtest_setup(item):
+    if MPIRUN is None and item.get_closest_marker("mpi"):
+        pytest.skip(NO_MPIRUN)

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import p2pkm
 import topologies
 from p2pkm import P2PKMeans
-from tests.contract.test_determinism import find_mpirun, needs_mpi
+from tests.support.run_cli import MPIRUN
 
 X, Y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
 OWNER = p2pkm.partition.dirichlet(Y, 6, alpha=0.5, seed=1)
@@ -319,9 +319,9 @@ for state, algorithm in ((7, "gtvmin"), (7, "fkm"), (None, "gtvmin")):
 """
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_under_mpirun_every_rank_gets_the_result_of_one_process():
-    command = [find_mpirun(), "-n", "3", sys.executable, "-c", PROGRAM]
+    command = [MPIRUN, "-n", "3", sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     given, served, fresh = (json.loads(line) for line in done.stdout.splitlines())

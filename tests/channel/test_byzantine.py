@@ -6,7 +6,7 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -137,6 +137,7 @@ def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_
         assert (mail.values[1, 1, 1:3] != rows[1, 1:3]).all()
 
 
+@pytest.mark.slow
 def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
     shards, spec = deal(5), "1:kind=collude,stages=all,place=peripheral"
     held = []
@@ -259,7 +260,6 @@ def test_the_own_state_of_a_liar_is_what_an_honest_device_would_have():
     assert (one.centroids[1] != other.centroids[1]).any()
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 14), st.integers(0, 50))
 def test_centrality_is_that_of_networkx(n, seed):
     graph = nx.gnp_random_graph(n, 0.35, seed=seed)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -22,7 +22,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from tests.support.play_rounds import arrange
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 PATH = Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))  # edges: 0 hears 1; 1 hears 0; 1 hears 2; 2 hears 1
 RING = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
@@ -268,7 +268,6 @@ def naive(lines, rounds):
 
 
 @given(st.lists(lines, max_size=12))
-@settings(max_examples=80, deadline=None)
 def test_everybody_hears_what_a_look_at_every_message_says(tape):
     heard, (counts, lost) = follow(RING, tape, 7, stale="keep:age=64"), naive(tape, 7)
     assert heard.counts == counts
@@ -538,7 +537,7 @@ def test_notes_say_what_is_not_struck(tmp_path):
     assert "2 events of the tape" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks_read_a_tape_that_only_the_first_can_open(tmp_path):
     tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2, 3), {"kind": "tape", "devices": 5, "stages": "all"})
     words = "--graph ring --devices 5 --data grid16:points=5 --format json --out none -q --faults".split()

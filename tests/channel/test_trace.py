@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -118,7 +118,6 @@ values = st.one_of(
 
 
 @given(st.lists(st.one_of(st.text(), st.binary(), st.dictionaries(words, values).map(json.dumps)), max_size=4))
-@settings(max_examples=300)
 def test_whatever_the_lines_it_is_a_tape_or_an_error(lines):
     try:
         parse_tape(lines, RING, "tape")

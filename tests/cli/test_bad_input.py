@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.support.bad_input_files import README, RUNS, damage, make_files, rows, table
-from tests.support.run_cli import SMALL, here, listed, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, here, listed, ranks, there
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_dry_run_refuses_as_well(folder):
     _check(here(*SMALL, "--dry-run", "--graph", "file:two.edgelist"), 3, "disconnected", folder, before)
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize(
     ("words", "code", "piece"),
     [

@@ -14,7 +14,7 @@ from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.metrics.result import SUMMARY_KEYS
-from tests.support.run_cli import FILES, SMALL, StageResult, here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import FILES, SMALL, StageResult, here, ranks, solve, there
 
 PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
 
@@ -191,7 +191,7 @@ def test_require_converged():
     assert here(*SMALL, "--out", "none", "--require-converged", "--rounds", 150).code == 0
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks(tmp_path):
     """As many devices as ranks unless told otherwise; one object, the same as in one process."""
     words = ("--data", "grid16:points=5", "--format", "json", "--no-plot")

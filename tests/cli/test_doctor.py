@@ -17,10 +17,9 @@ from p2pkm.cli.doctor import cluster as clusters
 from p2pkm.cli.doctor.hostfile import check_hosts
 from p2pkm.cli.main import main
 from p2pkm.kernels import numba as compiled
+from tests.support.run_cli import MPIRUN
 
 HERE = Path(sys.executable).parent
-MPIRUN = str(HERE / "mpirun") if (HERE / "mpirun").exists() else shutil.which("mpirun")
-needs_mpi = pytest.mark.skipif(MPIRUN is None, reason="no mpirun beside the interpreter or on PATH")
 SETTINGS = ("PMI", "OMPI_", "PRTE_", "SLURM_", "MPIR_", "MPI_LOCAL", "MPI4PY_")
 ALONE = """#!/usr/bin/env bash
 [ "$1" = --version ] && {{ echo "{version}"; exit 0; }}
@@ -71,7 +70,7 @@ def start(command, folder=None, **more):
     )  # fmt: skip
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_a_sound_machine_passes(capsys):
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -80,7 +79,7 @@ def test_a_sound_machine_passes(capsys):
     assert len(lines) >= 10
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_names_of_python_library_and_launcher(capsys):
     from importlib.metadata import version
 
@@ -107,7 +106,7 @@ def test_without_a_library_it_says_how_to_install_mpi(capsys, monkeypatch):
     assert "one process works without" in found
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_a_launcher_of_another_mpi_is_found_out(capsys, monkeypatch, tmp_path):
     path = stand_in(monkeypatch, tmp_path, ALONE.format(version="mpirun (Open MPI) 5.0.11"))
     found = examine(capsys, 4)
@@ -118,7 +117,7 @@ def test_a_launcher_of_another_mpi_is_found_out(capsys, monkeypatch, tmp_path):
     assert "mpirun of the library" in advice
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_a_launcher_that_refuses_is_quoted(capsys, monkeypatch, tmp_path):
     text = '#!/usr/bin/env bash\n[ "$1" = --version ] && { echo "mpirun (Open MPI) 5"; exit 0; }\n'
     stand_in(monkeypatch, tmp_path, text + 'echo "-----" >&2; echo "not enough slots" >&2; exit 1\n')
@@ -128,7 +127,8 @@ def test_a_launcher_that_refuses_is_quoted(capsys, monkeypatch, tmp_path):
     assert ("OMPI_ALLOW_RUN_AS_ROOT=1" in advice) == (os.geteuid() == 0)
 
 
-@needs_mpi
+@pytest.mark.slow
+@pytest.mark.mpi
 def test_a_launcher_that_hangs_is_stopped(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(findings, "LIMIT", 2)
     stand_in(monkeypatch, tmp_path, '#!/usr/bin/env bash\n[ "$1" = --version ] && exit 0\nexec sleep 50\n')
@@ -182,12 +182,14 @@ def test_open_mpi_is_told_about_more_ranks_than_cores(capsys, monkeypatch):
     assert "OMPI_MCA_rmaps_base_oversubscribe" not in advice  # is set already
 
 
+@pytest.mark.slow
 def test_kernels_not_compiled_yet(tmp_path):
     cold = start([sys.executable, "-m", "p2pkm", "doctor"], NUMBA_CACHE_DIR=str(tmp_path)).stdout
     assert f"0 of {len(compiled.__all__)} compiled in {tmp_path}" in cold
     assert "-> compile ahead, once: python -m p2pkm compile" in cold
 
 
+@pytest.mark.slow
 def test_kernels_are_known_to_be_compiled_after_the_advice_was_followed():
     command = [sys.executable, "-m", "p2pkm"]
     assert start([*command, "compile"]).returncode == 0
@@ -259,7 +261,7 @@ def test_an_unknown_format_is_refused(capsys):
     assert main(["doctor", "--format", "xml"]) == 2
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_under_mpirun_rank_0_speaks_for_all(tmp_path):
     done = start([MPIRUN, "-n", "3", sys.executable, "-m", "p2pkm", "doctor"], tmp_path,
                  OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -271,7 +273,7 @@ def test_under_mpirun_rank_0_speaks_for_all(tmp_path):
     assert any("OMP_NUM_THREADS=1" in line for line in lines)
 
 
-@needs_mpi
+@pytest.mark.mpi
 @pytest.mark.parametrize(
     ("step", "said", "advice"),
     [
@@ -426,7 +428,7 @@ def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):
     assert check.status == "fail" and "no mpirun" in check.found
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_a_host_file_of_this_machine(capsys, tmp_path):
     file = tmp_path / "hosts"
     library = examine(capsys)["mpirun"][1]
@@ -438,7 +440,7 @@ def test_a_host_file_of_this_machine(capsys, tmp_path):
     assert check["found"] == "1 host for 2 ranks: localhost; a rank on each sees the others"
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_under_a_launcher_without_a_library(tmp_path):
     done = start([MPIRUN, "-n", "2", sys.executable, "-m", "p2pkm", "doctor"], tmp_path, MPI4PY_LIBMPI="/nonexistent",
                  OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")  # fmt: skip

@@ -102,6 +102,7 @@ def test_compare_prints_what_describe_says_of_each_in_the_order_given():
         assert one == here("topology", "describe", name, *size, "--format", "json").summary
 
 
+@pytest.mark.slow
 def test_the_table_of_compare_has_a_column_for_each_and_marks_estimates(tmp_path):
     large = "grid", "grid:rows=3", "karate", "gallery:walkers-50"
     ended = here("topology", "compare", *large, "--devices", 1_200, "--out", tmp_path / "all.svg")

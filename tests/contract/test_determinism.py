@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -15,23 +14,20 @@ import p2pkm.engine.build_batch
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from tests.support.programs import determinism as same_bits_program
+from tests.support.run_cli import MPIRUN, NO_MPIRUN
 
 PROGRAM = Path(same_bits_program.__file__)
 LIMIT = 900  # seconds for one mpirun, of 16 ranks on 2 cores, too: a hang is how an exchange fails
 
 
-def find_mpirun():
-    beside = Path(sys.executable).parent / "mpirun"
-    return str(beside) if beside.exists() else shutil.which("mpirun")
-
-
-needs_mpi = pytest.mark.skipif(find_mpirun() is None, reason="no mpirun beside the interpreter or on PATH")
 RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16])
 
 
 def start(ranks, what, program=PROGRAM, limit=LIMIT):
     """Run the program on so many ranks; return its lines."""
-    command = [find_mpirun(), "-n", str(ranks), sys.executable, "-W", "error", str(program), what]
+    if MPIRUN is None:
+        pytest.skip(NO_MPIRUN)
+    command = [MPIRUN, "-n", str(ranks), sys.executable, "-W", "error", str(program), what]
     environment = os.environ | {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -53,7 +49,7 @@ def in_process():
     return list(same_bits_program.runs())
 
 
-@needs_mpi
+@pytest.mark.mpi
 @RANKS
 @pytest.mark.timeout(1000)
 def test_every_number_of_ranks_gives_the_same_bits(ranks):
@@ -62,7 +58,7 @@ def test_every_number_of_ranks_gives_the_same_bits(ranks):
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
 
 
-@needs_mpi
+@pytest.mark.mpi
 @RANKS
 def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
     lines = start(ranks, "mail")
@@ -71,6 +67,7 @@ def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
     assert (sum(line["requests"] for line in lines) > 0) == (ranks > 1)
 
 
+@pytest.mark.slow
 def test_plain_and_compiled_kernels_give_the_same_bits(monkeypatch):
     monkeypatch.setattr(p2pkm.engine.build_batch, "pick", lambda *size: plain)
     by_numpy = list(same_bits_program.runs())

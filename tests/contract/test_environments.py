@@ -10,7 +10,7 @@ import p2pkm.engine.build_batch
 from p2pkm import kernels
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.mpi_environment import check_threads
-from tests.support.run_cli import StageResult, here, needs_mpirun, ranks, there
+from tests.support.run_cli import StageResult, here, ranks, there
 from tests.support.run_cli import environment as surroundings
 
 LARGE = ("--devices", "30", "--data", "grid16:points=60", "--rounds", "2", "--no-plot", "-q")  # compiled kernels
@@ -61,6 +61,7 @@ def usual(tmp_path_factory):
     return {name: run(words, place) for name, words in RUNS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_no_bit_depends_on_the_environment(name, usual, tmp_path):
@@ -83,13 +84,14 @@ def test_without_compiling_the_plain_kernels_are_taken(monkeypatch):
     assert ending.code == 0 and "lets nothing be compiled" in ending.out
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_without_compiling_on_ranks(usual, tmp_path):
     words = ("-m", "p2pkm", *LARGE, *RUNS["ffcm2"], "--out", "none", "--format", "json")
     ending = there(*ranks(2), *words, cwd=tmp_path, NUMBA_DISABLE_JIT="1")
     assert {name: ending.summary[name] for name in DIGESTS} == usual["ffcm2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["0", "-3", " 00 "])
 def test_a_number_of_threads_that_numba_refuses(monkeypatch, given):
     monkeypatch.setenv("NUMBA_NUM_THREADS", given)
@@ -112,12 +114,13 @@ def test_a_number_of_threads_that_numba_takes(monkeypatch, given):
     check_threads()
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_a_number_of_threads_that_numba_refuses_on_ranks(tmp_path):
     ending = there(*ranks(3), "-m", "p2pkm", *LARGE, "--out", "none", cwd=tmp_path, NUMBA_NUM_THREADS="0")
     assert ending.code == 2 and ending.err.count("NUMBA_NUM_THREADS is 0") == 1 and "Traceback" not in ending.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["0", "1"])
 def test_a_script_and_numba_that_cannot_be_used(tmp_path, threads):
     code = ("import p2pkm, topologies; X, _ = p2pkm.grid16(points=60, seed=0);"

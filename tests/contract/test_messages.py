@@ -7,7 +7,7 @@ import pytest
 
 from p2pkm.methods.init.pipelines import SEEDINGS
 from p2pkm.methods.registry import METHODS
-from tests.contract.test_determinism import needs_mpi, start
+from tests.contract.test_determinism import start
 from tests.support.programs import perturbed
 
 SIZE = 0.05
@@ -32,7 +32,7 @@ def test_what_is_changed_on_its_way_changes_the_run(name):
     assert (calm["chain_sha256"] == changed["chain_sha256"]) == (name in SILENT)
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_messages_changed_on_their_way_give_the_same_bits_on_one_rank_and_on_three():
     found = start(3, str(SIZE), Path(perturbed.__file__), limit=600)
     expected = list(in_process(SIZE).values())

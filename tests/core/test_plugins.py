@@ -16,7 +16,7 @@ from p2pkm.data.partition import PARTITIONS
 from p2pkm.methods.registry import METHODS, find, known, names
 from tests.support.play_rounds import arrange, last
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import SMALL, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import SMALL, ranks, solve, there
 from tests.support.run_cli import here as call
 
 SOURCE = Path(__file__).parents[1] / "support" / "plugin"
@@ -87,7 +87,7 @@ def test_scripts_and_the_estimator_take_it(plugin):
     assert_array_equal(model.device_centers_, result.centroids)
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_the_same_bits_on_every_number_of_ranks(plugin):
     words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, *CALL)
     path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
@@ -128,7 +128,7 @@ def test_its_run_goes_on_from_every_checkpoint(kept):
         assert difference(whole, resume(copy)) == "", copy
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_its_run_goes_on_in_another_process_and_on_ranks(kept, plugin):
     whole, copies = kept
     path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import p2pkm
@@ -127,7 +127,6 @@ def test_arrays_keep_names():
 names = st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=8, unique=True).filter(topologies.are_names)
 
 
-@settings(deadline=None)
 @given(names, st.randoms(use_true_random=False))
 def test_matching_keeps_every_link_and_weight(called, chance):
     n = len(called)

@@ -16,7 +16,7 @@ from p2pkm.data.readers.folder import find
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Table
 from p2pkm.experiments.config import Experiment, prepare
-from tests.support.run_cli import here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import here, ranks, solve, there
 
 FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")
 
@@ -219,7 +219,7 @@ def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
     assert prepare(Experiment(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks_read_their_own_rows_with_the_same_bits_and_fail_together(tmp_path):
     X, y, _ = write(tmp_path, [40, 30, 50, 20])
     np.savez(tmp_path / "all.npz", X=X, y=y, device=np.repeat(np.arange(4), [40, 30, 50, 20]))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pkm.core.errors import DataError, ExperimentError
@@ -23,7 +23,6 @@ def table(m: int, classes: int, seed: int = 0) -> Table:
     return Table(rng.normal(size=(m, 3)), y, classes, np.arange(m) % 3, None, y)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(["iid", "blocks", "dirichlet", "beta", "by-label", "quantity", "mufc"]),
     m=st.integers(1, 60),
@@ -128,7 +127,6 @@ def test_dirichlet_by_device_has_the_moments_while_the_pools_last():
     assert np.abs(np.var(shares, axis=0).mean() - variance) < 0.2 * variance
 
 
-@settings(max_examples=30, deadline=None)
 @given(m=st.integers(1, 80), n=st.integers(1, 30), classes=st.integers(1, 6), seed=seeds)
 def test_dirichlet_by_device_is_the_plain_loop(m, n, classes, seed):
     y = np.random.default_rng(seed).integers(0, classes, m)
@@ -341,7 +339,6 @@ def fill_one_by_one(device, n, minimum, seed):
     return dealt
 
 
-@settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=9), minimum=st.integers(0, 3), seed=seeds)
 def test_fill_is_the_plain_loop(sizes, minimum, seed):
     before = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pkm.core import sorting as order
@@ -40,7 +40,6 @@ def test_deal_keeps_the_order_of_rows():
     assert shards.points.flags.c_contiguous
 
 
-@settings(max_examples=60, deadline=None)
 @given(device=st.lists(st.integers(0, 7), min_size=1, max_size=40), data=st.data())
 def test_every_point_is_dealt_once_and_take_is_from_list(device, data):
     m = len(device)
@@ -126,7 +125,6 @@ def test_labels_are_numbered_in_sorted_order(values):
     assert numbers.dtype == np.int16
 
 
-@settings(max_examples=30, deadline=None)
 @given(device=st.lists(st.integers(0, 9), max_size=50))
 def test_counting_and_sorting_give_the_same_order(device):
     owner = np.array(device, np.int64)
@@ -266,7 +264,6 @@ def test_slike_means_are_apart():
     assert all(len(slike(points=1, seed=s)[0]) == 15 for s in range(100))
 
 
-@settings(max_examples=30, deadline=None)
 @given(k=st.integers(1, 12), d=st.integers(1, 5), gap=st.sampled_from([0.5, 4.0, 30.0]), seed=st.integers(0, 99))
 def test_balls_have_radius_one_and_are_apart(k, d, gap, seed):
     points, y = balls(clusters=k, points=40, features=d, separation=gap, seed=seed)

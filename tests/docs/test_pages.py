@@ -19,6 +19,7 @@ def read(name):
     return (DOCS / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_code_of_the_first_page_runs_and_prints_what_it_says(capsys):
     names = {}
     for code in re.findall(r"```python\n(.*?)```", read("start.md"), re.DOTALL):

@@ -73,6 +73,7 @@ def test_every_script_is_tried():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(QUICK) | set(FECA) | shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", QUICK)
 def test_script_prints_its_table_and_draws(script, small):
     done = run(script, small, "--runs", "1", *QUICK[script])
@@ -82,6 +83,7 @@ def test_script_prints_its_table_and_draws(script, small):
     assert (small / "figures" / f"{script}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", NEEDY)
 def test_script_without_its_data_says_what_it_needs(script, tmp_path):
     done = run(script, tmp_path)
@@ -131,6 +133,7 @@ def test_a_file_at_hand_is_read(tmp_path):
     assert_array_equal(garst.load(tmp_path, 1.0, 50, 1.0).points, [[3, 4], [1, 2]])
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_scores_in_the_same_order():
     from argparse import Namespace
 
@@ -274,6 +277,7 @@ def run_here(script, monkeypatch, *arguments):
     runpy.run_path(str(FOLDER / f"{script}.py"), run_name="__main__")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", FECA)
 def test_feca_script_prints_its_table_and_draws(script, sets, tmp_path, monkeypatch, capsys):
     run_here(script, monkeypatch, "--runs", "1", "--data-dir", sets, "--out", tmp_path, *FECA[script])
@@ -281,6 +285,7 @@ def test_feca_script_prints_its_table_and_draws(script, sets, tmp_path, monkeypa
     assert (tmp_path / f"{script}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [name for name in FECA if name != "feca_theorem"])
 def test_feca_script_without_its_data_says_what_it_needs(script, tmp_path, monkeypatch, capsys):
     needed = "features.npz" if script == "feca_table2" else "s2.csv" if script == "feca_fig7" else "s1.csv"
@@ -289,6 +294,7 @@ def test_feca_script_without_its_data_says_what_it_needs(script, tmp_path, monke
     assert not capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_with_another_first_seed_is_one_of_the_later_runs(sets, tmp_path, monkeypatch, capsys):
     more = ["--data-dir", sets, "--out", tmp_path]
     found = []
@@ -300,6 +306,7 @@ def test_a_run_with_another_first_seed_is_one_of_the_later_runs(sets, tmp_path, 
     assert found[1] == pytest.approx((found[0] + found[2]) / 2, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_features_in_an_npz_file_are_read(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "features.npz", X=rng.random((60, 5)).astype(np.float32), y=np.repeat(["cat", "dog"], 30))
@@ -337,6 +344,7 @@ def test_what_the_clients_said_makes_the_servers_centroids(sets):
     assert_array_equal(ssets.run(method, shards, 3).server_centroids, centroids)
 
 
+@pytest.mark.slow
 def test_drawn_rows_are_distinct_rows_of_the_clients_in_every_process(sets):
     from argparse import Namespace
 

@@ -17,7 +17,7 @@ from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
 from tests.support.play_rounds import arrange
-from tests.support.run_cli import SMALL, here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import SMALL, here, ranks, solve, there
 from topologies.time_varying.graph import Exchange, record
 
 
@@ -221,6 +221,7 @@ def test_methods_that_need_links_to_last_are_refused(method, piece):
         p2pkm.simulate(method, topologies.one_peer_exponential(8), deal(8))
 
 
+@pytest.mark.slow
 def test_strong_links_do_not_blow_up_without_theta():
     for schedule in ("coloured", "async", "jacobi"):
         method = p2pkm.GTVMin(3, coupling=30.0, schedule=schedule)
@@ -238,7 +239,7 @@ def test_the_command_line_takes_them(graph):
     assert summary["descent"] == "not claimed"
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("graph", ["random-waypoint", "edge-markov:over=ring,on=0.5"])
 def test_every_rank_builds_the_same_rounds(graph):
     words = (*SMALL, "--devices", "8", "--graph", graph, "--seed", "2", "--out", "none", "--format", "json")

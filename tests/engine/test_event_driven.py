@@ -276,6 +276,7 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
     assert_allclose(found["async"], seeding + turn)  # the others take 160 turns while it computes for its opening
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", ["lan", "wan", "lora"])
 def test_quality_is_that_of_the_colours(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()

@@ -16,7 +16,7 @@ from p2pkm.network import link_model as nets
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import build_link_model
 from tests.support.programs.determinism import configurations, deal
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 
 def turn(topology, *, awake=None, rows=1, row_bytes=8, flops=0.0, edges=None):
@@ -212,7 +212,7 @@ def test_the_run_folder_has_the_seconds_of_every_record(tmp_path, monkeypatch):
     assert p2pkm.load("run").rounds == records
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
     graph = topologies.small_world(9, seed=2)
     graph.edges[0, 1]["latency"] = 2.0

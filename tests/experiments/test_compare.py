@@ -14,7 +14,7 @@ from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.study_table import find_gap, judge_gap, name_run
 from p2pkm.viz import plot_quality
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "8", "--no-plot", "-q")
 
@@ -212,7 +212,7 @@ def test_mistakes_are_refused_before_any_run(tmp_path):
     assert [path.name for path in used.iterdir()] == ["thesis.tex"]
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks_share_the_runs_of_a_comparison(tmp_path):
     words = ("compare", "--algorithm", "gtvmin,fkm", *SMALL, "--seeds", "0-2", "--format", "json")
     done = there(*ranks(3), "-m", "p2pkm", *words, "--out", tmp_path / "three")

@@ -14,7 +14,7 @@ import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.experiments.coupling_path import check_couplings, count_clusterings, measure, parse_couplings
 from p2pkm.viz import plot_coupling_path
-from tests.support.run_cli import SMALL, here, listed, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, here, listed, ranks, there
 
 PATH = ("--coupling-path", "10,1,0", "-q")
 
@@ -239,7 +239,7 @@ def test_a_disk_that_fails_is_code_4(tmp_path, monkeypatch):
     assert "No space left" in ending.err
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_three_ranks_walk_the_same_path():
     words = (*SMALL, *PATH, "--format", "json", "--out", "none", "--scale", "standard")
     done = there(*ranks(3), "-m", "p2pkm", *words)

@@ -30,6 +30,7 @@ def large(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_folder_of_very_many_devices(large):
     assert not (large / "graph.graphml").exists()
     config = (large / "config.toml").read_text()

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -14,8 +13,8 @@ import p2pkm
 from p2pkm.cli.main import main
 from p2pkm.experiments.seeds import parse_seeds, summarize
 from p2pkm.storage.checksums import write_checksums
+from tests.support.run_cli import MPIRUN
 
-MPIRUN = Path(sys.executable).with_name("mpirun")
 QUICK = ["--data", "grid16:points=8", "-k", "4", "--no-plot", "-q", "--rounds", "6"]
 CONFIGURATIONS = [
     ["--graph", "ring"],
@@ -46,7 +45,7 @@ def test_every_run_repeats_itself_in_one_process(runs, capsys):
         assert "same bits" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside python: install the extra mpich")
+@pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [3, 16])
 def test_every_run_repeats_itself_on_other_ranks(runs, ranks):
     program = (

@@ -13,7 +13,7 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import Silent
 from p2pkm.experiments.study.run import run_cell
 from p2pkm.experiments.study.sweep import SweepProgress
-from tests.support.run_cli import environment, here, needs_mpirun, ranks, there
+from tests.support.run_cli import environment, here, ranks, there
 
 STUDY = """
 devices = 4
@@ -70,7 +70,7 @@ def test_processes_leave_the_same_table_as_one(file, tmp_path):
     assert table(tmp_path / "one") == table(tmp_path / "two")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks_leave_the_same_table_as_one(file, tmp_path):
     done = there(*ranks(3), "-m", "p2pkm", "sweep", file, "--out", tmp_path / "three", "-q")
     assert done.code == 0, done.err
@@ -186,6 +186,7 @@ def test_the_busiest_device_sends_and_receives():
     assert row["bytes_busiest"] == row["bytes"]  # all of it goes over the server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_a_study_that_can_go_on(file, tmp_path, jobs):
     file.write_text(STUDY.replace("points=5", "points=400").replace('"0-1"', '"0-39"'))

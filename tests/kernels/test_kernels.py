@@ -121,6 +121,7 @@ def assert_same(case, name):
         assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_kmeans_equals_its_twin(block):
     for seed in range(60 * block, 60 * block + 60):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import p2pkm
@@ -124,7 +124,6 @@ def record(count, shapes, *, devices=3, ends=()):
     return recorder
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     count=st.integers(1, 700), numbers=st.integers(1, 900), ends=st.sets(st.integers(0, 699), max_size=4),
     shapes=st.lists(st.sampled_from([(1, 1), (2, 1), (4, 1)]), min_size=1, max_size=3),

@@ -20,7 +20,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition, check_placement, choose, count_cut, divide, imbalance
 from tests.network.test_transport import draw
 from tests.support.programs import placement as placement_program
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 graphs = st.builds(draw, st.integers(1, 15), st.floats(0, 1), st.integers(0, 2**32 - 1))
 RING, SHUFFLED = Topology.from_graph(topologies.ring(24)), Topology.from_graph(placement_program.shuffled_ring(24))
@@ -35,7 +35,7 @@ def in_process():
     return {record["name"]: record["found"] for record in placement_program.runs(["blocks"])}
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_no_bit_depends_on_the_placement(size):
     pytest.importorskip("pymetis")
@@ -216,7 +216,7 @@ def test_hubs_are_balanced():
         assert count_cut(topology, found) <= count_cut(topology, RankPartition(("blocks"), divide(1000, 4)))
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_the_command_line_says_how_devices_are_placed(tmp_path):
     """One line at the start, the figures in the summary, and the same bits, also if the points are scaled."""
     pytest.importorskip("pymetis")

@@ -25,7 +25,7 @@ from p2pkm.storage.lock import NAME, Lock, holder
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
-from tests.support.run_cli import SMALL, environment, here, listed, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, environment, here, listed, ranks, there
 
 ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--checkpoint-every", "1",
            "--no-central", "--out", "run", "-q")  # fmt: skip
@@ -63,6 +63,7 @@ def live(tmp_path):
         killed.end(process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--force",), ("--force", "--dry-run"), ("--force", "--seeds", "0-1"),
                                   ("--force", "--coupling-path", "0.1,0.2")])  # fmt: skip
 def test_the_folder_of_a_live_run_is_refused(live, more):
@@ -83,7 +84,7 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
     assert live.poll() is None and holder(tmp_path / "run")
 
 
-MOMENTS = [(p2pkm.experiments.run, "settle"),
+MOMENTS = [(p2pkm.experiments.run, "prepare_and_validate"),
            (p2pkm.experiments.run, "_job"), (RunFolder, "begin"), (RunFolder, "record"),
            (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
            (p2pkm.storage.run_folder, "set_aside")]  # fmt: skip
@@ -124,7 +125,8 @@ def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
     assert manifest()["seed"] == 1 and check_files(Path("run")) == []
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=needs_mpirun)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.mpi)])
 def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     start = [sys.executable] if count == 1 else ranks(count)
     words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-central", "--rounds", "3000",
@@ -142,6 +144,7 @@ def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     assert check_files(Path("new/run")) == []
 
 
+@pytest.mark.slow
 def test_many_processes_and_one_lock(tmp_path):
     program = Path(__file__).parents[1] / "support" / "programs" / "lock.py"
     words = [sys.executable, program, tmp_path / "deep" / "folder", "3"]
@@ -252,6 +255,7 @@ def _no_locks(monkeypatch, number):
     monkeypatch.setattr(fcntl, "flock", refuse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     _no_locks(monkeypatch, number)
@@ -276,6 +280,7 @@ def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     assert ending.code == 2 and f"process {gone.pid} on far-away (if it has ended, remove run/{NAME})" in ending.err
 
 
+@pytest.mark.slow
 def test_a_lock_file_of_rubbish_that_is_held():
     Path("run").mkdir()
     for rubbish in (b"", b"[", b"[1]", b'{"process": "x"}', b'{"process": %d}' % 10**30, b"\xff" * 5000):
@@ -317,7 +322,7 @@ def test_a_folder_that_was_there_stays():
     assert listed(Path()) == {"a"}
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_refused_on_ranks(live):
     ending = there(*ranks(3), "-m", "p2pkm", *SMALL, "--out", "run", "--force")
     assert ending.code == 2 and ending.err.count(f"process {live.pid} on {platform.node()}") == 1

@@ -20,7 +20,7 @@ from p2pkm.storage.checksums import check_files
 from tests.support import kill_runs as killed
 from tests.support.programs import resume as resume_program
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 PROGRAM = Path(resume_program.__file__)
 
@@ -77,15 +77,17 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.parametrize("most", [1, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name):
+def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         ending = here(*SMALL, *RUNS[name], "--out", "run")
         assert ending.code == 0, ending.err
     copies = sorted((tmp_path / "copies").iterdir())
     assert copies or name == "alone"  # ends with its opening
-    for copy in copies[-1 :: -1 - len(copies) // 16]:  # all of most runs; of long ones some, and the last
+    middle = copies[len(copies) // 2 :][:1]
+    for copy in middle if most == 1 else copies[-1 :: -1 - len(copies) // most]:  # all of most runs, some of long ones
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 
 
@@ -99,7 +101,7 @@ def _copies(name, which):
     return [found[i] for i in sorted({which % len(found), len(found) // 2, len(found) - 1})]
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize(("before", "after", "names"), [
     (3, 1, MOVED), (1, 3, MOVED), (3, 2, MOVED), (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
 ])  # fmt: skip
@@ -118,6 +120,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
 ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--out", "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "stop"), [
     (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"),
 ])  # fmt: skip
@@ -151,7 +154,7 @@ def _wait_for(process, path):
     assert process.poll() is None
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("whom", ["launcher", "rank 0", "rank 2"])
 def test_a_signal_to_any_of_three_ranks_ends_all_with_its_code(tmp_path, number, whom):
@@ -170,7 +173,7 @@ def test_a_signal_to_any_of_three_ranks_ends_all_with_its_code(tmp_path, number,
     assert checkpoint.newest(Path("run"), pytest.fail).facts["config"]["rounds"] == 1000000
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_a_killed_run_goes_on(tmp_path, seed):
     found = list(killed.kill_some(1, tmp_path, seed))
@@ -328,6 +331,7 @@ def test_a_full_disk_ends_no_run_and_leaves_earlier_files(tmp_path, monkeypatch)
     assert difference(tmp_path / "run", resume(copies[-1])) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")
 def test_a_really_full_disk(tmp_path):
     disk = tmp_path / "disk"

@@ -12,7 +12,7 @@ import pytest
 from p2pkm.engine.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.result import SUMMARY_KEYS
-from tests.support.run_cli import FILES, SMALL, here, listed, needs_mpirun, ranks, small_disk, solve, there
+from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes settled descent".split()
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_keeps_the_old_folder(tmp_path, monkeypatch, precious
     assert manifest(tmp_path / "run")["state"] == "interrupted"
 
 
-@pytest.mark.parametrize("broken", ["p2pkm.engine.simulate.sizes_of", "p2pkm.engine.simulate.host"])
+@pytest.mark.parametrize("broken", ["p2pkm.engine.simulate.sizes_of", "p2pkm.engine.simulate.build_batch"])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_run_that_never_began_leaves_the_folder_alone(tmp_path, monkeypatch, precious, broken, error):
     def fail(*arguments):
@@ -252,7 +252,7 @@ def test_full_disk(disk):
     _check_full_disk(run(*ENDLESS, out="disk/run"), disk / "run")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_full_disk_on_ranks(disk, tmp_path):
     ending = there(*ranks(3), "-m", "p2pkm", *SMALL, *ENDLESS, "--out", "disk/run", cwd=tmp_path)
     assert ending.err.count("No space left on device") == 1

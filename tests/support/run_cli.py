@@ -17,9 +17,8 @@ from p2pkm.cli.main import main
 ROOT = Path(__file__).parents[2]
 SMALL = ("--data", "grid16:points=5", "--devices", "4", "--rounds", "20", "--no-plot")
 FILES = {"config.toml", "manifest.json", "rounds.jsonl", "centroids.npz", "summary.json"}
-_MPIRUN = shutil.which("mpirun", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
-
-needs_mpirun = pytest.mark.skipif(_MPIRUN is None, reason="there is no mpirun beside Python or on the PATH")
+NO_MPIRUN = "there is no mpirun beside Python or on the PATH"
+MPIRUN = shutil.which("mpirun", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
 
 
 class StageResult(NamedTuple):
@@ -63,8 +62,10 @@ def environment(**more: str) -> dict[str, str]:
 
 def ranks(count: int) -> list[str]:
     """Return the words before a Python program that start it on so many ranks, and end it after a minute."""
+    if MPIRUN is None:
+        pytest.skip(NO_MPIRUN)
     limit = ["timeout", "-k", "2", "60"] if shutil.which("timeout") else []
-    return [*limit, str(_MPIRUN), "-n", str(count), sys.executable]
+    return [*limit, str(MPIRUN), "-n", str(count), sys.executable]
 
 
 def there(*words: object, cwd: Path | None = None, **more: str) -> StageResult:

@@ -18,11 +18,12 @@ from tests.support.run_cli import (
     environment,
     here,
     listed,
-    needs_mpirun,
     ranks,
     small_disk,
     there,
 )
+
+pytestmark = pytest.mark.slow
 
 MEGABYTE = 1 << 20
 MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--seeding", "own")
@@ -70,7 +71,7 @@ def test_the_disk_is_full_during_the_rounds(disk):
     assert len([json.loads(line) for line in lines[:-1]]) > 300
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_the_disk_is_full_on_three_ranks(disk, tmp_path):
     _fill(disk, 60_000)
     ending = there(*ranks(3), "-m", "p2pkm", *MANY, "--out", "disk/run", "-q", cwd=tmp_path)
@@ -113,7 +114,7 @@ def _run_and_remove(words, folder):
     return StageResult(process.returncode, out, err)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(3, marks=needs_mpirun)])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.mpi)])
 def test_the_folder_vanishes_during_the_run(tmp_path, monkeypatch, count):
     monkeypatch.chdir(tmp_path)
     start = [sys.executable] if count == 1 else ranks(count)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import failing as failing_program
-from tests.support.run_cli import SMALL, StageResult, environment, listed, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, StageResult, environment, listed, ranks, there
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = Path(failing_program.__file__)
 CONSOLE = Path(sys.executable).with_name("p2pkm")
@@ -23,7 +25,7 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize(
     ("way", "fault", "rank"),
     [
@@ -51,7 +53,7 @@ def test_one_rank_raises(tmp_path, way, fault, rank):
         assert json.loads((tmp_path / "run" / "manifest.json").read_text())["state"] == "failed"
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_all_ranks_raise():
     """The first to speak ends the others."""
     ending = there(*ranks(3), "-c", "import p2pkm.network.world as n; n.connect(); raise RuntimeError('everywhere')")
@@ -87,7 +89,7 @@ def test_other_ranks_of_another_mpi_are_silent():
     assert ending == StageResult(4, "", "")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_no_mpi_library(tmp_path):
     words = (*ranks(3), "-m", "p2pkm", *SMALL, "--out", "run")
     ending = there(*words, MPI4PY_LIBMPI=str(tmp_path / "none.so"))
@@ -118,7 +120,7 @@ sys.exit(code or bool(loaded & {{"numpy", "mpi4py", "networkx", "scipy", "numba"
     assert there(sys.executable, "-c", program, PMI_SIZE="3", PMI_RANK="2") == StageResult(0, "", "")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"]])
 def test_help_is_printed_once(words):
     ending = there(*ranks(3), "-m", "p2pkm", *words, MPI4PY_LIBMPI="/nonexistent")
@@ -126,7 +128,7 @@ def test_help_is_printed_once(words):
     assert ending.out.count("version" if words == ["--version"] else "Usage: p2pkm") == 1
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("given", [{}, {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "0", "OMP_NUM_THREADS": "2"}])
 def test_settings(given):
     ending = there(*ranks(2), PROGRAM, "threads", **given)
@@ -181,13 +183,13 @@ def test_ctrl_c(tmp_path, program):
     _check_interrupted(_interrupt((*program, *ENDLESS), _many_rounds), tmp_path / "run")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ctrl_c_on_ranks(tmp_path):
     words = ranks(3)[-4:]  # without `timeout`, for the signal is for the launcher
     _check_interrupted(_interrupt((*words, "-m", "p2pkm", *ENDLESS), _many_rounds), tmp_path / "run")
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ctrl_c_while_rank_0_prepares(tmp_path):
     words = (*ranks(3)[-4:], PROGRAM, "module", *ENDLESS)
     ending = _interrupt(words, Path("waiting").exists, FAULT="wait")

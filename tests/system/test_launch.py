@@ -13,11 +13,7 @@ import pytest
 LAUNCH = Path(__file__).parents[2] / "launch"
 SCRIPTS = ("local.sh", "slurm.sbatch", "pbs.sh")
 HERE = Path(sys.executable).parent
-needs_mpi = pytest.mark.skipif(
-    not (HERE / "mpirun").exists() and shutil.which("mpirun") is None,
-    reason="no mpirun beside the interpreter or on PATH",
-)
-pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")]
 
 
 def environment(**more):
@@ -69,7 +65,7 @@ def test_local_starts_as_many_ranks_as_asked(tmp_path, arguments, more, expected
     assert (tmp_path / "log").read_text().replace("p2pkm  |", "p2pkm |") == expected + "\n"
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_local_runs_a_job(tmp_path):
     options = "--graph ring --data grid16:points=10 --rounds 3 --no-central --out none --format json -q".split()
     done = run([LAUNCH / "local.sh", "3", *options], tmp_path)
@@ -79,7 +75,7 @@ def test_local_runs_a_job(tmp_path):
     assert os.access(LAUNCH / "local.sh", os.X_OK)
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_local_ends_with_the_code_of_the_run(tmp_path):
     assert run([LAUNCH / "local.sh", "2", "--graph", "nonsense"], tmp_path).returncode in {2, 3}
 
@@ -139,7 +135,7 @@ def test_what_was_not_tried_says_so(name):
     assert "NOT TRIED" in (LAUNCH / name).read_text()
 
 
-@needs_mpi
+@pytest.mark.mpi
 def test_the_hostfile_works_once_it_names_this_machine(tmp_path):
     mpirun = shutil.which("mpirun", path=environment()["PATH"])
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout

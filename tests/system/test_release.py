@@ -78,6 +78,7 @@ def test_the_sdist_can_be_tested_and_cited(built):
     assert {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "SECURITY.md", "pyproject.toml"} <= inside
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_outside_the_checkout(built, tmp_path):
     with zipfile.ZipFile(built[0]) as wheel:
         wheel.extractall(tmp_path / "site")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.run_cli import ROOT, environment, here, needs_mpirun
+from tests.support.run_cli import ROOT, environment, here
 from tests.support.slurm import lacking, two_nodes
 
 SCRIPT = ROOT / "launch/slurm.sbatch"
@@ -28,7 +28,7 @@ algorithm = ["gtvmin", "consensus"]
 graph = ["ring", "path"]
 """
 RUNS = 8
-pytestmark = [pytest.mark.system, needs_mpirun, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+pytestmark = [pytest.mark.system, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
 class Cluster(NamedTuple):

@@ -3,10 +3,11 @@
 import pytest
 
 from tests.fuzz.soak import growth, soak
-from tests.support.run_cli import needs_mpirun
+
+pytestmark = pytest.mark.slow
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.timeout(200)
 def test_ranks_under_faults_keep_their_files(tmp_path):
     looks = soak(3_000, 2, tmp_path)

@@ -14,7 +14,9 @@ import pytest
 import p2pkm
 from p2pkm.methods.registry import find
 from tests.support.play_rounds import arrange, last
-from tests.support.run_cli import SMALL, here, needs_mpirun, ranks, there
+from tests.support.run_cli import SMALL, here, ranks, there
+
+pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FILES = {name: text for _, name, text in re.findall(r"```(python|toml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)}
@@ -90,7 +92,7 @@ def test_the_server_weighs_what_the_clients_say(package):
     assert result.summary["bytes"] == 2 * 2 * 2 * 8 + 2 * 2 * 1 * 8  # rows (centroid, count) up, centroids down
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("method", ["matched", "oneshot"])
 def test_the_same_bits_on_every_number_of_ranks(package, method):
     words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, "--algorithm", method)

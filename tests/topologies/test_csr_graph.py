@@ -3,7 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import p2pkm
@@ -63,7 +63,6 @@ def test_sides_of_one_and_two(name, rows):
 
 
 @given(n=st.integers(1, 70), base=st.integers(2, 80))
-@settings(max_examples=60, deadline=None)
 def test_exponential_graphs_link_over_powers_of_the_base(n, base):
     steps = [base**t for t in range(8) if base**t < n]
     expected = {tuple(sorted((i, (i + step) % n))) for i in range(n) for step in steps}
@@ -299,7 +298,6 @@ def graphs(draw):
 
 @pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
 @given(light=graphs())
-@settings(max_examples=60, deadline=None)
 def test_walks_against_plain_loops(kernels, light):
     graph, n = light.to_networkx(), len(light)
     parts = [light.indptr.view(), light.indices.view(), np.array([0, n - 1])]
@@ -319,7 +317,6 @@ def test_walks_against_plain_loops(kernels, light):
 @given(light=graphs(), many=st.sampled_from([0, 50_000]))
 @example(light=large.torus(40), many=0)
 @example(light=large.grid(36), many=50_000)
-@settings(max_examples=60, deadline=None)
 def test_bounds_and_trees_against_plain_loops(light, many):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("p2pkm.network.graph._MANY", many)

@@ -7,7 +7,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
@@ -109,7 +109,6 @@ def test_stochastic_blocks_have_their_densities():
 
 
 @given(n=st.integers(1, 70), size=st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
 def test_d_cliques_are_cliques_with_a_link_between_every_two(n, size):
     graph, count = topologies.d_cliques(n, size=size), -(-n // size)
     clique = [i // size for i in range(n)]

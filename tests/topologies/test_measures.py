@@ -5,7 +5,7 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigvalsh_tridiagonal
 from scipy.sparse import eye_array
@@ -170,7 +170,6 @@ def test_the_metropolis_matrix(graph):
 
 
 @given(n=st.integers(2, 12), p=st.floats(0.2, 1), seed=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
 def test_connectivities_and_renaming(n, p, seed):
     graph = nx.gnp_random_graph(n, p, seed=seed)
     found = measures.describe(graph)
@@ -192,6 +191,7 @@ def test_arrays_and_objects_measure_the_same():
 # --- estimates ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "graph",
     [
@@ -251,6 +251,7 @@ def test_effective_neighbors_of_many_devices_meet_their_closed_forms(name, n, de
     assert found.value == pytest.approx(expected, abs=4 * error(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1_002, 1_600, 20_000])
 @pytest.mark.parametrize("name", ["path", "ladder", "tree"])
 def test_effective_neighbors_of_thin_graphs_meet_exact_solutions(name, n):
@@ -529,7 +530,6 @@ def test_two_colors_follow_young(coupling):
 
 
 @given(limit=st.floats(-5, 5), start=st.floats(0.1, 100), factor=st.floats(0.05, 0.98))
-@settings(max_examples=60, deadline=None)
 def test_a_geometric_approach_is_fitted_whatever_its_limit(limit, start, factor):
     values = limit + start * factor ** np.arange(40)
     found = measures.fit(values)

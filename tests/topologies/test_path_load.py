@@ -5,7 +5,7 @@ import importlib
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import p2pkm
@@ -31,7 +31,6 @@ def test_closed_forms(graph, load):
     assert path_load(graph) == (pytest.approx(load), True, "")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(3, 40), st.floats(0.02, 0.6), st.integers(0, 10**6))
 def test_betweenness_of_networkx_also_where_paths_are_missing(n, p, seed):
     graph = nx.gnp_random_graph(n, p, seed=seed)

@@ -76,7 +76,6 @@ def test_tree_parents():
 
 
 @given(n=st.integers(1, 80), branching=st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
 def test_a_tree_is_a_tree(n, branching):
     graph = topologies.tree(n, branching=branching)
     assert nx.is_tree(graph)
@@ -84,7 +83,6 @@ def test_a_tree_is_a_tree(n, branching):
 
 
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
 def test_grid_and_torus_against_their_products(rows, columns):
     n = rows * columns
     place = {(r, c): r * columns + c for r in range(rows) for c in range(columns)}
@@ -316,7 +314,7 @@ def test_round_trip(suffix, tmp_path):
 
 
 @given(links=st.sets(st.tuples(st.integers(0, 30), st.integers(31, 60)), min_size=1), mark=st.sampled_from(", \t"))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_edge_list_round_trip(links, mark, tmp_path):
     graph = nx.Graph(links)
     nx.write_edgelist(graph, tmp_path / "g.txt", delimiter=mark, data=False)

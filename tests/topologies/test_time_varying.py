@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
@@ -147,7 +147,6 @@ def test_one_peer_exponential_links(n):
 
 
 @given(n=st.integers(1, 90), peers=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
 def test_simple_base_graphs_average_exactly_whatever_the_number(n, peers):
     graph = topologies.simple_base(n, peers=peers)
     assert np.allclose(product(graph), 1 / n, atol=1e-14)
@@ -195,7 +194,6 @@ def test_a_hyper_hypercube_with_one_peer_is_a_hypercube_bit_by_bit():
 
 
 @given(n=st.integers(1, 400), most=st.integers(2, 12))
-@settings(max_examples=60, deadline=None)
 def test_factors_are_as_few_as_possible(n, most):
     from topologies.time_varying.deterministic import _is_smooth, _split
 

@@ -161,6 +161,7 @@ def test_progress_needs_a_network_and_a_comparison(runs):
 # --------------------------------------------------------------------------------------------------------- films
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mesh", "server", "ten features", "one feature", "one device", "averages"])
 def test_a_film_shows_every_frame_and_rests_on_the_last(runs, kind, tmp_path):
     from PIL import Image

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -47,7 +47,6 @@ middles = st.floats(-1e12, 1e12, allow_subnormal=False).filter(lambda x: x == 0 
 widths = st.floats(-7, 3).map(lambda x: 10.0**x)
 
 
-@settings(max_examples=150, deadline=None)
 @given(middles, widths)
 @example(1000.0, 1e-6)
 @example(1.7e9, 1e-9)

@@ -24,7 +24,7 @@ from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryInputs, advise, need, refuse, together
 from p2pkm.experiments.plan.time_model import Costs, Link, Split, fit, predict
 from p2pkm.network.rank_partition import RankPartition
-from tests.support.run_cli import ROOT, environment, here, needs_mpirun, ranks, there
+from tests.support.run_cli import ROOT, environment, here, ranks, there
 
 COSTS = Costs(turn=1e-4, device=1e-7, point=1e-8, link=1e-7, opening=1e-8)
 LINK = Link(1e-4, 1e9, "given")
@@ -126,6 +126,7 @@ print(peak(*sys.argv[1:]) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("devices", "points"), [(120_000, 500_000), (2_000, 1_000_000)])
@@ -267,6 +268,7 @@ def test_json_holds_what_the_text_says(uncalibrated):
     assert Experiment.from_mapping(found["experiment"], "the plan").devices == 12
 
 
+@pytest.mark.slow
 def test_a_million_devices_are_planned_without_a_point(uncalibrated, monkeypatch):
     monkeypatch.setattr(sources, "generator", None)
     ending = here("plan", *HUGE, "--seeding", "box", "--no-central", "--every", "1000", "--format", "json")
@@ -314,7 +316,7 @@ def test_trials_do_not_stop_early():
     assert min(seconds.rounds) > 0.0
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_ranks_measure_what_is_between_them():
     ending = there(*ranks(2), "-m", "p2pkm", "plan", "--devices", "4", "--format", "json", P2PKM_MEMORY="24G")
     found = json.loads(ending.out)
@@ -324,7 +326,8 @@ def test_ranks_measure_what_is_between_them():
     assert found["link"]["latency"] > 0.0
 
 
-@needs_mpirun
+@pytest.mark.slow
+@pytest.mark.mpi
 def test_measured_rounds_stand_beside_the_prediction(uncalibrated):
     ending = here("plan", "--devices", "8", "--measure", "--format", "json")
     rows = json.loads(ending.out)["measured"]

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -88,7 +88,6 @@ def test_who_sleeps_hears_nothing_new():
     assert hear([[0.0]], [[[1.0]], [[2.0]]], "clip", awake=np.array([False, True, True])) == [None, None]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(RULES), st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10**6))
 def test_both_rules_are_what_their_definition_says(rule, g, k, d, seed):
     rng = np.random.default_rng(seed)
@@ -151,6 +150,7 @@ def _points(n, seed=0, count=40):
     return points, np.repeat(np.arange(n), count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "flip", "drift", "collude"])
 @pytest.mark.parametrize("robust", ["clip", "trim", "saturate"])
 def test_a_rule_keeps_honest_devices_near_the_central_cost(kind, robust):

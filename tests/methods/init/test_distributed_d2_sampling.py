@@ -28,6 +28,7 @@ def winners(device, number, start, trials=700, weights=None):
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1], [2, 1, 0, 2, 1, 0]])
 def test_the_first_seed_is_drawn_by_weight_from_all_points(device):
     weights = np.array([1.0, 2.0, 1.0, 1.0, 3.0, 1.0])
@@ -35,6 +36,7 @@ def test_the_first_seed_is_drawn_by_weight_from_all_points(device):
     assert chisquare(counts, counts.sum() * weights / weights.sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1]])
 def test_the_next_seed_is_drawn_by_squared_distance_from_all_points(device):
     start = np.full((3, 2, 1), np.inf)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -125,7 +125,6 @@ def keep(table, pairs):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
 def test_the_gate_keeps_links_between_devices_with_alike_summaries(seed):
     table, start = draw(seed)
     k = start.shape[1]
@@ -166,7 +165,6 @@ def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
 def test_the_review_keeps_links_over_which_centroids_serve(seed):
     table, start = draw(seed)
     devices = table.devices
@@ -207,7 +205,6 @@ def test_the_lower_quartile_is_interpolated(values):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_the_limit_of_a_link_is_the_smaller_quartile_of_its_ends(seed):
     table, start = draw(seed)
     devices = table.devices
@@ -253,7 +250,6 @@ def give_way(method, table, start, limit, rounds):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_a_turn_is_that_of_fixed_links_of_less_strength(seed):
     table, start = draw(seed)
     devices = table.devices
@@ -272,7 +268,6 @@ def test_a_turn_is_that_of_fixed_links_of_less_strength(seed):
 
 
 @given(seeds, st.sampled_from(["coloured", "async", "jacobi"]))
-@settings(max_examples=150, deadline=None)
 def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
     table, start = draw(seed)
     devices, rng = table.devices, np.random.default_rng(seed)

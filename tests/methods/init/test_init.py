@@ -207,6 +207,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeding", [None, "own", "box", "leader", "summaries", "summaries:hops=1"])
 @pytest.mark.parametrize("case", CASES)
 def test_hardly_any_data_is_no_problem(case, seeding):

@@ -63,7 +63,6 @@ def test_the_twin_finds_the_same(name, kernels):
         assert np.isinf(found[-1].centroids[:, 3]).all()
 
 
-@settings(max_examples=30)
 @given(seeds)
 def test_the_duals_add_up_to_zero_from_any_start(graph):
     table, start = draw(graph)

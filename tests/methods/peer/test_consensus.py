@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
@@ -58,7 +58,6 @@ def test_the_twin_finds_the_same(name, kernels):
         assert np.isinf(found[:, 3]).all()
 
 
-@settings(max_examples=30)
 @given(seeds)
 def test_every_turn_keeps_the_sums_of_all_devices(graph):
     table, start = draw(graph)

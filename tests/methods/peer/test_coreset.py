@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -108,7 +108,6 @@ def test_all_devices_of_a_component_end_with_the_same_rows(spread):
     assert (centroids[0] != centroids[5]).any()
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 60), st.integers(0, 2**32 - 1))
 def test_the_weights_of_every_device_add_up_to_its_points(n, k, size, seed):
     rng = np.random.default_rng(seed)
@@ -146,6 +145,7 @@ def test_points_that_are_heavier_are_drawn_as_if_they_were_many():
     assert_allclose(tables[0, :, 1].sum(), 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(10, 200), (500, 200), (1000, 200), (1000, 1)])
 def test_so_many_points_are_drawn_on_average_whatever_the_number_of_devices(n, size):
     """A share of 0.2 points at each of 1,000 devices is 200 points, not none."""
@@ -204,6 +204,7 @@ def test_the_weighted_cost_of_any_centroids_is_right_on_average():
     assert first.own.shape == own.shape
 
 
+@pytest.mark.slow
 def test_the_weighted_cost_is_right_on_average_where_devices_draw_less_than_a_point():
     rng = np.random.default_rng(1)
     blocks = rng.normal(0, 3, (40, 4, 2)) * rng.uniform(0.5, 2, (40, 1, 1))

@@ -4,7 +4,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -32,7 +32,6 @@ def links_of(topology):
     return list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
 
 
-@settings(max_examples=60)
 @given(seeds, st.integers(1, 5))
 def test_a_matching_is_maximal_and_takes_links_in_ascending_key(graph, t):
     table, _ = draw(graph)
@@ -115,7 +114,6 @@ def test_the_twin_finds_the_same(name, share, kernels):
     assert np.isinf(found[-1].centroids[:, 3]).all()
 
 
-@settings(max_examples=30)
 @given(seeds)
 def test_a_meeting_leaves_both_ends_equal_and_keeps_what_they_had(graph):
     table, start = draw(graph)

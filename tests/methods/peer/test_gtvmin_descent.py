@@ -6,7 +6,6 @@ Many small random graphs are the components of one graph, so that one batch play
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 import p2pkm
@@ -130,7 +129,6 @@ def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
         assert descends(points, 6, p2pkm.GTVMin(9), seed) == "certified"
 
 
-@settings_of(deadline=None, max_examples=40)
 @given(
     st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
     st.sampled_from(["coloured", "jacobi", "async"]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
@@ -60,7 +60,6 @@ def test_the_twin_finds_the_same(name, kernels):
         assert np.isinf(found[:, 3]).all()
 
 
-@settings(max_examples=30)
 @given(seeds)
 def test_every_turn_keeps_the_mass_of_all_devices(graph):
     table, start = draw(graph)

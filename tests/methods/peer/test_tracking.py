@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
@@ -58,7 +58,6 @@ def test_the_twin_finds_the_same(name, kernels):
         assert np.isinf(found[:, 3]).all()
 
 
-@settings(max_examples=30)
 @given(seeds)
 def test_what_is_followed_adds_up_to_the_own_sums_after_every_turn(graph):
     table, start = draw(graph)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -106,7 +106,6 @@ def test_one_move_by_hand(form):
 
 @FORMS
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
 def test_no_start_is_raised_and_no_single_move_helps_in_the_end(form, case):
     points, weights, start = case
     centroids, cost = form.cdkm(points, weights, start, 300)
@@ -127,7 +126,6 @@ def test_no_start_is_raised_and_no_single_move_helps_in_the_end(form, case):
 
 
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
 def test_both_forms_give_the_same_bits(case):
     for limit in (0, 1, 300):
         one, other = plain.cdkm(*case, limit), compiled.cdkm(*case, limit)

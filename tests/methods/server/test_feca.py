@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -253,7 +253,6 @@ def test_theorem_4_1_needs_a_client_to_keep_the_two_closest_centres():
     assert_array_equal(aggregate(3, tables), [[1 / 3, 0], [3, 0]])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["empirical", "theoretical"]))
 def test_what_is_sent_is_left_over(seed, variant):
     data = draw(np.random.default_rng(seed))
@@ -266,7 +265,6 @@ def test_what_is_sent_is_left_over(seed, variant):
         assert len(rows) >= min(len(local), 2)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["empirical", "theoretical"]))
 def test_a_power_of_two_scales_everything_to_the_bit(seed, variant):
     data = draw(np.random.default_rng(seed))
@@ -276,7 +274,6 @@ def test_a_power_of_two_scales_everything_to_the_bit(seed, variant):
         assert_array_equal(4.0 * a, b)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_order_of_the_clients_does_not_matter_if_no_two_radii_are_equal(seed):
     rng = np.random.default_rng(seed)

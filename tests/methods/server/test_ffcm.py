@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -99,7 +99,6 @@ def lloyd(rows, centroids):
     return centroids
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_kernel_is_fuzzy_c_means(seed):
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
@@ -121,7 +121,6 @@ def test_the_ledger_on_four_clients_by_hand():
         assert played.ledger == (4 * (rounds + 1) + 4 * rounds, 8 * (3 * rows + 2 * 3 * 4 * rounds))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any),
        st.sampled_from(["plusplus", "lloyd", "random"]), st.booleans())  # fmt: skip
 def test_rows_of_fewer_points_never_leave_a_client(seed, minimum, sizes, seeding, keep):
