@@ -774,7 +774,8 @@ def table() -> str:
 
 HEAD = """# The tests
 
-`pytest` runs all of them; `tests/fuzz/` holds what takes longer, see its README.
+`pytest -n auto` runs those that are quick; [CONTRIBUTING.md](../CONTRIBUTING.md) has the command for the rest.
+`tests/fuzz/` holds what takes hours, see its README.
 
 ## Mistakes
 
