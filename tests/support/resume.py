@@ -10,7 +10,7 @@ from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import NAME
 from tests.support.run_cli import here, listed
 
-_OWN = {"wall_seconds", "compile_seconds", "out", "ranks", "placement", "cut", "ghosts", "balance", "balance_devices"}
+OWN = {"wall_seconds", "compile_seconds", "out", "ranks", "placement", "cut", "ghosts", "balance", "balance_devices"}
 
 
 def keep_all(monkeypatch, folder, copies):
@@ -49,7 +49,7 @@ def difference(one: Path, other: Path) -> str:
         elif (one / name).read_bytes() != (other / name).read_bytes():
             return name
     mine, theirs = (json.loads((path / "summary.json").read_text()) for path in (one, other))
-    differing = [key for key in mine if key not in _OWN and mine[key] != theirs[key]]
+    differing = [key for key in mine if key not in OWN and mine[key] != theirs[key]]
     return f"summary: {differing}" if differing else ""
 
 
