@@ -31,7 +31,7 @@ def test_the_list_has_every_pair_that_is_not_refused():
 
 def test_every_run_ends_with_finite_figures():
     for run, summary in zip(read(), in_process(), strict=True):
-        assert summary["rounds"] <= 2 and summary["objective"] is None or summary["objective"] >= 0.0, run
+        assert summary["rounds"] <= 2 and (summary["objective"] is None or summary["objective"] >= 0.0), run
         assert summary["messages"] > 0 or summary["algorithm"].startswith("local"), run
 
 

@@ -19,18 +19,6 @@ DEVICES = 8
 COMMON = (
     "--data", "grid16:points=3", "-k", "3", "--rounds", "2", "--no-baselines", "--out", "none", "--format", "json",
 )  # fmt: skip
-    "--data",
-    "grid16:points=3",
-    "-k",
-    "3",
-    "--rounds",
-    "2",
-    "--no-baselines",
-    "--out",
-    "none",
-    "--format",
-    "json",
-)
 _KEYS = {"small-world": ":degree=2", "random-regular": ":degree=2", "caveman": ":size=4", "erdos-renyi": ":p=0.6"}
 _SIZES = {"karate": 34, "davis": 32, "les-miserables": 77, "florentine": 15, "margulis": 9}
 FACTORS = {  # the first value of each is the default
