@@ -46,7 +46,7 @@ def run(method, faults, seed):
     """Return the cost on all points over central k-means, mean over the devices."""
     graph = None if isinstance(method, p2pkm.FKM) else GRAPH
     faults = f"{faults},seed={seed},stages=all"
-    summary = p2pkm.simulate(method, graph, deal(seed), seed=seed, rounds=30, every=30, faults=faults).summary
+    summary = p2pkm.simulate(method, graph, deal(seed), seed=seed, rounds=30, record_every=30, faults=faults).summary
     return summary["ratio_mean"]
 
 

@@ -56,7 +56,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "and worst."),
     click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
                  "each from where the last ended; close with local fit against disagreement."),
-    click.option("--every", type=int, help="Record every so many rounds, and the last of each stage.  [default: 1; "
+    click.option("--record-every", type=int, help="Record every so many rounds, and the last of each stage.  "
+                                                  "[default: 1; "
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
     click.option("--centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like those "

@@ -12,6 +12,9 @@ from p2pkm.core.errors import ExperimentError
 
 _LONG = 100  # letters of a word that are compared with those that are known
 _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
+RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
+    "every": "record_every",
+}
 
 
 class Spec(NamedTuple):
@@ -133,10 +136,13 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
 
 
 def suggest(given: str, known: Iterable[str]) -> str:
-    """Name the nearest known word and all of them."""
+    """Name the nearest known word and all of them; of a word that was renamed, its new name."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
+    new = RENAMED.get(given.replace("-", "_"))
+    if new in words:
+        return f"It is now called {new!r}. Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return f"{hint}Known: {', '.join(words)}."

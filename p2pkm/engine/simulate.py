@@ -110,7 +110,7 @@ class Job:
     scaling: tuple[Floats, Floats] | None = None
     rounds: int = 150
     seed: int = 0
-    every: int = 1
+    record_every: int = 1
     start: Floats | None = None
     wishes: OptionalMetrics = field(default_factory=OptionalMetrics)
     names: dict[str, Any] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Job:
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
-    rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
+    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
     faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
 ) -> Result:  # fmt: skip
@@ -152,7 +152,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
-    every : int, optional
+    record_every : int, optional
         Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
     central : bool
         Whether to compare with central k-means and with every device alone.
@@ -187,8 +187,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
-    every = usual_every(topology.n) if every is None else every
-    check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
+    record_every = usual_every(topology.n) if record_every is None else record_every
+    check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else build_link_model(net, topology, graph)
@@ -205,7 +205,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
-        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
+        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, net=life,
         names={"net": net, "faults": faults, "stale": stale if faults else None},
         faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
@@ -222,7 +222,7 @@ def run_job(job: Job, world: World) -> Result:
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
     devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
     disclosure = Disclosure(devices, int(sizes.sum()))
-    referee = Monitor(network, job.every, job.sink, job.topology)
+    referee = Monitor(network, job.record_every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
     exposed = job.faults is not None and job.faults.stages == "all"

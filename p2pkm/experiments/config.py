@@ -21,7 +21,7 @@ class Experiment:
         Specs ``NAME[:key=value,...]``.
     graph : str or None
         None: the star of a method with a server, else a ring.
-    devices, clusters, rounds, every : int or None
+    devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
     alpha, coupling, theta, passes, tol, schedule, recipe, robust
         Parameters of the method; None: its default.
@@ -68,7 +68,7 @@ class Experiment:
     tol: float | None = None
     robust: str | None = None
     seed: int = 0
-    every: int | None = None
+    record_every: int | None = None
     silhouette: bool = False
     centers: str | None = None
     net: str | None = None
@@ -86,7 +86,8 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
-        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1),
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("record_every",
+                            1),
                             ("checkpoint_every", 0)):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < least:
@@ -197,7 +198,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
+        clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n), net=spec,
     )  # fmt: skip
     centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()

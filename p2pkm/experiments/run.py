@@ -109,7 +109,8 @@ def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     resolved = prepared.experiment
     check(
         prepared.algorithm, prepared.topology, prepared.shards,
-        rounds=resolved.rounds or 0, every=resolved.every or 1, allow_disconnected=resolved.allow_disconnected,
+        rounds=resolved.rounds or 0, record_every=resolved.record_every or 1,
+        allow_disconnected=resolved.allow_disconnected,
     )  # fmt: skip
     return prepared
 
@@ -278,7 +279,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     return Job(
         algorithm=algorithm, topology=topology, own=shards,
         central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
+        record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
         stale=parse_stale(experiment.stale or "keep"),

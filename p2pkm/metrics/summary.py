@@ -137,7 +137,7 @@ def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
-        notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 looks at every tenth only")
     return notes
 
 
@@ -147,7 +147,9 @@ def _tell(topology: Topology, referee: Monitor, census: Census, centroids: Float
     if topology.n > LARGE:
         notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
     if topology.n > LARGE and referee.every > 1:
-        notes.append(f"rounds are recorded every {referee.every}, and the last of each stage; --every 1 records all")
+        notes.append(
+            f"rounds are recorded every {referee.every}, and the last of each stage; --record-every 1 records all"
+        )
     if census.labels is None:
         notes.append("so many points: their labels are not kept")
     if stride > 1:

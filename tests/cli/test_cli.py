@@ -49,7 +49,7 @@ def test_defaults(tmp_path):
     assert ending.code == 0 and ending.out.count("\n") == 1 and not list(tmp_path.iterdir())
     wanted = {"graph": "ring", "devices": 16, "data": "grid16:points=200,sd=1,seed=0", "clusters": 16, "rounds": 150,
               "algorithm": "gtvmin", "partition": "dirichlet:alpha=0.3,by=class,minimum=0,seed=0", "seed": 0,
-              "every": 1, "central": True,
+              "record_every": 1, "central": True,
               "allow_disconnected": False, "require_converged": False}  # fmt: skip
     assert config.items() >= wanted.items()
 

@@ -33,7 +33,7 @@ def large(tmp_path_factory):
 def test_the_folder_of_very_many_devices(large):
     assert not (large / "graph.graphml").exists()
     config = (large / "config.toml").read_text()
-    assert "every = 1000" in config
+    assert "record_every = 1000" in config
     records = [json.loads(line) for line in (large / "rounds.jsonl").read_text().splitlines()]
     assert [(one["stage"], one["round"]) for one in records[-2:]] == [("gtvmin", 0), ("gtvmin", 2)]
     with np.load(large / "ledger.npz") as ledger:
@@ -56,7 +56,7 @@ def test_very_many_devices_come_back(large, tmp_path):
 
 def test_what_is_left_out_is_said(large):
     notes = " | ".join(p2pkm.load(large).notes)
-    for words in (f"of {N} devices", "without senders", "recorded every 1000", "--every 1 records all"):
+    for words in (f"of {N} devices", "without senders", "recorded every 1000", "--record-every 1 records all"):
         assert words in notes
 
 
@@ -69,7 +69,9 @@ def test_scripts_look_as_seldom_as_the_command_line(monkeypatch):
     seldom = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, central=False).rounds
     assert [one["round"] for one in seldom] == [0, 0, 3]
     assert seldom[-1] == rounds[-1]
-    asked = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, central=False, every=1).rounds
+    asked = p2pkm.simulate(
+        p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, central=False, record_every=1
+    ).rounds
     assert asked == rounds
 
 

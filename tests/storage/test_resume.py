@@ -25,7 +25,7 @@ from tests.support.run_cli import here, needs_mpirun, ranks, there
 PROGRAM = Path(resume_program.__file__)
 
 SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-central", "--quiet", "-k", "4",
-         "--checkpoint-every", "1", "--every", "1", "--partition", "iid")  # fmt: skip
+         "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
     **{name: ("--algorithm", name, "--rounds", "4", *(("--seeding", "leader") if name in
        {"consensus", "pushsum", "tracking", "admm", "gossip", "gtvmin"} else ())) for name in METHODS},
@@ -44,7 +44,7 @@ RUNS = {
     "net rooted": ("--net", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--seeding", "leader"),
-    "seldom recorded": ("--every", "3", "--rounds", "7", "--seeding", "own"),
+    "seldom recorded": ("--record-every", "3", "--rounds", "7", "--seeding", "own"),
     "float32": ("--dtype", "float32", "--rounds", "3"),
     "loss": ("--faults", "loss=0.2", "--rounds", "5", "--seeding", "own"),
     "late": ("--faults", "loss=0.1,delay=0.4,lag=3", "--rounds", "6", "--seeding", "own", "--stale", "keep:age=2"),
@@ -115,7 +115,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
         assert difference(Path(name), copy) == "", copy
 
 
-ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--out", "run")
+ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run")
 
 
 @pytest.mark.parametrize(("number", "code", "stop"), [

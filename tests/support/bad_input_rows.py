@@ -147,7 +147,7 @@ compare --out full                        | is in use, but not by a comparison
 --tol nan                                 | expected a finite number
 --seed -1                                 | seed is -1
 --seed 9223372036854775808                | below 2^63
---every 0                                 | every is 0
+--record-every 0                                 | record_every is 0
 --format xml                              | is not one of 'table', 'json'
 --nope                                    | No such option
 --graph simple-base --recipe groups       | change from round to round

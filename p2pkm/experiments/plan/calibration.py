@@ -52,7 +52,7 @@ def play(world: World, algorithm: Any, topology: Topology, points: int, features
     clock = _Clock([], [])
     job = Job(
         algorithm, topology, shards, central=False, start=start, rounds=min(_ROUNDS, algorithm.default_rounds),
-        every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
+        record_every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
     )  # fmt: skip
     run_job(job, world)
     return clock.read()

@@ -56,7 +56,7 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
 
 def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
-    records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
+    records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
     kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
     return MemoryInputs(
         size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,

@@ -173,9 +173,9 @@ def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
     found = []
     changes = {
         "--no-central": load._replace(central=False),
-        "a larger --every": load._replace(records=2),
+        "a larger --record-every": load._replace(records=2),
         "--dtype float32": load._replace(word=4),
-        "--no-central and a larger --every": load._replace(central=False, records=2),
+        "--no-central and a larger --record-every": load._replace(central=False, records=2),
         "--seeding box": load._replace(flooded=0),
     }
     for what, other in changes.items():

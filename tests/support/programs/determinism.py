@@ -183,7 +183,7 @@ def under_faults(options):
 def runs():
     """Return one record per configuration."""
     for name, graph, shards, algorithm, options in configurations():
-        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **{"net": "edge"} | options)
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"net": "edge"} | options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]

@@ -1,0 +1,29 @@
+"""An option, key or value of version 0.1.0 is refused with its name of today."""
+
+import pytest
+
+from p2pkm.cli.options import with_options
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import RENAMED
+from p2pkm.experiments.config import FIELDS, Experiment
+from tests.support.run_cli import here
+
+OPTIONS = {old: new for old, new in RENAMED.items() if new in FIELDS}
+
+
+@pytest.mark.parametrize("old", OPTIONS)
+def test_an_old_option_is_told_its_new_name(old):
+    ending = here(f"--{old.replace('_', '-')}", "1")
+    assert ending.code == 2
+    assert f"It is now called --{RENAMED[old].replace('_', '-')}." in ending.err
+
+
+@pytest.mark.parametrize("old", OPTIONS)
+def test_an_old_key_of_a_file_is_told_its_new_name(old):
+    with pytest.raises(ExperimentError, match=f"It is now called '{RENAMED[old]}'"):
+        Experiment.from_mapping({old: 1}, "a file")
+
+
+def test_no_old_name_is_an_option_still():
+    command = with_options(lambda: None)
+    assert not {one.name for one in command.__click_params__} & set(RENAMED)
