@@ -60,7 +60,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                                                   "[default: 1; "
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
-    click.option("--centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like those "
+    click.option("--true-centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like "
+                                                        "those "
                  "of --data."),
     completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
                  "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),

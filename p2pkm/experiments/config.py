@@ -29,7 +29,7 @@ class Experiment:
         How the points are stored; what is computed from them is float64.
     silhouette : bool
         Whether to score the shape of the clusters.
-    centers : str or None
+    true_centers : str or None
         File of known centers to measure the distance to.
     placement : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
@@ -70,7 +70,7 @@ class Experiment:
     seed: int = 0
     record_every: int | None = None
     silhouette: bool = False
-    centers: str | None = None
+    true_centers: str | None = None
     net: str | None = None
     byzantine: str | None = None
     min_count: int = 0
@@ -94,7 +94,7 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if value is not None and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        for name in ("partition", "seeding", "centers", "out"):
+        for name in ("partition", "seeding", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
         if self.recipe is not None and self.seeding is not None:
@@ -200,7 +200,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n), net=spec,
     )  # fmt: skip
-    centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
+    centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
 

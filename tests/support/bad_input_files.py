@@ -434,10 +434,10 @@ P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
 --data wrong/                             | 3 | b.csv, line 3, column 'x' is 'red'
 --data no-folder/                         | 3 | there is no file no-folder
 --data mixed                              | 2 | write mixed/
---centers pipe.csv                        | 3 | is no regular file
---centers cube.npy                        | 3 | has shape (2, 2, 2)
---centers ''                              | 2 | centers is empty
-P2PKM_MEMORY=0 --centers bomb.npz         | 3 | unpacks to
+--true-centers pipe.csv                        | 3 | is no regular file
+--true-centers cube.npy                        | 3 | has shape (2, 2, 2)
+--true-centers ''                              | 2 | true_centers is empty
+P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 """,
     "Generated data and partitions": """
 --data grid16:points=99999999999999       | 3 | does not fit into memory

@@ -187,9 +187,9 @@ CONTENT = """
 --algorithm fkm --graph ring              | talks to a server
 --algorithm alone --graph ring            | star
 --algorithm fkm -k 81                     | 81 clusters of 80 points
---algorithm fkm --centers missing.csv     | missing.csv
---algorithm fkm --centers five.csv        | 1 features, the data 2
---centers text.csv                        | is 'red'
+--algorithm fkm --true-centers missing.csv     | missing.csv
+--algorithm fkm --true-centers five.csv        | 1 features, the data 2
+--true-centers text.csv                        | is 'red'
 --graph grid --devices 7                  | 7 devices is a prime number
 --graph torus --devices 7                 | prime
 --graph grid:rows=3                       | does not divide 4

@@ -188,7 +188,7 @@ def test_the_command_line_runs_a_star_and_scores_what_was_asked_for(tmp_path):
     rows = "\n".join(f"{x},{y}" for x in (-7.5, -2.5, 2.5, 7.5) for y in (-7.5, -2.5, 2.5, 7.5))
     centers = tmp_path / "centers.csv"
     centers.write_text("x0,x1\n" + rows + "\n")
-    wanted = "--silhouette", "--centers", centers
+    wanted = "--silhouette", "--true-centers", centers
     summary = solve("--algorithm", "fkm:server_n_init=3", "--devices", 5, "--data", "grid16:points=20", *wanted)
     assert 0 < summary["silhouette"] < summary["simplified_silhouette"] < 1
     assert 0 < summary["l2_centers"] < 30
