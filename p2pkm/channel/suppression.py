@@ -167,10 +167,6 @@ def check_min_count(least: int, algorithm: Any) -> None:
     if least < 2:
         return
     why = getattr(algorithm, "no_min_count", "")
-    if getattr(algorithm, "swaps", False):
-        why = "with swaps tries own points as rows"
-    if getattr(algorithm, "passes", 1) > 1:
-        why = f"with passes={algorithm.passes} says what it did not look at in between"
     seeding = _named(getattr(algorithm, "seeding", None))
     if seeding in _POINTS:
         why = f"starts from {seeding} seeds, which are points as they are"

@@ -23,7 +23,7 @@ class Experiment:
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, theta, passes, tol, schedule, recipe, robust
+    alpha, coupling, theta, local_steps, tol, schedule, recipe, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -63,7 +63,7 @@ class Experiment:
     coupling: float | None = None
     schedule: Literal["coloured", "jacobi", "async"] | None = None
     theta: float | None = None
-    passes: int | None = None
+    local_steps: int | None = None
     rounds: int | None = None
     tol: float | None = None
     robust: str | None = None
@@ -86,7 +86,8 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
-        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("record_every",
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("local_steps", 1), ("seed", 0),
+                            ("record_every",
                             1),
                             ("checkpoint_every", 0)):  # fmt: skip
             value = getattr(self, name)
@@ -298,5 +299,5 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
 
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol", "robust")
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -51,7 +51,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),
         "theta": relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links) if relaxation else None,
-        "passes": getattr(algorithm, "passes", None),
+        "passes": algorithm.local_steps if coupling else None,
     }
 
 

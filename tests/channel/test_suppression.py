@@ -225,7 +225,7 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--seeding", "raced"), "points as they are"),
     (("--seeding", "leader"), "points as they are"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
-    (("--algorithm", "gtvmin:passes=2"), "did not look at in between"),
+    (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):
     ended = here("--min-count", 3, *words, "--out", "none", "-q", "--devices", "4")

@@ -21,7 +21,9 @@ NEARBY = [3, 4, 5]
 METHODS = {
     "gtvmin": lambda schedule: p2pkm.GTVMin(K, alpha=1.0, schedule=schedule),
     "gtvmin as printed": lambda schedule: p2pkm.GTVMin(K, alpha=0.5, schedule=schedule, update="as-printed"),
-    "gtvmin without star": lambda schedule: p2pkm.GTVMin(K, alpha=2.0, schedule=schedule, star_term=False, passes=2),
+    "gtvmin without star": lambda schedule: p2pkm.GTVMin(
+        K, alpha=2.0, schedule=schedule, star_term=False, local_steps=2
+    ),
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 

@@ -98,7 +98,7 @@ USAGE = """
 --algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
 --algorithm gtvmin:update=printed         | Known: as-printed, exact
 --algorithm gtvmin:alpha=1 --alpha 2      | given both
---algorithm gtvmin:passes=0               | passes is 0
+--algorithm gtvmin:local_steps=0               | local_steps is 0
 --algorithm fkm:seeding=own               | Known: lloyd, plusplus, random
 --algorithm fkm:server_n_init=0           | server_n_init is 0
 --algorithm fkm:min_count=two             | expected a whole number
@@ -139,8 +139,8 @@ compare --out full                        | is in use, but not by a comparison
 --theta -1                                | above 0 and below 2
 --theta nan                               | expected a finite number
 --theta 1.5 --schedule jacobi             | jacobi
---passes 0                                | passes is 0
---passes 99999999999999999999             | below 2^63
+--local-steps 0                                | local_steps is 0
+--local-steps 99999999999999999999             | below 2^63
 --rounds -1                               | rounds is -1
 --rounds 1.5                              | not a valid integer
 --tol -1                                  | tol is -1

@@ -107,7 +107,7 @@ class GTVMin:
     schedule : {"coloured", "jacobi", "async"}
     theta : float, optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
-    passes : int
+    local_steps : int
         Passes per turn.
     star_term : bool
         Whether E3 counts.
@@ -144,7 +144,7 @@ class GTVMin:
     coupling: float | None
     schedule: str
     theta: float | None
-    passes: int
+    local_steps: int
     star_term: bool
     update_rule: str
     recipe: str
@@ -160,12 +160,13 @@ class GTVMin:
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
-        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
+        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, local_steps: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
         recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
-        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
+        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta,
+                 "local_steps": local_steps,
                  "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
                  "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
         for name, value in given.items():
@@ -202,7 +203,7 @@ class GTVMin:
         centroids, moves = devices.kernels.gtvmin(
             points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.passes,
+            self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
             self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
@@ -234,11 +235,18 @@ class GTVMin:
     def certified(self) -> bool:
         """Return whether (7) provably never rises with these parameters."""
         exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
-        return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
+        return exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps))
+
+    @property
+    def no_min_count(self) -> str:
+        """Return why small clusters cannot be suppressed with these parameters, "" if they can."""
+        if self.local_steps > 1:
+            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+        return "with swaps tries own points as rows" if self.swaps else ""
 
     def flops(self, work: Work) -> Integers:
         """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
-        return self.passes * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+        return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
@@ -286,7 +294,7 @@ def _check(given: GTVMin) -> None:
         value = getattr(given, name)
         if value not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
-    for name, label in (("k", "clusters"), ("passes", "passes")):
+    for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
         whole(getattr(given, name), 1, label)
     _check_numbers(given)
 

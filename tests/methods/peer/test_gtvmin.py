@@ -182,7 +182,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
 def test_several_passes_of_jacobi_can_raise_the_objective(form):
     table = arrange([column(6), column(6)], PAIR, kernels=form)
     start = np.array([column(4, 7), column(5, 8)])
-    many, one, turns = jacobi(2, 2.0, passes=50), jacobi(2, 2.0), coloured(2, 2.0, passes=50)
+    many, one, turns = jacobi(2, 2.0, local_steps=50), jacobi(2, 2.0), coloured(2, 2.0, local_steps=50)
     close(objective(many, table, start), 10.0)
     risen = last(many, table, start, 1)
     close(risen[:, :, 0], [[5.2, 8.0], [4.0, 6.8]])
@@ -247,7 +247,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     default = p2pkm.GTVMin(2)
     found = [default.effective_coupling(n, hops) for n, hops in ((9, 7), (10, 1), (2, 8), (9, 8))]
     assert found == [10.0, 30.0, 30.0, 30.0]
-    assert (default.relaxation(), default.schedule, default.passes, default.tol) == (1.5, "coloured", 1, 1e-3)
+    assert (default.relaxation(), default.schedule, default.local_steps, default.tol) == (1.5, "coloured", 1, 1e-3)
     assert p2pkm.GTVMin(2, schedule="jacobi").relaxation() == 1.0
 
 
@@ -257,7 +257,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
         ({"k": 0}, "clusters is 0; expected a whole number of at least 1"),
         ({"k": 2.5}, "clusters is 2.5"),
         ({"k": True}, "clusters is True"),
-        ({"passes": 0}, "passes is 0; expected a whole number of at least 1"),
+        ({"local_steps": 0}, "local_steps is 0; expected a whole number of at least 1"),
         ({"alpha": -0.1}, "alpha is -0.1; expected a finite number of at least 0"),
         ({"alpha": np.nan}, "alpha is nan"),
         ({"coupling": np.inf}, "coupling is inf; expected a finite number"),
@@ -277,7 +277,7 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 
 def test_what_is_certified():
-    certified = [{}, {"theta": 1.99, "passes": 3}, {"schedule": "async", "passes": 2}, {"schedule": "jacobi"}]
-    not_claimed = [{"schedule": "jacobi", "passes": 2}, {"star_term": False}, {"update": "as-printed"}]
+    certified = [{}, {"theta": 1.99, "local_steps": 3}, {"schedule": "async", "local_steps": 2}, {"schedule": "jacobi"}]
+    not_claimed = [{"schedule": "jacobi", "local_steps": 2}, {"star_term": False}, {"update": "as-printed"}]
     assert all(p2pkm.GTVMin(3, **options).certified for options in certified)
     assert not any(p2pkm.GTVMin(3, **options).certified for options in not_claimed)

@@ -51,12 +51,12 @@ def objectives(history, table, algorithm, component):
 
 def rises(setting, seed):
     """Return by how much (7) rose at most in every instance, relative to what rounding may do, [instances]."""
-    schedule, theta, passes, options = setting
+    schedule, theta, local_steps, options = setting
     rng = np.random.default_rng(seed)
     k, d = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     data, links, start, mass, component = draw(seed, k, d)
     table = arrange(data, links, d=d, weights=mass, seed=seed)
-    algorithm = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=theta, passes=passes, tol=0.0, **options)
+    algorithm = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=theta, local_steps=local_steps, tol=0.0, **options)
     history, _ = play(algorithm, table, start, ROUNDS)
     assert not algorithm.certified or (history[-1] != start).any()
     seen = objectives(history, table, algorithm, component)
@@ -96,7 +96,7 @@ def test_the_referee_reports_what_it_sees():
     rng = np.random.default_rng(0)
     shards = p2pkm.Shards.from_list([rng.normal(size=(5, 2)) for _ in range(4)])
     start = rng.normal(size=(4, 3, 2))
-    for options, word in (({}, "certified"), ({"passes": 2, "schedule": "jacobi"}, "not claimed")):
+    for options, word in (({}, "certified"), ({"local_steps": 2, "schedule": "jacobi"}, "not claimed")):
         method = p2pkm.GTVMin(3, alpha=1.0, **options)
         result = p2pkm.simulate(method, p2pkm.Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1], [2, 3, 1]])),
                                 shards, start=start, rounds=9, central=False)  # fmt: skip
@@ -111,7 +111,7 @@ def test_the_referee_sees_a_rise(offset, weight):
     shards = p2pkm.Shards.from_list([[[6.0 + offset]], [[6.0 + offset]]], weights=[[weight], [weight]])
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
     start = np.array([[[4.0], [7.0]], [[5.0], [8.0]]]) + offset
-    result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", passes=50), graph, shards, rounds=3,
+    result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", local_steps=50), graph, shards, rounds=3,
                             start=start, central=False)  # fmt: skip
     assert [record["descent"] for record in result.rounds[:2]] == ["certified", "violated"]
     assert result.summary["descent"] == "violated"

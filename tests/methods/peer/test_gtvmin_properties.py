@@ -17,8 +17,8 @@ SCHEDULES = [("jacobi", 1.0, 1), ("jacobi", 0.6, 1), ("coloured", 1.5, 1), ("col
 seeds = st.integers(0, 2**32 - 1)
 
 
-def method(k, alpha, schedule="jacobi", theta=1.0, passes=1, **options):
-    return p2pkm.GTVMin(k, alpha=alpha, schedule=schedule, theta=theta, passes=passes, tol=0.0, **options)
+def method(k, alpha, schedule="jacobi", theta=1.0, local_steps=1, **options):
+    return p2pkm.GTVMin(k, alpha=alpha, schedule=schedule, theta=theta, local_steps=local_steps, tol=0.0, **options)
 
 
 def instance(seed, k=3, d=2, least=0, n=None):
@@ -136,7 +136,7 @@ def test_without_the_star_term_a_device_runs_lloyd_on_the_augmented_set(alpha):
         start[0] = data[0][rng.choice(len(data[0]), 3, replace=False)]
         table = arrange(data, [(i, j) for i, j, _ in links])
         history, state = play(method(3, alpha, star_term=False), table, start, 0)
-        own, algorithm = table.devices, method(3, alpha, star_term=False, passes=40)
+        own, algorithm = table.devices, method(3, alpha, star_term=False, local_steps=40)
         inbox = table.network.exchange(algorithm.message(state, own))
         awake = np.arange(len(own)) == 0
         moved = algorithm.update(state, inbox, own.at(1, 0, awake)).centroids
