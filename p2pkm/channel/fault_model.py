@@ -185,11 +185,11 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
         )
     if spec.name == "drawn" and FaultRates(**spec.options).empty:
         return
-    theta = getattr(algorithm, "theta", None)
+    theta = getattr(algorithm, "relaxation", None)
     if theta is not None and theta > 1.0:
         raise ExperimentError(
-            f"theta is {theta:g} with faults: devices go on with what they have heard, and overshooting on old tables "
-            "diverges. Take up to 1"
+            f"relaxation is {theta:g} with faults: devices go on with what they have heard, and overshooting on old "
+            "tables diverges. Take up to 1"
         )
     why = getattr(algorithm, "needs_all", "")
     if why:

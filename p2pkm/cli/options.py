@@ -43,8 +43,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: 10, on larger graphs 30]"),
     completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
                  "goes on; up to 2,000 devices).  [default: coloured]"),
-    click.option("--theta", type=float, help="How far a centroid goes towards its best place, above 0 and below 2.  "
-                 "[default: 1.5; jacobi, async with --net 1]"),
+    click.option("--relaxation", type=float, help="How far a centroid goes towards its best place, above 0 and below "
+                 "2.  [default: 1.5; jacobi, async with --net 1]"),
     click.option("--local-steps", type=int, help="Assign and update so often per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "

@@ -23,7 +23,7 @@ class Experiment:
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, theta, local_steps, tol, schedule, recipe, robust
+    alpha, coupling, relaxation, local_steps, tol, schedule, recipe, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -62,7 +62,7 @@ class Experiment:
     alpha: float | None = None
     coupling: float | None = None
     schedule: Literal["coloured", "jacobi", "async"] | None = None
-    theta: float | None = None
+    relaxation: float | None = None
     local_steps: int | None = None
     rounds: int | None = None
     tol: float | None = None
@@ -299,5 +299,5 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
 
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "local_steps", "tol", "robust")
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

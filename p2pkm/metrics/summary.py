@@ -41,7 +41,7 @@ _HALF = 0.5  # of a link's strength
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
     coupling = getattr(algorithm, "effective_coupling", None)
-    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "relaxation", None)
+    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "effective_relaxation", None)
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,

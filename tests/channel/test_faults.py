@@ -508,7 +508,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --net wan", "--faults and --net are both given"),
-        ("--faults loss=.1 --theta 1.5", "overshooting on old tables diverges"),
+        ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
         ("--faults loss=.1 --stale drp", "Did you mean 'drop'"),
@@ -524,8 +524,8 @@ def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
 
 
 def test_overshooting_is_refused_in_scripts_too():
-    with pytest.raises(ExperimentError, match=r"theta is 1\.5 with faults"):
-        p2pkm.simulate(p2pkm.GTVMin(3, theta=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
+    with pytest.raises(ExperimentError, match=r"relaxation is 1\.5 with faults"):
+        p2pkm.simulate(p2pkm.GTVMin(3, relaxation=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
 
 
 def test_notes_say_what_is_not_struck(tmp_path):

@@ -120,7 +120,7 @@ FAULTS = "loss=0.2,churn=0.1,late=0.5,stages=all"
 
 
 @pytest.mark.parametrize(("options", "faults"), [
-    ({"seeding": "summaries:hops=1"}, None), ({"theta": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
+    ({"seeding": "summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
     ({"seeding": "rooted:candidates=5"}, None), ({"seeding": "summaries:candidates=5"}, FAULTS),
     ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
     ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
@@ -172,7 +172,7 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
     shards = p2pkm.Shards.from_list([few, many])
 
     def play(least):
-        method = p2pkm.GTVMin(2, alpha=1.0, theta=1.0)
+        method = p2pkm.GTVMin(2, alpha=1.0, relaxation=1.0)
         return p2pkm.simulate(method, topologies.path(2), shards, rounds=1, min_count=least, start=start).centroids
 
     # device 0 speaks first: E2 and E3 add the row of device 1 twice to its own point, or to nothing

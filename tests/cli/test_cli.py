@@ -148,7 +148,7 @@ def test_dry_run(tmp_path):
 
 
 OPTIONS = ("--graph", "small-world:degree=2,rewire=0.3", "--partition", "by-label", "--alpha", "0.7", "--schedule",
-           "jacobi", "--theta", "0.9", "--seeding", "summaries:hops=2", "--seed", "3", "--no-central")  # fmt: skip
+           "jacobi", "--relaxation", "0.9", "--seeding", "summaries:hops=2", "--seed", "3", "--no-central")  # fmt: skip
 
 
 def test_a_run_is_repeated_from_its_folder(tmp_path):

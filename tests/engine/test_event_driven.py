@@ -331,13 +331,16 @@ def test_ages_are_kept_by_edge(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("--devices 2001", "up to 2,000 devices; there are 2,001. Leave --net out"), ("--theta 1.5", "theta is 1.5 with")],
+    [
+        ("--devices 2001", "up to 2,000 devices; there are 2,001. Leave --net out"),
+        ("--relaxation 1.5", "relaxation is 1.5 with"),
+    ],
 )
 def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):
     done = here("--net", "wan", "--schedule", "async", "--out", "none", *words.split())
     assert done.code == 2 and message in done.err and "Traceback" not in done.err
-    with pytest.raises(ExperimentError, match="theta"):
-        simulate(p2pkm.GTVMin(3, schedule="async", theta=1.2), topologies.ring(4), "lan")
+    with pytest.raises(ExperimentError, match="relaxation"):
+        simulate(p2pkm.GTVMin(3, schedule="async", relaxation=1.2), topologies.ring(4), "lan")
 
 
 class Behind:

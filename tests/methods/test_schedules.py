@@ -113,7 +113,7 @@ def test_only_awake_devices_change_and_speak(name):
 def test_a_coloured_class_uses_what_the_class_before_it_said():
     data = [np.array([[0.0]]), np.array([[8.0]])]
     history, _ = play(
-        p2pkm.GTVMin(1, alpha=0.5, theta=1.0, tol=0.0), arrange(data, [(0, 1)]), [[[0.0]], [[4.0]]], 1
+        p2pkm.GTVMin(1, alpha=0.5, relaxation=1.0, tol=0.0), arrange(data, [(0, 1)]), [[[0.0]], [[4.0]]], 1
     )  # w0 = (0 + 4) / 2 = 2, then w1 = (8 + 2) / 2 = 5: speaking first would give (8 + 0) / 2 = 4
     assert_array_equal(history[:, :, 0, 0], [[0, 4], [2, 4], [2, 5]])
 

@@ -134,11 +134,11 @@ compare --out full                        | is in use, but not by a comparison
 --coupling 1e999                          | expected a finite number
 --alpha 1 --coupling 1                    | both given
 --schedule random                         | Known: async, coloured, jacobi
---theta 0                                 | above 0 and below 2
---theta 2                                 | above 0 and below 2
---theta -1                                | above 0 and below 2
---theta nan                               | expected a finite number
---theta 1.5 --schedule jacobi             | jacobi
+--relaxation 0                                 | above 0 and below 2
+--relaxation 2                                 | above 0 and below 2
+--relaxation -1                                | above 0 and below 2
+--relaxation nan                               | expected a finite number
+--relaxation 1.5 --schedule jacobi             | jacobi
 --local-steps 0                                | local_steps is 0
 --local-steps 99999999999999999999             | below 2^63
 --rounds -1                               | rounds is -1
@@ -151,7 +151,7 @@ compare --out full                        | is in use, but not by a comparison
 --format xml                              | is not one of 'table', 'json'
 --nope                                    | No such option
 --graph simple-base --recipe groups       | change from round to round
---graph peer-sampler:degree=2 --theta 1.2 | change from round to round
+--graph peer-sampler:degree=2 --relaxation 1.2 | change from round to round
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
 --rounds 3 run                            | after the command

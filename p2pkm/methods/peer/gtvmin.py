@@ -77,7 +77,8 @@ class GTVMin:
     * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
     * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
     * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
-      sum_j alpha_ij)``, relaxed by theta: ``w + theta (w_new - w)``. A centroid without any weight stays.
+      sum_j alpha_ij)``, relaxed by theta (`relaxation`): ``w + theta (w_new - w)``. A centroid without any weight
+      stays.
 
     Message: the k centroids, once per turn awake.
 
@@ -105,7 +106,7 @@ class GTVMin:
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
     schedule : {"coloured", "jacobi", "async"}
-    theta : float, optional
+    relaxation : float, optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
     local_steps : int
         Passes per turn.
@@ -143,7 +144,7 @@ class GTVMin:
     alpha: float | None
     coupling: float | None
     schedule: str
-    theta: float | None
+    relaxation: float | None
     local_steps: int
     star_term: bool
     update_rule: str
@@ -160,12 +161,13 @@ class GTVMin:
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
-        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, local_steps: int = 1,
+        schedule: Literal["coloured", "jacobi", "async"] = "coloured", relaxation: float | None = None,
+        local_steps: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
         recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
-        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta,
+        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                  "local_steps": local_steps,
                  "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
                  "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
@@ -203,7 +205,7 @@ class GTVMin:
         centroids, moves = devices.kernels.gtvmin(
             points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
+            self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
             self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
@@ -221,11 +223,11 @@ class GTVMin:
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
-    def relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
-        """Return theta, or its default: above 1, overshooting adds up where links vary or mail is late."""
+    def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
+        """Return the relaxation, or its default: above 1, overshooting adds up where links vary or mail is late."""
         return (
-            self.theta
-            if self.theta is not None
+            self.relaxation
+            if self.relaxation is not None
             else 1.0
             if has_stale_or_varying_links or self.schedule == "jacobi"
             else 1.5
@@ -309,10 +311,10 @@ def _check_numbers(given: GTVMin) -> None:
         value = getattr(given, name)
         if value is not None:
             positive(value, name, zero=True, most=_LARGEST)
-    if given.theta is not None and not 0 < given.theta < 2:
-        raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
-    if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:
+    if given.relaxation is not None and not 0 < given.relaxation < 2:
+        raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2")
+    if given.relaxation is not None and given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(
-            f"theta is {given.theta!r} with the jacobi schedule, where only values up to 1 descend; "
-            "lower theta or use --schedule coloured"
+            f"relaxation is {given.relaxation!r} with the jacobi schedule, where only values up to 1 descend; "
+            "lower relaxation or use --schedule coloured"
         )

@@ -54,7 +54,8 @@ _WORDS = {
     "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
 }
 _MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
-_OPTIONS = ("coupling", "alpha", "theta", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters", "data",
+_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters",
+            "data",
             "partition", "rounds_asked", "tol", "scale", "net", "graph", "algorithm")  # fmt: skip
 
 

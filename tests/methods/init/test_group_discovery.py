@@ -279,7 +279,9 @@ def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
     limit = 10 ** rng.uniform(-2, 3, (len(devices),) * 2)
     limits = np.maximum(limit, limit.T)[devices.sources, devices.indices]
     theta = 1.0 if schedule == "jacobi" else float(rng.uniform(0.2, 1.95))
-    method = p2pkm.GTVMin(start.shape[1], alpha=10 ** rng.uniform(-1, 1.5), schedule=schedule, theta=theta, tol=0.0)
+    method = p2pkm.GTVMin(
+        start.shape[1], alpha=10 ** rng.uniform(-1, 1.5), schedule=schedule, relaxation=theta, tol=0.0
+    )
     history, state = give_way(method, table, start, limits, 6)
     seen = []
     for centroids in history:

@@ -229,7 +229,7 @@ def test_hardly_any_data_is_no_problem(case, seeding):
 def test_without_links_every_seeding_stays_at_home():
     data = blobs(4, 5, 0)
     for seeding in (None, "own", "box", "leader", "summaries"):
-        method, shards = p2pkm.GTVMin(2, theta=1.0, seeding=seeding), p2pkm.Shards.from_list(data)
+        method, shards = p2pkm.GTVMin(2, relaxation=1.0, seeding=seeding), p2pkm.Shards.from_list(data)
         result = p2pkm.simulate(method, nx.empty_graph(3), shards, rounds=5, allow_disconnected=True)
         assert np.isposinf(result.centroids[2]).all()
         assert result.summary["bytes"] == 0

@@ -56,7 +56,9 @@ def rises(setting, seed):
     k, d = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     data, links, start, mass, component = draw(seed, k, d)
     table = arrange(data, links, d=d, weights=mass, seed=seed)
-    algorithm = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=theta, local_steps=local_steps, tol=0.0, **options)
+    algorithm = p2pkm.GTVMin(
+        k, alpha=1.0, schedule=schedule, relaxation=theta, local_steps=local_steps, tol=0.0, **options
+    )
     history, _ = play(algorithm, table, start, ROUNDS)
     assert not algorithm.certified or (history[-1] != start).any()
     seen = objectives(history, table, algorithm, component)

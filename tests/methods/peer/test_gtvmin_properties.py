@@ -17,8 +17,10 @@ SCHEDULES = [("jacobi", 1.0, 1), ("jacobi", 0.6, 1), ("coloured", 1.5, 1), ("col
 seeds = st.integers(0, 2**32 - 1)
 
 
-def method(k, alpha, schedule="jacobi", theta=1.0, local_steps=1, **options):
-    return p2pkm.GTVMin(k, alpha=alpha, schedule=schedule, theta=theta, local_steps=local_steps, tol=0.0, **options)
+def method(k, alpha, schedule="jacobi", relaxation=1.0, local_steps=1, **options):
+    return p2pkm.GTVMin(
+        k, alpha=alpha, schedule=schedule, relaxation=relaxation, local_steps=local_steps, tol=0.0, **options
+    )
 
 
 def instance(seed, k=3, d=2, least=0, n=None):

@@ -100,7 +100,7 @@ def configurations():
         ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
         ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"seeding": "rooted:candidates=3,rows=60"}),
         ("grid rooted", topologies.grid(49), deal(49, 6), {"seeding": "rooted:rows=60"}),
-        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "local_steps": 2, "theta": 0.7}),
+        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "local_steps": 2, "relaxation": 0.7}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
         ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
