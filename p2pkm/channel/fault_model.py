@@ -80,9 +80,9 @@ class Stale(NamedTuple):
 
 def keep(*, age: int = _KEPT) -> Stale:
     """Go on with the table that was last heard, for at most so many rounds."""
-    whole(age, 1, "stale keep:age")
+    whole(age, 1, "stale policy keep:age")
     if age > LONGEST:
-        raise ExperimentError(f"stale keep:age is {age}; expected at most {LONGEST} rounds")
+        raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
     return Stale(age)
 
 
@@ -97,7 +97,7 @@ _SOURCES = {"drawn": FaultRates, "file": FaultRates}
 
 def parse_stale(text: str) -> Stale:
     """Read ``keep``, ``keep:age=8`` or ``drop``."""
-    spec = parse(text, STALE, "stale")
+    spec = parse(text, STALE, "stale policy")
     return STALE[spec.name](**spec.options)
 
 
@@ -174,7 +174,7 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
     if stale is not None:
         parse_stale(stale)
         if text is None:
-            raise ExperimentError(f"stale is {stale!r}, but there are no faults; leave it out, or say --faults")
+            raise ExperimentError(f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults")
     if text is None:
         return
     spec = parse_faults(text)

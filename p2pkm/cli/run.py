@@ -101,7 +101,7 @@ def compare_command(**options: Any) -> int:
 @command.command("plan", short_help="Say what a run would need: memory, bytes, seconds.", epilog="Exit codes: 0 it can "
                  "run, 2 wrong command line, 3 it cannot: wrong data or graph, or too little memory.")  # fmt: skip
 @without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
-          "stale", "checkpoint_every")  # fmt: skip
+          "stale_policy", "checkpoint_every")  # fmt: skip
 @click.option("--out", metavar="FOLDER", help="Draw the scaling curves into a folder.")
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "

@@ -94,7 +94,7 @@ class Job:
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
     faults : Faults or None
         What goes wrong.
-    stale : Stale
+    stale_policy : Stale
         What becomes of old tables then.
     byzantine : Byzantine or None
         Which devices lie; None: all are honest.
@@ -123,7 +123,7 @@ class Job:
     vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
     faults: Faults | None = None
-    stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
+    stale_policy: Stale = Stale(8)  # noqa: RUF009 - a tuple
     byzantine: Byzantine | None = None
     min_count: int = 0
 
@@ -132,7 +132,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
-    faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
+    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_count: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -166,7 +166,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
         What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
-    stale : str
+    stale_policy : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
@@ -193,7 +193,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else build_link_model(net, topology, graph)
     schedule_events(algorithm, life, topology)
-    check_faults(algorithm, faults, stale if faults else None, net)
+    check_faults(algorithm, faults, stale_policy if faults else None, net)
     wrong = build_fault_model(faults, topology, seed)
     liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
@@ -207,8 +207,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, net=life,
-        names={"net": net, "faults": faults, "stale": stale if faults else None},
-        faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
+        names={"net": net, "faults": faults, "stale": stale_policy if faults else None},
+        faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_count=min_count,
     )  # fmt: skip
     return run_job(job, world)
 
@@ -280,7 +280,7 @@ def _tell(job: Job, prices: CostEvaluator, notes: list[str]) -> None:
 def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpointer, method: Any) -> RunContext:
     """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
     topology, placement = job.topology, referee.network.placement
-    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale, topology, placement)
+    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale_policy, topology, placement)
     return RunContext(
         devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
         schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),

@@ -37,7 +37,7 @@ class Experiment:
         Network in life, for virtual time; None: no virtual time.
     checkpoint_every : int or None
         Rounds between two checkpoints; None: about every 30 s, 0: never.
-    faults, stale : str or None
+    faults, stale_policy : str or None
         What goes wrong, and what becomes of old tables then; None: nothing, and keep.
     byzantine : str or None
         How many devices say wrong tables, how and where; None: all are honest.
@@ -82,7 +82,7 @@ class Experiment:
     require_converged: bool = False
     checkpoint_every: int | None = None
     faults: str | None = None
-    stale: str | None = None
+    stale_policy: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
@@ -211,7 +211,7 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
     from p2pkm.channel.fault_model import check_faults
     from p2pkm.network.link_model import parse_net
 
-    check_faults(draft, experiment.faults, experiment.stale, experiment.net)
+    check_faults(draft, experiment.faults, experiment.stale_policy, experiment.net)
     return None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
 
 

@@ -152,7 +152,7 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
+             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
@@ -282,7 +282,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
-        stale=parse_stale(experiment.stale or "keep"),
+        stale_policy=parse_stale(experiment.stale_policy or "keep"),
         byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
     )  # fmt: skip
 

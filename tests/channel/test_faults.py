@@ -511,10 +511,10 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
-        ("--faults loss=.1 --stale drp", "Did you mean 'drop'"),
-        ("--faults loss=.1 --stale keep:age=0", "stale keep:age is 0"),
-        ("--faults loss=.1 --stale keep:age=65", "expected at most 64 rounds"),
-        ("--stale drop", "there are no faults"),
+        ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
+        ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),
+        ("--faults loss=.1 --stale-policy keep:age=65", "expected at most 64 rounds"),
+        ("--stale-policy drop", "there are no faults"),
     ],
 )
 def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from tests.support.run_cli import here
 SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-central", "--quiet", "-k", "5",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "quantity:alpha=0.7", "--tol",
          "0")  # fmt: skip
-STRUCK = ("--seeding", "own", "--rounds", "8", "--stale", "keep:age=3", "--faults",
+STRUCK = ("--seeding", "own", "--rounds", "8", "--stale-policy", "keep:age=3", "--faults",
           "loss=0.1,delay=0.4,lag=3,churn=0.2,away=3,stragglers=0.1,links=0.2,repair=4")  # fmt: skip
 EVERYWHERE = ("--rounds", "2", "--seeding", "raced", "--faults", "loss=0.3,delay=0.2,churn=0.1,stages=all")
 EVENTS = ("--seeding", "own", "--schedule", "async", "--rounds", "6", "--net")

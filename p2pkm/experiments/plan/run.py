@@ -57,7 +57,7 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
             raise ExperimentError(f"{name} is {value}; expected a number above 0")
     if experiment.faults is not None:  # from --config
         print("p2pkm: planned without faults: docs/faults.md says what a run under faults sends", file=sys.stderr)
-        experiment = replace(experiment, faults=None, stale=None)
+        experiment = replace(experiment, faults=None, stale_policy=None)
     world = connect()
     check_placement(experiment.placement, wanted.ranks or world.size)
     plan = build_plan(experiment, world.size if launched() else None)

@@ -173,7 +173,7 @@ def under_faults(options):
     longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
     graph = GRAPHS["small-world"]
     yield "gtvmin under faults", graph(16), deal(16), p2pkm.GTVMin(3), longer
-    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale": "drop"}
+    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale_policy": "drop"}
     yield "pushsum under loss", graph(16), deal(16, 7), find("pushsum")(3), options | {"faults": "loss=0.3"}
     yield "tracking under faults", graph(16), deal(16, 7), find("tracking")(3), longer
     yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
