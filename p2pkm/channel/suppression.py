@@ -160,10 +160,10 @@ def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
     return mail._replace(values=values, rows=np.where(mail.rows < 0, mail.rows, keep.sum(axis=1)))
 
 
-def check_min_count(least: int, algorithm: Any) -> None:
+def check_min_cluster_size(least: int, algorithm: Any) -> None:
     """Refuse a number of points that is none, and methods that cannot withhold single rows."""
     if least < 0:
-        raise ExperimentError(f"min_count is {least}; expected a whole number of at least 0")
+        raise ExperimentError(f"min_cluster_size is {least}; expected a whole number of at least 0")
     if least < 2:
         return
     why = getattr(algorithm, "no_min_count", "")
@@ -172,7 +172,7 @@ def check_min_count(least: int, algorithm: Any) -> None:
         why = f"starts from {seeding} seeds, which are points as they are"
     if why:
         raise ExperimentError(
-            f"min_count is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
+            f"min_cluster_size is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
             "consensus, fkm or kfed"
         )
 

@@ -24,7 +24,7 @@ from p2pkm.channel.fault_model import (
     use_fault_tolerant_variant,
 )
 from p2pkm.channel.faults import FaultInjector, warn
-from p2pkm.channel.suppression import Disclosure, check_min_count, reach
+from p2pkm.channel.suppression import Disclosure, check_min_cluster_size, reach
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
@@ -98,7 +98,7 @@ class Job:
         What becomes of old tables then.
     byzantine : Byzantine or None
         Which devices lie; None: all are honest.
-    min_count : int
+    min_cluster_size : int
         Rows of fewer own points are not said.
     """
 
@@ -125,14 +125,14 @@ class Job:
     faults: Faults | None = None
     stale_policy: Stale = Stale(8)  # noqa: RUF009 - a tuple
     byzantine: Byzantine | None = None
-    min_count: int = 0
+    min_cluster_size: int = 0
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None, central: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
-    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_count: int = 0,
+    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -171,7 +171,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
-    min_count : int
+    min_cluster_size : int
         Nothing of rows of fewer own points leaves their device.
 
     Raises
@@ -197,7 +197,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     wrong = build_fault_model(faults, topology, seed)
     liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
-    check_min_count(min_count, algorithm)
+    check_min_cluster_size(min_cluster_size, algorithm)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_placement(placement, world.size)
@@ -208,7 +208,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, net=life,
         names={"net": net, "faults": faults, "stale": stale_policy if faults else None},
-        faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_count=min_count,
+        faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
     )  # fmt: skip
     return run_job(job, world)
 
@@ -220,7 +220,7 @@ def run_job(job: Job, world: World) -> Result:
     sizes = sizes_of(job.own, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
-    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
+    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_cluster_size)
     disclosure = Disclosure(devices, int(sizes.sum()))
     referee = Monitor(network, job.record_every, job.sink, job.topology)
     job.begin()
@@ -308,7 +308,7 @@ def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpoint
     units = scale(scaling_stage(job.scale, setting), field, keeper)
     own, network = apply(job.own, units), field.referee.network
     hosted = build_batch(job.topology, own, network, job.seed, field.devices.kernels)
-    return replace(hosted, min_count=job.min_count), replace(
+    return replace(hosted, min_count=job.min_cluster_size), replace(
         job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
     )
 

@@ -41,7 +41,7 @@ class Experiment:
         What goes wrong, and what becomes of old tables then; None: nothing, and keep.
     byzantine : str or None
         How many devices say wrong tables, how and where; None: all are honest.
-    min_count : int
+    min_cluster_size : int
         Nothing of rows of fewer own points leaves their device; 0: no matter how few.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
@@ -73,7 +73,7 @@ class Experiment:
     true_centers: str | None = None
     net: str | None = None
     byzantine: str | None = None
-    min_count: int = 0
+    min_cluster_size: int = 0
     out: str | None = None
     plot: bool = True
     central: bool = True
@@ -219,14 +219,14 @@ def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) ->
     """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
     from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
     from p2pkm.channel.fault_model import build_fault_model
-    from p2pkm.channel.suppression import check_min_count
+    from p2pkm.channel.suppression import check_min_cluster_size
     from p2pkm.engine.event_driven import schedule_events
     from p2pkm.network.link_model import rebuild_link_model
 
     net = rebuild_link_model(experiment.net, topology, graph)
     schedule_events(method, net, topology)
     check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
-    check_min_count(experiment.min_count, method)
+    check_min_cluster_size(experiment.min_cluster_size, method)
     return net, build_fault_model(experiment.faults, topology, experiment.seed)
 
 

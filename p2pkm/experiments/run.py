@@ -283,7 +283,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
         stale_policy=parse_stale(experiment.stale_policy or "keep"),
-        byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
+        byzantine=parse_byzantine(experiment.byzantine), min_cluster_size=experiment.min_cluster_size,
     )  # fmt: skip
 
 

@@ -175,7 +175,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
         who = "no device holds a centroid, so there is no quality to report"
     return [
         f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
-        "lower min_count (--min-count; that of fkm is 2: --algorithm fkm:min_count=1)"
+        "lower the minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, solve
 
-TROUBLE = ("--faults", "loss=0.2,churn=0.1", "--byzantine", "1:kind=nan", "--min-count", "2")
+TROUBLE = ("--faults", "loss=0.2,churn=0.1", "--byzantine", "1:kind=nan", "--min-cluster-size", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
 @pytest.mark.parametrize(("options", "words"), [
     (("--byzantine", "4"), "byzantine is 4 of 4 devices"),
     (("--byzantine", "1", "--algorithm", "alone"), "alone says nothing"),
-    (("--min-count", "3", "--algorithm", "ffcm1"), "min_count is 3, but ffcm1"),
+    (("--min-cluster-size", "3", "--algorithm", "ffcm1"), "min_cluster_size is 3, but ffcm1"),
 ])  # fmt: skip
 def test_a_plan_refuses_what_a_run_refuses(options, words):
     plain = ("--devices", "4", "--data", "grid16:points=5", "--rounds", "2", *options)
@@ -102,7 +102,7 @@ def test_a_plan_refuses_what_a_run_refuses(options, words):
 def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
     plain = ("plan", "--devices", "4", "--data", "grid16:points=5", "--rounds", "2", "--format", "json")
     exact = [[stage["total"]["exact_bytes"] for stage in here(*plain, *more).summary["stages"]]
-             for more in ((), ("--min-count", "3"), ("--byzantine", "1:kind=nan"))]  # fmt: skip
+             for more in ((), ("--min-cluster-size", "3"), ("--byzantine", "1:kind=nan"))]  # fmt: skip
     assert any(exact[0]) and not any(exact[1] + exact[2])
 
 

@@ -36,10 +36,10 @@ RUNS = {
     "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.05,stages=all"),
     "struck server": ("--faults", "churn=0.1,server=0.1,delay=0.2", "--algorithm", "fkm"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--algorithm",
-                     "consensus", "--seeding", "own", "--min-count", "3"),
+                     "consensus", "--seeding", "own", "--min-cluster-size", "3"),
     "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--recipe", "groups", "--graph",
                         "complete"),
-    "withheld": ("--min-count", "4"),
+    "withheld": ("--min-cluster-size", "4"),
     "events": ("--schedule", "async", "--net", "lora", "--seeding", "own"),
 }  # fmt: skip
 

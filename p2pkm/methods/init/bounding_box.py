@@ -36,8 +36,8 @@ class Box:
     Message: 2 rows whenever the own box has grown.
 
     Privacy: each number of a corner is a coordinate of some point, at first of a point of the device itself; the
-    corners of one point are that point. With a `min_count` p they are means of the p smallest and of the p largest
-    values instead, and a device of fewer points has none.
+    corners of one point are that point. With a `min_cluster_size` p they are means of the p smallest and of the p
+    largest values instead, and a device of fewer points has none.
     """
 
     name: ClassVar[str] = "box"

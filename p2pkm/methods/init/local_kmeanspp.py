@@ -26,8 +26,8 @@ class LocalKMeansPP:
     """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
 
     Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
-    at every alpha: this seeding exists to show it. With a `min_count` Lloyd steps follow, and rows of fewer points are
-    absent.
+    at every alpha: this seeding exists to show it. With a `min_cluster_size` Lloyd steps follow, and rows of fewer
+    points are absent.
     """
 
     name: ClassVar[str] = "own"

@@ -38,7 +38,7 @@ class Standardization:
     the origin travels uncounted.
 
     Privacy: everybody sees the moments of every device; those of one point are that point, and those of two points are
-    both of them, coordinate by coordinate. With a `min_count` p a device of at most p points says none.
+    both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
     """
 
     name: ClassVar[str] = "moments"

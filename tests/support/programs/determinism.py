@@ -151,8 +151,8 @@ def with_liars(options):
     for rule in ("clip", "trim", "saturate"):
         yield f"{rule} among liars", world, deal(16, 5), p2pkm.GTVMin(3, robust=rule), options | {"byzantine": "2"}
     for name in ("gtvmin", "consensus", "gossip"):
-        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_count": 3}
-    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_count": 3}
+        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_cluster_size": 3}
+    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_cluster_size": 3}
     yield "trimmed server", None, deal(16, 5), p2pkm.FKM(3, robust="trim"), options | {"byzantine": "3:kind=drift"}
     yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, recipe="groups"), everywhere
     yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, seeding="leader"), everywhere
