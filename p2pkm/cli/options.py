@@ -79,7 +79,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "--coupling-path.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
                  "[default: yes, no with json]"),
-    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
+    click.option("--baselines/--no-baselines", default=None,
+                 help="Compare with central k-means and each device alone.  "
                  "[default: yes]"),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
     completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "

@@ -66,7 +66,7 @@ class Job:
     topology : Topology
     own : Shards
         The points of this rank's devices.
-    central : bool
+    baselines : bool
         Whether there is to be a central baseline.
     scale : {"none", "standard", "minmax"}
         How to scale the points first.
@@ -105,7 +105,7 @@ class Job:
     algorithm: Any
     topology: Topology
     own: Shards
-    central: bool = True
+    baselines: bool = True
     scale: str = "none"
     scaling: tuple[Floats, Floats] | None = None
     rounds: int = 150
@@ -130,7 +130,8 @@ class Job:
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
-    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None, central: bool = True,
+    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
+    baselines: bool = True,
     allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
     faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
 ) -> Result:  # fmt: skip
@@ -154,7 +155,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         Starting centroids, +inf for absent rows; skips the seeding stages.
     record_every : int, optional
         Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
-    central : bool
+    baselines : bool
         Whether to compare with central k-means and with every device alone.
     allow_disconnected : bool
         Whether the graph may fall into several components.
@@ -205,7 +206,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
-        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, record_every=record_every,
+        algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, net=life,
         names={"net": net, "faults": faults, "stale": stale_policy if faults else None},
         faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
@@ -316,7 +317,7 @@ def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpoint
 def _price(job: Job, world: World, devices: Devices, network: Network) -> CostEvaluator:
     """Compute the central baseline on rank 0 and let every rank know it."""
     central = note = None
-    if job.central:
+    if job.baselines:
         pooled, note = gather_points(job.own, devices.shared_key, network)
         found = None if pooled is None else {"central": cluster_centrally(devices, job.algorithm.k, pooled)}
         central = world.broadcast(found)["central"]

@@ -76,7 +76,7 @@ class Experiment:
     min_cluster_size: int = 0
     out: str | None = None
     plot: bool = True
-    central: bool = True
+    baselines: bool = True
     allow_disconnected: bool = False
     placement: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False

@@ -278,7 +278,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.net else None
     return Job(
         algorithm=algorithm, topology=topology, own=shards,
-        central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
+        baselines=experiment.baselines, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),

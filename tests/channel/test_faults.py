@@ -293,7 +293,7 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
     graph = PATH
     ends = [
-        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, central=False, faults=tape).centroids[:, 0, 0]
+        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, baselines=False, faults=tape).centroids[:, 0, 0]
         for t in (1, 2, 3)
     ]
     # E2 and E3 both pair the only centroids: two terms per link
@@ -306,14 +306,14 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
 
 def test_the_share_away_is_that_of_the_clients(tmp_path):
     tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
-    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, central=False, faults=tape)
+    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, baselines=False, faults=tape)
     assert_allclose(result.summary["away"], 1 / 9)
 
 
 def test_sent_and_lost_are_counted_apart(tmp_path):
     tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
-    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, central=False, faults=tape)
+    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, baselines=False, faults=tape)
     assert_array_equal(result.ledger.messages, [4, 4, 4, 3])  # 2 says nothing in round 2
     assert result.summary["messages"] == 15 and result.summary["lost"] == 2
     assert_allclose(result.summary["away"], 1 / 9)
@@ -343,7 +343,7 @@ def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     tape = record(build_fault_model(spec, topology, 7), topology, 200, turns)
     (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
     drawn, written = (
-        p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, central=False, rounds=40)
+        p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, baselines=False, rounds=40)
         for faults in (spec, str(tmp_path / "t.jsonl"))
     )
     assert {key: drawn.summary[key] for key in KEPT} == {key: written.summary[key] for key in KEPT}
@@ -352,7 +352,7 @@ def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
 def test_two_methods_meet_the_same_faults():
     graph, lost = topologies.small_world(12, degree=4, rewire=0.2, seed=1), []
     for method in (p2pkm.GTVMin(3, schedule="jacobi", tol=0.0), p2pkm.ADMM(3, tol=0.0)):
-        summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, central=False, rounds=25).summary
+        summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, baselines=False, rounds=25).summary
         lost.append((summary["lost"], summary["away"], summary["rounds"]))
     assert lost[0] == lost[1] and lost[0][0] > 100
 
@@ -396,7 +396,7 @@ def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
 def test_a_hub_that_is_down_does_without_a_round(tmp_path):
     shards = deal(4)
     tape = write(tmp_path / "t.jsonl", away(2, 4), away(3, 0))  # the hub is device 4
-    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, central=False)
+    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, baselines=False)
     sent = {(int(s), int(d)): int(m) for s, d, m in zip(*result.ledger[:3], strict=True)}
     # in round 2 the clients hear nothing and report again, to nobody; in round 3 the hub speaks to 0 in vain
     assert [sent[i, 4] for i in range(4)] == [4, 5, 5, 5]
@@ -407,7 +407,7 @@ def test_a_hub_that_is_down_does_without_a_round(tmp_path):
 @pytest.mark.parametrize("kind", [p2pkm.FKM, p2pkm.FeCA])
 def test_a_hub_that_misses_the_opening_is_told_again(tmp_path, kind):
     tape = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
-    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, central=False)
+    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, baselines=False)
     assert np.isfinite(result.centroids[:, 0]).all()
     assert result.summary["lost"] == 8  # the reports of the opening and of round 1
 
@@ -474,7 +474,7 @@ def test_with_counters_losses_do_not_move_the_mean(kind):
 def test_counters_change_nothing_but_rounding_without_losses():
     graph = topologies.ring(6)
     one, other = (
-        p2pkm.simulate(p2pkm.TrackingLloyd(3, counters=counters), graph, deal(6), central=False).centroids
+        p2pkm.simulate(p2pkm.TrackingLloyd(3, counters=counters), graph, deal(6), baselines=False).centroids
         for counters in (None, True)
     )
     assert_allclose(one, other, rtol=1e-9)
@@ -487,7 +487,7 @@ def test_counters_change_nothing_but_rounding_without_losses():
 @pytest.mark.parametrize("method", [p2pkm.GTVMin(3), p2pkm.ConsensusLloyd(3)])
 def test_all_devices_begin_with_the_same_centroids(method, faults):
     graph = topologies.random_regular(24, degree=4, seed=1)
-    result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", central=False)
+    result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", baselines=False)
     assert np.isfinite(result.centroids).all()
     assert result.summary["centroid_sets"] == 1
     assert result.summary["lost"] > 0 or "delay" in faults

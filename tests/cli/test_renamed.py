@@ -9,9 +9,10 @@ from p2pkm.experiments.config import FIELDS, Experiment
 from tests.support.run_cli import here
 
 OPTIONS = {old: new for old, new in RENAMED.items() if new in FIELDS}
+FLAGS = (*OPTIONS, "no_central")
 
 
-@pytest.mark.parametrize("old", OPTIONS)
+@pytest.mark.parametrize("old", FLAGS)
 def test_an_old_option_is_told_its_new_name(old):
     ending = here(f"--{old.replace('_', '-')}", "1")
     assert ending.code == 2

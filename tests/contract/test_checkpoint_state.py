@@ -17,7 +17,7 @@ from p2pkm.network.mailbox import Mailbox
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here
 
-SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-central", "--quiet", "-k", "5",
+SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-baselines", "--quiet", "-k", "5",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "quantity:alpha=0.7", "--tol",
          "0")  # fmt: skip
 STRUCK = ("--seeding", "own", "--rounds", "8", "--stale-policy", "keep:age=3", "--faults",

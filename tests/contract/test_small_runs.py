@@ -70,7 +70,7 @@ def test_data(name):
 
 
 def test_digits():
-    summary = solve("--data", "digits:components=3", "--rounds", 1, "--seeding", "box", "--no-central")
+    summary = solve("--data", "digits:components=3", "--rounds", 1, "--seeding", "box", "--no-baselines")
     assert (summary["clusters"], summary["data"]) == (10, "digits:components=3")
 
 

@@ -34,7 +34,7 @@ START = np.array([2.0, 6.0, 10.0]).reshape(3, 1, 1)
 
 
 def run(method, rounds, graph=ALTERNATING, shards=POINTS, start=START, **options):
-    return p2pkm.simulate(method, graph, shards, rounds=rounds, start=start, central=False, **options)
+    return p2pkm.simulate(method, graph, shards, rounds=rounds, start=start, baselines=False, **options)
 
 
 def ends(method, rounds, **options):

@@ -248,7 +248,7 @@ def test_random_networks_go_as_a_naive_simulation(seed):
 
 def simulate(method, graph, net, rounds=20, **options):
     shards = p2pkm.Shards.from_list(np.random.default_rng(1).normal(size=(len(graph), 12, 2)))
-    return p2pkm.simulate(method, graph, shards, central=False, rounds=rounds, net=net, **options)
+    return p2pkm.simulate(method, graph, shards, baselines=False, rounds=rounds, net=net, **options)
 
 
 def test_equal_clocks_without_latency_give_the_bits_of_a_barrier():
@@ -305,8 +305,8 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
 def test_a_stage_before_is_not_played_by_events():
     graph = topologies.communities(16, bridges=4)
     method = p2pkm.GTVMin(3, schedule="async", recipe="groups")
-    timed = p2pkm.simulate(method, graph, deal(16), central=False, rounds=4, net="wan")
-    plain = p2pkm.simulate(method, graph, deal(16), central=False, rounds=4)
+    timed = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, net="wan")
+    plain = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4)
     heads = [[one["objective"] for one in result.rounds if one["stage"] != "gtvmin"] for result in (timed, plain)]
     assert heads[0] == heads[1] and len(heads[0]) > 20
     assert {one["descent"] for one in timed.rounds if one["stage"] == "warmup"} == {"certified"}
@@ -374,5 +374,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
 
 def test_on_a_graph_that_changes_rounds_are_what_they_are_without_clocks():
     graph, method = topologies.one_peer_exponential(16), p2pkm.GTVMin(3, schedule="async")
-    timed, plain = (p2pkm.simulate(method, graph, deal(16), central=False, rounds=4, net=net) for net in ("wan", None))
+    timed, plain = (
+        p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, net=net) for net in ("wan", None)
+    )
     assert timed.summary["chain_sha256"] == plain.summary["chain_sha256"] and timed.summary["age_max"] is None

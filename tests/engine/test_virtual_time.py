@@ -163,7 +163,7 @@ def test_above_the_size_at_which_messages_are_kept_virtual_time_is_refused_befor
 
 def simulate(method, graph, net, **options):
     shards = deal(16 if graph is None else len(graph), 3)
-    return p2pkm.simulate(method, graph, shards, central=False, rounds=3, net=net, **options)
+    return p2pkm.simulate(method, graph, shards, baselines=False, rounds=3, net=net, **options)
 
 
 def test_a_barrier_run_on_a_ring_is_the_sum_of_its_turns():
@@ -253,7 +253,7 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     graph.add_edge(7, 8)
     method = p2pkm.GTVMin(3, seeding="own", schedule="coloured")
     net = "lan:latency=0,access=none,speed=1"
-    result = p2pkm.simulate(method, graph, shards, central=False, rounds=0, net=net)
+    result = p2pkm.simulate(method, graph, shards, baselines=False, rounds=0, net=net)
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))
 
 

@@ -175,7 +175,7 @@ def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
     monkeypatch.setattr(
         p2pkm.experiments.study.run, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
     )
-    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, central=False)
+    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, baselines=False)
              for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
     run_study(cells, None, LocalWorld())
     for group in (seen[:3], seen[3:]):

@@ -161,7 +161,7 @@ def test_the_folder_has_the_path_line_by_line_and_the_output_is_the_summary(tmp_
 
 def test_the_table_shows_every_step_and_nothing_is_written_if_so_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ending = here("run", *SMALL, *PATH, "--no-central", "--out", "none")
+    ending = here("run", *SMALL, *PATH, "--no-baselines", "--out", "none")
     lines = ending.out.splitlines()
     assert ending.code == 0
     assert lines[0].split() == ["coupling", "local", "fit", "GTV", "ratio", "clusterings", "rounds", "stop"]

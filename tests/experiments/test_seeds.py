@@ -27,7 +27,7 @@ CONFIGURATIONS = [
     ["--graph", "barabasi-albert", "--seeding", "raced", "--devices", "9"],
     ["--graph", "path", "--seeding", "summaries:hops=1,candidates=2", "--record-every", "3"],
     ["--graph", "karate", "--alpha", "0.5", "--scale", "standard"],
-    ["--graph", "caveman", "--partition", "dirichlet:alpha=0.01", "--scale", "minmax", "--no-central"],
+    ["--graph", "caveman", "--partition", "dirichlet:alpha=0.01", "--scale", "minmax", "--no-baselines"],
 ]
 
 

@@ -39,7 +39,8 @@ def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
     command = [
         "mpirun", "-n", str(ranks), sys.executable, "-m", "p2pkm", "--graph", "ring", "--devices", "16",
         "--data", "grid16:points=20", "--rounds", str(rounds), "--tol", "0", "--seeding", "own", "--schedule", "jacobi",
-        "--faults", FAULTS, "--record-every", str(every), "--no-plot", "--no-central", "--quiet", "--checkpoint-every",
+        "--faults", FAULTS, "--record-every", str(every), "--no-plot", "--no-baselines", "--quiet",
+        "--checkpoint-every",
         "0",
         "--out", str(run),
     ]  # fmt: skip

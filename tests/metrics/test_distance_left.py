@@ -14,7 +14,7 @@ def solve(n, graph, rounds=None, **options):
     points, labels = p2pkm.grid16(points=94, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(len(points)) % n, devices=n, labels=labels)
     method = p2pkm.GTVMin(16, **options)
-    return p2pkm.simulate(method, topologies.build(graph, n), shards, rounds=rounds, central=False), points
+    return p2pkm.simulate(method, topologies.build(graph, n), shards, rounds=rounds, baselines=False), points
 
 
 @pytest.mark.parametrize(("n", "graph"), [(16, "ring"), (100, "path")])

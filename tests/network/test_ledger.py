@@ -20,7 +20,7 @@ def deal(*sizes, d=2):
 
 
 def run(method, shards, graph=GRAPH, rounds=0, **options):
-    return p2pkm.simulate(method, graph, shards, rounds=rounds, central=False, **options)
+    return p2pkm.simulate(method, graph, shards, rounds=rounds, baselines=False, **options)
 
 
 def spent(result, stage):

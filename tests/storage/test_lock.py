@@ -29,7 +29,7 @@ from tests.support.run_cli import SMALL, environment, here, listed, needs_mpirun
 
 ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
            "--checkpoint-every", "1",
-           "--no-central", "--out", "run", "-q")  # fmt: skip
+           "--no-baselines", "--out", "run", "-q")  # fmt: skip
 ME = f"process {os.getpid()} on {platform.node()}"
 
 
@@ -128,7 +128,7 @@ def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=needs_mpirun)])
 def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     start = [sys.executable] if count == 1 else ranks(count)
-    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-central", "--rounds", "3000",
+    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-baselines", "--rounds", "3000",
              "--record-every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     runs = [subprocess.Popen([*map(str, words), str(seed)], **pipes) for seed in range(5 - count)]

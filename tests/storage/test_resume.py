@@ -24,7 +24,7 @@ from tests.support.run_cli import here, needs_mpirun, ranks, there
 
 PROGRAM = Path(resume_program.__file__)
 
-SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-central", "--quiet", "-k", "4",
+SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "-k", "4",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
     **{name: ("--algorithm", name, "--rounds", "4", *(("--seeding", "leader") if name in
@@ -338,7 +338,7 @@ def test_a_really_full_disk(tmp_path):
         pytest.skip("mounting is not allowed here")
     try:
         words = ("--data", "grid16:points=400", "--devices", "1500", "-k", "16", "--seeding", "own", "--rounds", "30",
-                 "--tol", "0", "--no-plot", "--no-central", "--checkpoint-every", "1")  # fmt: skip
+                 "--tol", "0", "--no-plot", "--no-baselines", "--checkpoint-every", "1")  # fmt: skip
         ending = there(sys.executable, "-m", "p2pkm", *words, "--out", disk / "run")
         assert ending.code in {0, 4} and "Traceback" not in ending.err
         assert "No space left on device" in ending.err, ending

@@ -17,7 +17,7 @@ from p2pkm.storage.checkpoint import newest
 from tests.support.resume import difference
 from tests.support.run_cli import environment, ranks, there
 
-SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-central",
+SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-baselines",
          "--quiet", "--checkpoint-every", "1", "--record-every", "1", "--rounds", "40")  # fmt: skip
 PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip")
 OTHERS = sorted(set(METHODS) - set(PEERS))

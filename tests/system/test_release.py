@@ -81,7 +81,7 @@ def test_the_sdist_can_be_tested_and_cited(built):
 def test_the_wheel_runs_outside_the_checkout(built, tmp_path):
     with zipfile.ZipFile(built[0]) as wheel:
         wheel.extractall(tmp_path / "site")
-    words = "-m p2pkm --graph gallery:karate --data grid16:points=5 --rounds 2 --out none --no-central -q".split()
+    words = "-m p2pkm --graph gallery:karate --data grid16:points=5 --rounds 2 --out none --no-baselines -q".split()
     known = environment(PYTHONPATH=str(tmp_path / "site"))
     done = subprocess.run(
         [sys.executable, *words], cwd=tmp_path, env=known, capture_output=True, text=True, check=False, timeout=200

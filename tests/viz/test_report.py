@@ -241,7 +241,7 @@ def test_a_run_without_frames_has_no_replay_and_says_why(ring):
         ("--algorithm", "fkm", "--data", "wine", "--scale", "standard"),
         ("--algorithm", "alone"),
         ("--devices", "1"),
-        ("--no-central", "--graph", "star"),
+        ("--no-baselines", "--graph", "star"),
     ],
     ids=" ".join,
 )

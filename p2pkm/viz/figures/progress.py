@@ -49,7 +49,9 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
-        raise DataError("the run was not compared with central k-means; leave out --no-central, or look at more rounds")
+        raise DataError(
+            "the run was not compared with central k-means; leave out --no-baselines, or look at more rounds"
+        )
     ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
     _, spans = line_up(result.rounds)
     numbers = np.cumsum([record["round"] == 0 for record in result.rounds]) - 1

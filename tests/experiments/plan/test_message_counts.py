@@ -31,11 +31,11 @@ SEEDINGS = "own box leader raced summaries summaries:hops=1 summaries:candidates
 
 def compare(**options):
     """Return, for every recorded round, the stage, what was planned for it and what the real run sent in it."""
-    experiment = Experiment(central=False, out="none", **options)
+    experiment = Experiment(baselines=False, out="none", **options)
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
+    run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale, net=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
                 byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []

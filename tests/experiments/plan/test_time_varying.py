@@ -36,10 +36,10 @@ def uncalibrated(monkeypatch):
 def both(**options):
     """Return a plan and the records of its real run, which has its own idea of when to stop."""
     given = {"data": "blobs:points=60,clusters=4", "clusters": 3, "partition": "iid", "rounds": 7, "net": NET} | options
-    experiment = Experiment(central=False, out="none", **{key: one for key, one in given.items() if one is not None})
+    experiment = Experiment(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
-    job = Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
+    job = Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale, net=real.net,
               rounds=plan.experiment.rounds, seed=experiment.seed)  # fmt: skip
     return plan, run_job(job, connect()).rounds
 

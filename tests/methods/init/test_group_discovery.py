@@ -340,7 +340,7 @@ def stages(result):
 def test_the_ledger_by_hand():
     table, data = split()
     result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups", tol=0.0), table.topology, p2pkm.Shards.from_list(data),
-                            rounds=3, central=False)  # fmt: skip
+                            rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
     gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
     summaries = ("summaries", kept, 8 * kept * 2 * 3)
@@ -359,13 +359,13 @@ def test_the_ledger_by_hand():
 def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
-    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, central=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, baselines=False)
     assert result.summary["stop"] == "converged"
     assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
     assert_array_equal(result.groups, made.truth)
     assert made.score(result.centroids).max() < 1.1
     assert result.summary["coupling"] == 10.0
-    flat = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, central=False)
+    flat = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, baselines=False)
     assert made.score(flat.centroids).mean() > 2
     assert_array_equal(flat.groups, 0)
 

@@ -83,7 +83,7 @@ def test_two_devices_first_sweeps_losses_and_objective(form):
     close(form.losses(own.points, own.point_weights, own.offsets, fixed)[0], [12.125, 20.25])
     close(variations(table, fixed), [10.125, 0.0])
     graph, shards = nx.path_graph(2), p2pkm.Shards.from_list(TWO)
-    result = p2pkm.simulate(jacobi(1, 1.0), graph, shards, rounds=200, start=np.zeros((2, 1, 1)), central=False)
+    result = p2pkm.simulate(jacobi(1, 1.0), graph, shards, rounds=200, start=np.zeros((2, 1, 1)), baselines=False)
     close(result.centroids, fixed)
     close([result.summary["objective"], result.summary["gtv"]], [42.5, 10.125])
 
@@ -157,7 +157,7 @@ def test_a_swap_for_ever_is_called_stalled():
     graph = nx.empty_graph(3)
     graph.add_edge(0, 1)
     shards = p2pkm.Shards.from_list([np.zeros((0, 1)), np.zeros((0, 1)), column(5, 6)])
-    given = {"rounds": 50, "start": [column(0), column(1), column(5)], "central": False, "allow_disconnected": True}
+    given = {"rounds": 50, "start": [column(0), column(1), column(5)], "baselines": False, "allow_disconnected": True}
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, schedule="jacobi"), graph, shards, **given)
     assert result.summary["stop"] == "stalled"
     assert result.summary["rounds"] == 3  # the first round that returns, and one more to be sure
@@ -173,7 +173,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
     shards = p2pkm.Shards.from_list([column(0, 1), np.zeros((0, 1))])
     result = p2pkm.simulate(
         p2pkm.GTVMin(1, alpha=20.0, schedule="jacobi"), nx.path_graph(2), shards, rounds=2000,
-        start=[column(one) for one in start], central=False,
+        start=[column(one) for one in start], baselines=False,
     )  # fmt: skip
     assert result.summary["stop"] == "converged"
     assert result.summary["rounds"] > 10

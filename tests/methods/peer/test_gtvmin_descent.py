@@ -101,7 +101,7 @@ def test_the_referee_reports_what_it_sees():
     for options, word in (({}, "certified"), ({"local_steps": 2, "schedule": "jacobi"}, "not claimed")):
         method = p2pkm.GTVMin(3, alpha=1.0, **options)
         result = p2pkm.simulate(method, p2pkm.Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1], [2, 3, 1]])),
-                                shards, start=start, rounds=9, central=False)  # fmt: skip
+                                shards, start=start, rounds=9, baselines=False)  # fmt: skip
         assert {record["descent"] for record in result.rounds} == {word}
         assert result.summary["descent"] == word
 
@@ -114,14 +114,14 @@ def test_the_referee_sees_a_rise(offset, weight):
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
     start = np.array([[[4.0], [7.0]], [[5.0], [8.0]]]) + offset
     result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", local_steps=50), graph, shards, rounds=3,
-                            start=start, central=False)  # fmt: skip
+                            start=start, baselines=False)  # fmt: skip
     assert [record["descent"] for record in result.rounds[:2]] == ["certified", "violated"]
     assert result.summary["descent"] == "violated"
 
 
 def descends(points, n, method, seed):
     shards = p2pkm.Shards.from_list(np.split(points, n))
-    summary = p2pkm.simulate(method, topologies.ring(n), shards, rounds=30, seed=seed, central=False).summary
+    summary = p2pkm.simulate(method, topologies.ring(n), shards, rounds=30, seed=seed, baselines=False).summary
     return summary["descent"]
 
 

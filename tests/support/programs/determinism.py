@@ -79,7 +79,7 @@ def communities():
 
 def configurations():
     """Return (name, graph, shards, algorithm, options) of every run."""
-    brief, few = {"rounds": 3, "central": False}, {"rounds": 4, "central": True}
+    brief, few = {"rounds": 3, "baselines": False}, {"rounds": 4, "baselines": True}
     for graph in GRAPHS:
         for schedule in SCHEDULES:
             for seeding in SEEDINGS:

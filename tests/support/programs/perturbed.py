@@ -74,7 +74,7 @@ def runs(size):
         with changing(size, server_alone=name in SEALED):
             with scaled(options.get("scale", "none")):
                 given = {key: value for key, value in options.items() if key != "scale"}
-                result = p2pkm.simulate(method, graph, deal(14), seed=5, central=False, **given)
+                result = p2pkm.simulate(method, graph, deal(14), seed=5, baselines=False, **given)
             yield {"name": name, **{key: result.summary[key] for key in KEYS}}
 
 
