@@ -83,8 +83,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  help="Compare with central k-means and each device alone.  "
                  "[default: yes]"),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
-    completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
-                 "one that cuts fewer links; the results are the same.  [default: auto]"),
+    completing("--rank-partition", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, "
+                 "the one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
     click.option("--force", is_flag=True, help="Replace what is in --out."),

@@ -82,7 +82,7 @@ def run_command(**options: Any) -> int:
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
 @click.option("--out", metavar="FOLDER", help="Folder of the comparison, or none.  [default: runs/<time>-...]")
 @without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "out", "force", "dry_run", "verbose",
-          "placement", "require_converged", "checkpoint_every")  # fmt: skip
+          "rank_partition", "require_converged", "checkpoint_every")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 

@@ -46,7 +46,7 @@ from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, de
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.link_model import LinkModel, build_link_model
-from p2pkm.network.rank_partition import RankPartition, check_placement, choose
+from p2pkm.network.rank_partition import RankPartition, check_rank_partition, choose
 from p2pkm.network.transport import Network, World
 from p2pkm.network.world import connect
 
@@ -132,7 +132,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
     baselines: bool = True,
-    allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
+    allow_disconnected: bool = False, rank_partition: str = "auto", net: str | None = None,
     faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
@@ -159,7 +159,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         Whether to compare with central k-means and with every device alone.
     allow_disconnected : bool
         Whether the graph may fall into several components.
-    placement : {"auto", "blocks", "metis"}
+    rank_partition : {"auto", "blocks", "metis"}
         How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
         as cuts fewer links; the result is the same.
     net : str, optional
@@ -201,8 +201,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     check_min_cluster_size(min_cluster_size, algorithm)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
-    check_placement(placement, world.size)
-    found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
+    check_rank_partition(rank_partition, world.size)
+    found = choose(topology, shards.sizes, world.size, rank_partition).to_arrays() if world.rank == 0 else None
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(

@@ -31,7 +31,7 @@ class Experiment:
         Whether to score the shape of the clusters.
     true_centers : str or None
         File of known centers to measure the distance to.
-    placement : str
+    rank_partition : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
     net : str or None
         Network in life, for virtual time; None: no virtual time.
@@ -78,7 +78,7 @@ class Experiment:
     plot: bool = True
     baselines: bool = True
     allow_disconnected: bool = False
-    placement: Literal["auto", "blocks", "metis"] = "auto"
+    rank_partition: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
     checkpoint_every: int | None = None
     faults: str | None = None

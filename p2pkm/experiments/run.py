@@ -96,16 +96,18 @@ def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
     from p2pkm.engine.validate import check
     from p2pkm.experiments.plan.memory_check import check_memory
-    from p2pkm.network.rank_partition import check_placement
+    from p2pkm.network.rank_partition import check_rank_partition
 
     ranks = world.size if launched() and world.library() is not None else None
     if compiles():
         check_threads()
-    check_placement(experiment.placement, world.size)
+    check_rank_partition(experiment.rank_partition, world.size)
     check_memory(experiment, ranks)
     prepared = prepare(experiment, ranks)
-    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
-        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
+    if experiment.rank_partition == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+        raise ExperimentError(
+            "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
+        )
     resolved = prepared.experiment
     check(
         prepared.algorithm, prepared.topology, prepared.shards,
@@ -210,7 +212,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
 
     shards, topology = prepared.shards, prepared.topology
     stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
-    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
+    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.rank_partition)
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}

@@ -83,7 +83,7 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     page = tmp_path / "both" / "report.html"
     assert "All runs with --faults loss=0.2,churn=0.1, --byzantine 1:kind=nan" in _verdict(page)
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
-    assert "--checkpoint-every" not in again and "--placement" not in again
+    assert "--checkpoint-every" not in again and "--rank-partition" not in again
     rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
     assert all(row["lost"] > 0 and row["away"] >= 0 and row["quarantined"] > 0 for row in rows)
 

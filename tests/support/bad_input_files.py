@@ -546,7 +546,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
 -k 1e3                                    | 2 | not a valid integer
---placement x                             | 2 | Known: auto, blocks, metis
+--rank-partition x                             | 2 | Known: auto, blocks, metis
 --silhouette=3                            | 2 | does not take a value
 --seeds ''                                | 2 | is not a list of seeds
 --seeds 0-                                | 2 | is not a list of seeds

@@ -98,7 +98,7 @@ def split(topology: Topology, division: RankPartition) -> Split:
 
 def divide(plan: RunPlan, ranks: int, asked: int) -> RankPartition:
     """Return which of so many ranks hosts which devices in a run; blocks if METIS would take long and nobody asks."""
-    wish = plan.experiment.placement
+    wish = plan.experiment.rank_partition
     long = ranks != asked and len(plan.topology.indices) > _LONG
     return choose(plan.topology, plan.sizes, ranks, "blocks" if long else wish)
 

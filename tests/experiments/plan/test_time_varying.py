@@ -190,7 +190,7 @@ def test_plan_tells_of_virtual_seconds_and_links_in_use(uncalibrated):
 
 def test_plan_says_which_placement_it_counts(uncalibrated):
     words = ("plan", "--graph", "small-world", "--devices", "200", "--ranks", "5", "--format", "json")
-    blocks = json.loads(here(*words, "--placement", "blocks").out)["strong"]
+    blocks = json.loads(here(*words, "--rank-partition", "blocks").out)["strong"]
     auto = json.loads(here(*words).out)["strong"]
     assert {row["placement"] for row in blocks} == {"blocks"}
     assert all(row["cut"] <= other["cut"] for row, other in zip(auto, blocks, strict=True))
