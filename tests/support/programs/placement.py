@@ -98,7 +98,7 @@ def runs(divisions):
                 patch.object(p2pkm.engine.simulate, "choose", chosen),
                 patch.object(p2pkm.metrics.final_labels, "_SAMPLE", 50),
             ):
-                result = p2pkm.simulate(algorithm, graph, shards, seed=3, rounds=4, placement=wish)
+                result = p2pkm.simulate(algorithm, graph, shards, seed=3, rounds=4, rank_partition=wish)
             placed = {key: result.summary[key] for key in PLACED}
             yield {"name": name, "division": division, "placed": placed, "found": fingerprint(result)}
 
