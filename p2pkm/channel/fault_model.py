@@ -180,8 +180,8 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
     spec = parse_faults(text)
     if net is not None:
         raise ExperimentError(
-            "--faults and --net are both given: virtual time does not know who was away or asleep. Leave one of them "
-            "out"
+            "--faults and --link-model are both given: virtual time does not know who was away or asleep. Leave one "
+            "of them out"
         )
     if spec.name == "drawn" and FaultRates(**spec.options).empty:
         return

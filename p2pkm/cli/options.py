@@ -41,10 +41,10 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
                  "[default: 10, on larger graphs 30]"),
-    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
-                 "goes on; up to 2,000 devices).  [default: coloured]"),
+    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --link-model: whoever has heard "
+                 "news goes on; up to 2,000 devices).  [default: coloured]"),
     click.option("--relaxation", type=float, help="How far a centroid goes towards its best place, above 0 and below "
-                 "2.  [default: 1.5; jacobi, async with --net 1]"),
+                 "2.  [default: 1.5; jacobi, async with --link-model 1]"),
     click.option("--local-steps", type=int, help="Assign and update so often per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
@@ -63,8 +63,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--true-centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like "
                                                         "those "
                  "of --data."),
-    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
-                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
+    completing("--link-model", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, "
+                 "edge, lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
                  "tape.jsonl, which `p2pkm faults` writes."),
     click.option("--stale-policy", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 "

@@ -114,8 +114,8 @@ def plan_command(
     """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
 
     Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
-    machine; with --net, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does not
-    fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    machine; with --link-model, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does
+    not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
     """
     from p2pkm.experiments.plan.run import Wanted, lead_plan
 

@@ -88,7 +88,7 @@ class Job:
         The signal that asked this rank to stop, or 0; the run ends with the round.
     division : Division or None
         Which rank hosts which devices; None: contiguous blocks.
-    net : Net or None
+    link_model : Net or None
         The network in life, for virtual time.
     vault, saved : Vault or None, dict or None
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
@@ -119,7 +119,7 @@ class Job:
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], int] = lambda: 0
     division: RankPartition | None = None
-    net: LinkModel | None = None
+    link_model: LinkModel | None = None
     vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
     faults: Faults | None = None
@@ -132,7 +132,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
     baselines: bool = True,
-    allow_disconnected: bool = False, rank_partition: str = "auto", net: str | None = None,
+    allow_disconnected: bool = False, rank_partition: str = "auto", link_model: str | None = None,
     faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
@@ -162,7 +162,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     rank_partition : {"auto", "blocks", "metis"}
         How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
         as cuts fewer links; the result is the same.
-    net : str, optional
+    link_model : str, optional
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
@@ -192,9 +192,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
-    life = None if net is None else build_link_model(net, topology, graph)
+    life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)
-    check_faults(algorithm, faults, stale_policy if faults else None, net)
+    check_faults(algorithm, faults, stale_policy if faults else None, link_model)
     wrong = build_fault_model(faults, topology, seed)
     liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
@@ -207,8 +207,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     ids = division.of(world.rank)
     job = Job(
         algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
-        start=None if given is None else given[ids], division=division, net=life,
-        names={"net": net, "faults": faults, "stale": stale_policy if faults else None},
+        start=None if given is None else given[ids], division=division, link_model=life,
+        names={"net": link_model, "faults": faults, "stale": stale_policy if faults else None},
         faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
     )  # fmt: skip
     return run_job(job, world)
@@ -255,7 +255,7 @@ def run_job(job: Job, world: World) -> Result:
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     facts |= {} if field.trouble is None else field.trouble.figures(network)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
-    timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
+    timing = None if job.link_model is None else Timing(job.link_model, scaling + played, field.events)
     clock = compute_virtual_time(timing, devices, job.topology, network, referee.trace)
     ages = field.events.ages if timing is not None and field.events is not None else None
     hops = reach(stage.algorithm for stage in played)
@@ -284,7 +284,7 @@ def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpo
     trouble = None if job.faults is None else FaultInjector(job.faults, job.stale_policy, topology, placement)
     return RunContext(
         devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
-        schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),
+        schedule_events(job.algorithm, job.link_model, topology), trouble, _watch(job, devices, referee, method),
     )  # fmt: skip
 
 

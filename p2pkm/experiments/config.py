@@ -33,7 +33,7 @@ class Experiment:
         File of known centers to measure the distance to.
     rank_partition : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
-    net : str or None
+    link_model : str or None
         Network in life, for virtual time; None: no virtual time.
     checkpoint_every : int or None
         Rounds between two checkpoints; None: about every 30 s, 0: never.
@@ -71,7 +71,7 @@ class Experiment:
     record_every: int | None = None
     silhouette: bool = False
     true_centers: str | None = None
-    net: str | None = None
+    link_model: str | None = None
     byzantine: str | None = None
     min_cluster_size: int = 0
     out: str | None = None
@@ -189,7 +189,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(graph, n, ranks or 16, names)
-    net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
+    net, faults = _lay_out(replace(experiment, link_model=spec), topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
@@ -199,7 +199,8 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n), net=spec,
+        clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n),
+        link_model=spec,
     )  # fmt: skip
     centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
@@ -211,8 +212,8 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
     from p2pkm.channel.fault_model import check_faults
     from p2pkm.network.link_model import parse_net
 
-    check_faults(draft, experiment.faults, experiment.stale_policy, experiment.net)
-    return None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
+    check_faults(draft, experiment.faults, experiment.stale_policy, experiment.link_model)
+    return None if experiment.link_model is None else str(parse_net(experiment.link_model, experiment.devices))
 
 
 def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
@@ -223,7 +224,7 @@ def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) ->
     from p2pkm.engine.event_driven import schedule_events
     from p2pkm.network.link_model import rebuild_link_model
 
-    net = rebuild_link_model(experiment.net, topology, graph)
+    net = rebuild_link_model(experiment.link_model, topology, graph)
     schedule_events(method, net, topology)
     check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
     check_min_cluster_size(experiment.min_cluster_size, method)

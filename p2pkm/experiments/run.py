@@ -154,7 +154,7 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale_policy,
+             "net": resolved.link_model, "faults": resolved.faults, "stale": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
@@ -277,11 +277,12 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     shards = Shards.from_arrays(part)
-    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.net else None
+    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.link_model else None
     return Job(
         algorithm=algorithm, topology=topology, own=shards,
         baselines=experiment.baselines, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
+        record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order),
+        link_model=net,
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
         stale_policy=parse_stale(experiment.stale_policy or "keep"),

@@ -507,7 +507,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults away=0,churn=.1", "faults away is 0"),
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
-        ("--faults loss=.1 --net wan", "--faults and --net are both given"),
+        ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
         ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),

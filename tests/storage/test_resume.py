@@ -41,8 +41,8 @@ RUNS = {
     "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--seeding", "own"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
-    "net": ("--net", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
-    "net rooted": ("--net", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
+    "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
+    "net rooted": ("--link-model", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--seeding", "leader"),
     "seldom recorded": ("--record-every", "3", "--rounds", "7", "--seeding", "own"),
@@ -68,8 +68,8 @@ RUNS = {
                        "summaries:candidates=3"),
     "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
     "withheld": ("--min-cluster-size", "4", "--rounds", "4"),
-    "events": ("--schedule", "async", "--net", "wan", "--rounds", "6", "--seeding", "own"),
-    "slow events": ("--schedule", "async", "--net", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
+    "events": ("--schedule", "async", "--link-model", "wan", "--rounds", "6", "--seeding", "own"),
+    "slow events": ("--schedule", "async", "--link-model", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
                     "standard", "--byzantine", "1:kind=flip"),
 }  # fmt: skip
 

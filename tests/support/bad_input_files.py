@@ -567,15 +567,15 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --coupling-path 3,1,2                     | 2 | ascending or descending
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
---net ''                                  | 2 | unknown net ''
---net wifi                                | 2 | Known: edge, lan, lora, wan
---net lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
---net lan:latency=nan                     | 2 | expected a finite number
---net lan:latency=1e308                   | 2 | a latency up to 1e+30
---net lan:bandwidth=0                     | 2 | bandwidth is 0.0
---net lan:bandwidth=1e-320                | 2 | all others from 1e-30
---net wan:speeed=1                        | 2 | Did you mean 'speed'?
---net lan --devices 200000                | 2 | not kept above 100,000 devices
+--link-model ''                                  | 2 | unknown link model ''
+--link-model wifi                                | 2 | Known: edge, lan, lora, wan
+--link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
+--link-model lan:latency=nan                     | 2 | expected a finite number
+--link-model lan:latency=1e308                   | 2 | a latency up to 1e+30
+--link-model lan:bandwidth=0                     | 2 | bandwidth is 0.0
+--link-model lan:bandwidth=1e-320                | 2 | all others from 1e-30
+--link-model wan:speeed=1                        | 2 | Did you mean 'speed'?
+--link-model lan --devices 200000                | 2 | not kept above 100,000 devices
 P2PKM_MEMORY=lots --graph ring            | 2 | P2PKM_MEMORY is 'lots'; expected a size
 P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
 """,

@@ -27,7 +27,7 @@ RUNS = {
     "recipe global": (),
     "recipe groups": ("--recipe", "groups", "--graph", "complete"),
     "raced": ("--seeding", "raced"),
-    "rooted": ("--seeding", "rooted:candidates=3", "--net", "wan"),
+    "rooted": ("--seeding", "rooted:candidates=3", "--link-model", "wan"),
     "scaled": ("--scale", "standard", "--seeding", "box"),
     "async": ("--schedule", "async", "--seeding", "own", "--scale", "minmax"),
     "changing": ("--graph", "exponential:base=2", "--algorithm", "pushsum", "--seeding", "leader"),
@@ -40,7 +40,7 @@ RUNS = {
     "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--recipe", "groups", "--graph",
                         "complete"),
     "withheld": ("--min-cluster-size", "4"),
-    "events": ("--schedule", "async", "--net", "lora", "--seeding", "own"),
+    "events": ("--schedule", "async", "--link-model", "lora", "--seeding", "own"),
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def _completed(line):
         ("p2pkm run --data gr", ["grid16"]),
         ("p2pkm --partition di", ["dirichlet"]),
         ("p2pkm --seeding r", ["raced", "rooted"]),
-        ("p2pkm --net la", ["lan"]),
+        ("p2pkm --link-model la", ["lan"]),
         ("p2pkm --recipe g", ["global", "groups"]),
         ("p2pkm --schedule ", ["coloured", "jacobi", "async"]),
         ("p2pkm --graph nothing-like-it", []),

@@ -27,7 +27,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
     against : {"virtual_seconds", "bytes"}
-        Virtual seconds are known of runs with a network (``--net``, ``net=``).
+        Virtual seconds are known of runs with a network (``--link-model``, ``link_model=``).
 
     Returns
     -------
@@ -45,7 +45,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         raise ExperimentError(f"against is {against!r}; expected {', '.join(_AXES)}")
     places = read_records(result.rounds, against)
     if not np.isfinite(places).any():
-        raise DataError("the run has no virtual time; run it with a network in life, such as --net wan")
+        raise DataError("the run has no virtual time; run it with a network in life, such as --link-model wan")
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():

@@ -56,7 +56,7 @@ _WORDS = {
 _MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
 _OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters",
             "data",
-            "partition", "rounds_asked", "tol", "scale", "net", "graph", "algorithm")  # fmt: skip
+            "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
 
 
 def plot_measures(

@@ -35,7 +35,8 @@ def compare(**options):
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale, net=real.net,
+    run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
+                link_model=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
                 byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
@@ -113,7 +114,7 @@ SPOILED = {
     **{f"{name} all": {"seeding": name} for name in SEEDINGS},
     "groups": {"recipe": "groups", "graph": "complete"},
     "async": {"schedule": "async"},
-    "events": {"schedule": "async", "net": "wan"},
+    "events": {"schedule": "async", "link_model": "wan"},
     "scaled": {"scale": "standard", "algorithm": "fkm"},
 }
 
@@ -136,7 +137,7 @@ def test_schedules_wake_whom_the_plan_says(schedule):
 
 @pytest.mark.parametrize("graph", ["ring", "star"])
 def test_a_round_by_events_has_a_turn_for_each_device(graph):
-    rows = compare(schedule="async", net="wan", devices=12, graph=graph, partition="iid", rounds=6)
+    rows = compare(schedule="async", link_model="wan", devices=12, graph=graph, partition="iid", rounds=6)
     assert check(rows) >= 0.6 and rows[-1][1].exact_messages == (graph == "ring")
 
 

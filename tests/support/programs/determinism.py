@@ -117,7 +117,7 @@ def configurations():
     yield from over_changing_links(few)
     events = p2pkm.GTVMin(3, schedule="async")
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
-    yield from under_faults(few | {"net": None})
+    yield from under_faults(few | {"link_model": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     yield from with_liars(few)
     yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
@@ -183,7 +183,7 @@ def under_faults(options):
 def runs():
     """Return one record per configuration."""
     for name, graph, shards, algorithm, options in configurations():
-        result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"net": "edge"} | options)
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"link_model": "edge"} | options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]
