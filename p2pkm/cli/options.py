@@ -41,8 +41,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
                  "[default: 10, on larger graphs 30]"),
-    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --link-model: whoever has heard "
-                 "news goes on; up to 2,000 devices).  [default: coloured]"),
+    completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: whoever has heard "
+                 "news goes on; up to 2,000 devices).  [default: colored]"),
     click.option("--relaxation", type=float, help="How far a centroid goes towards its best place, above 0 and below "
                  "2.  [default: 1.5; jacobi, async with --link-model 1]"),
     click.option("--local-steps", type=int, help="Assign and update so often per turn.  [default: 1]"),

@@ -61,7 +61,7 @@ class Experiment:
     seeding: str | None = None
     alpha: float | None = None
     coupling: float | None = None
-    schedule: Literal["coloured", "jacobi", "async"] | None = None
+    schedule: Literal["colored", "jacobi", "async"] | None = None
     relaxation: float | None = None
     local_steps: int | None = None
     rounds: int | None = None

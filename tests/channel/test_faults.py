@@ -180,7 +180,7 @@ def test_no_more_tables_are_kept_than_rounds_unless_delays_hold_them_up():
     heard = follow(PATH, down, 3, stale="keep:age=2", schedule="jacobi*2")
     assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, None, None]
     late = [delay(t, 0, 1, 3) for t in range(1, 6)]  # here everybody speaks in both turns of a round
-    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="coloured")
+    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="colored")
     assert [row[1] for row in heard.counts] == [0, 0, 0, None, None, None, None, 1, 2, 3, 4]
 
 

@@ -33,7 +33,7 @@ def test_json_object():
     assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
     assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
     assert (summary["recipe"], summary["seeding"], summary["coupling"], summary["alpha"]) == ("global", None, 10, None)
-    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("coloured", 1.5, 1, 0)
+    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("colored", 1.5, 1, 0)
     assert (summary["descent"], summary["out"]) == ("certified", None)
     assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
     for name in ("rounds", "messages", "bytes", "rows_max_per_device", "centroid_sets"):

@@ -78,9 +78,9 @@ def test_other_points_change_their_own_device_first(method):
 
 
 @methods
-@pytest.mark.parametrize("schedule", ["coloured", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "async"])
 def test_after_one_turn_only_awake_neighbours_have_changed(method, schedule):
-    calm, stirred, masks = both(method(schedule), rounds=1 if schedule == "coloured" else 8)
+    calm, stirred, masks = both(method(schedule), rounds=1 if schedule == "colored" else 8)
     reached = {DISTURBED}
     for turn, awake in enumerate(masks):
         before, after = set(changed(calm[turn], stirred[turn])), set(changed(calm[turn + 1], stirred[turn + 1]))

@@ -111,7 +111,7 @@ def test_array_file(tmp_path, name):
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("schedule", ["coloured", "jacobi", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "jacobi", "async"])
 def test_one_and_two_devices(devices, schedule):
     summary = solve("--devices", devices, "--schedule", schedule, "--rounds", 60)
     assert summary["devices"] == devices and summary["stop"] in {"converged", "round-limit", "silent"}

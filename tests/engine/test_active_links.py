@@ -71,7 +71,7 @@ def test_gtvmin_by_colours_keeps_the_links_for_a_round_and_then_all_speak():
     assert result.summary["theta"] == 1.0
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored"])
 def test_the_strength_of_a_link_counts_the_links_in_use(schedule):
     # one point each, one cluster: alpha_ij = coupling / sqrt(deg_i deg_j), and both ends have one link in use
     by_coupling = p2pkm.GTVMin(1, coupling=0.5, schedule=schedule, tol=0.0)
@@ -223,7 +223,7 @@ def test_methods_that_need_links_to_last_are_refused(method, piece):
 
 
 def test_strong_links_do_not_blow_up_without_theta():
-    for schedule in ("coloured", "async", "jacobi"):
+    for schedule in ("colored", "async", "jacobi"):
         method = p2pkm.GTVMin(3, coupling=30.0, schedule=schedule)
         result = p2pkm.simulate(method, topologies.random_matchings(12, seed=1), deal(12), rounds=100)
         assert result.summary["ratio_mean"] < 1.5

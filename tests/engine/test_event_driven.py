@@ -279,7 +279,7 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
 @pytest.mark.parametrize("net", ["lan", "wan", "lora"])
 def test_quality_is_that_of_the_colours(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()
-    colours = here(*common, "--schedule", "coloured").summary
+    colours = here(*common, "--schedule", "colored").summary
     events = here(*common, "--schedule", "async", "--link-model", net).summary
     assert events["stop"] == "converged" and events["descent"] == "not claimed"
     assert abs(events["ratio_mean"] / colours["ratio_mean"] - 1) < 0.01

@@ -185,7 +185,7 @@ def test_a_run_with_a_server_waits_for_its_line():
     assert_allclose(result.summary["virtual_seconds"], result.summary["bytes"] / 8)
 
 
-@pytest.mark.parametrize("schedule", ["coloured", "async", "jacobi"])
+@pytest.mark.parametrize("schedule", ["colored", "async", "jacobi"])
 @pytest.mark.parametrize("recipe", ["global", "groups"])
 def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, recipe):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, recipe=recipe)
@@ -251,7 +251,7 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     shards = p2pkm.Shards.from_list([*[points[:1]] * 8, points])
     graph = topologies.star(8)
     graph.add_edge(7, 8)
-    method = p2pkm.GTVMin(3, seeding="own", schedule="coloured")
+    method = p2pkm.GTVMin(3, seeding="own", schedule="colored")
     net = "lan:latency=0,access=none,speed=1"
     result = p2pkm.simulate(method, graph, shards, baselines=False, rounds=0, link_model=net)
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))

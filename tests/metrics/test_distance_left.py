@@ -44,7 +44,7 @@ def test_estimates():
 def test_the_expected_rate_is_that_of_an_even_ring(coupling, theta):
     ring = topologies.ring(12)
     found = measures.predict(ring, coupling=coupling, colors=np.arange(12) % 2, theta=theta)
-    assert expect_rate(coupling, theta, "coloured") == pytest.approx(found.contraction_coloured.value)
+    assert expect_rate(coupling, theta, "colored") == pytest.approx(found.contraction_colored.value)
     assert expect_rate(coupling, 1.0, "jacobi") == pytest.approx(found.contraction.value)
 
 

@@ -46,7 +46,7 @@ def test_no_bit_depends_on_the_placement(size):
     wrong = [(line["name"], line["division"]) for line in lines if line["found"] != in_process()[line["name"]]]
     assert wrong == []
     assert all(line["placed"]["placement"] == line["division"] for line in lines)
-    cuts = {line["division"]: line["placed"]["cut"] for line in lines if line["name"] == "coloured"}
+    cuts = {line["division"]: line["placed"]["cut"] for line in lines if line["name"] == "colored"}
     assert cuts["metis"] < min(cuts["blocks"], cuts["interleaved"])
 
 

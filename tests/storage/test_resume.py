@@ -33,7 +33,7 @@ RUNS = {
        ("own", "box", "leader", "raced", "raced:greedy=false", "summaries", "summaries:hops=1",
         "summaries:candidates=3", "rooted", "rooted:candidates=3")},
     **{f"schedule {name}": ("--schedule", name, "--seeding", "own", "--rounds", "5") for name in
-       ("jacobi", "coloured", "async")},
+       ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
     "recipe groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete"),
     "liars in groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),

@@ -133,7 +133,7 @@ compare --out full                        | is in use, but not by a comparison
 --coupling nan                            | expected a finite number
 --coupling 1e999                          | expected a finite number
 --alpha 1 --coupling 1                    | both given
---schedule random                         | Known: async, coloured, jacobi
+--schedule random                         | Known: async, colored, jacobi
 --relaxation 0                                 | above 0 and below 2
 --relaxation 2                                 | above 0 and below 2
 --relaxation -1                                | above 0 and below 2

@@ -112,7 +112,7 @@ def _completed(line):
         ("p2pkm --seeding r", ["raced", "rooted"]),
         ("p2pkm --link-model la", ["lan"]),
         ("p2pkm --recipe g", ["global", "groups"]),
-        ("p2pkm --schedule ", ["coloured", "jacobi", "async"]),
+        ("p2pkm --schedule ", ["colored", "jacobi", "async"]),
         ("p2pkm --graph nothing-like-it", []),
         ("p2pkm compare --algorithm gtvmin,fe", ["gtvmin,feca"]),
         ("p2pkm compare --graph ring,kara", ["ring,karate"]),

@@ -215,7 +215,7 @@ def count_turns(algorithm: Any, topology: Topology) -> int:
     """Return how many exchanges a round has."""
     placed = algorithm.on(topology) if hasattr(algorithm, "on") else algorithm
     word, _, turns = getattr(placed, "schedule", "star").partition("*")
-    if word == "coloured":
+    if word == "colored":
         return int(topology.colors.max(initial=0)) + 1
     return int(turns or (2 if word == "star" else 1))
 

@@ -85,7 +85,7 @@ class GTVMin:
     Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
     counts of all others, recipe `groups` those of its neighbours.
 
-    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes, with swaps or without)
+    Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
     and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
 
     Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
@@ -105,7 +105,7 @@ class GTVMin:
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
-    schedule : {"coloured", "jacobi", "async"}
+    schedule : {"colored", "jacobi", "async"}
     relaxation : float, optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
     local_steps : int
@@ -161,7 +161,7 @@ class GTVMin:
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
-        schedule: Literal["coloured", "jacobi", "async"] = "coloured", relaxation: float | None = None,
+        schedule: Literal["colored", "jacobi", "async"] = "colored", relaxation: float | None = None,
         local_steps: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
         recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
@@ -290,7 +290,7 @@ def _check(given: GTVMin) -> None:
     ExperimentError
         If one is; the message says which values are legal.
     """
-    words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
+    words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
              "recipe": ("global", "groups", "none"), "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
@@ -316,5 +316,5 @@ def _check_numbers(given: GTVMin) -> None:
     if given.relaxation is not None and given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(
             f"relaxation is {given.relaxation!r} with the jacobi schedule, where only values up to 1 descend; "
-            "lower relaxation or use --schedule coloured"
+            "lower relaxation or use --schedule colored"
         )

@@ -130,7 +130,7 @@ def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
         assert not any(volume.exact_bytes for _, volume, _ in rows)
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_schedules_wake_whom_the_plan_says(schedule):
     assert check(compare(schedule=schedule, devices=12, graph="grid", partition="iid", rounds=6, seed=3)) == 1.0
 

@@ -20,7 +20,7 @@ from tests.support.run_cli import here
 
 NET = "lan:latency=0.5,access=1000,speed=1000"
 METHODS = {
-    "jacobi": {"schedule": "jacobi"}, "coloured": {"schedule": "coloured"}, "async": {"schedule": "async"},
+    "jacobi": {"schedule": "jacobi"}, "colored": {"schedule": "colored"}, "async": {"schedule": "async"},
     "consensus": {"algorithm": "consensus:gossips=3"}, "pushsum": {"algorithm": "pushsum"},
     "gossip": {"algorithm": "gossip"},
 }  # fmt: skip

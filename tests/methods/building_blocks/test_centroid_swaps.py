@@ -114,7 +114,7 @@ def test_absent_rows_stay_absent_and_a_single_row_stays():
     assert better[0] and np.isinf(moved[0, 1, 0]) and np.isfinite(moved[0, [0, 2]]).all()
 
 
-@pytest.mark.parametrize("schedule", ["coloured", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "async"])
 def test_the_objective_never_rises_with_swaps(schedule):
     swapped = 0
     for seed in range(25):

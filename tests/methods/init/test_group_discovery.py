@@ -271,7 +271,7 @@ def test_a_turn_is_that_of_fixed_links_of_less_strength(seed):
     assert_allclose(found[-1], expected[-1])
 
 
-@given(seeds, st.sampled_from(["coloured", "async", "jacobi"]))
+@given(seeds, st.sampled_from(["colored", "async", "jacobi"]))
 @settings(max_examples=150, deadline=None)
 def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
     table, start = draw(seed)

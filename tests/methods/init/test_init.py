@@ -211,7 +211,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_hardly_any_data_is_no_problem(case, seeding):
     data, k = CASES[case]
-    for schedule in ("coloured", "jacobi", "async"):
+    for schedule in ("colored", "jacobi", "async"):
         method = p2pkm.GTVMin(k, seeding=seeding, schedule=schedule)
         result = p2pkm.simulate(method, topologies.path(len(data)), p2pkm.Shards.from_list(data), rounds=30)
         real = np.isfinite(result.centroids).all(axis=2)

@@ -31,8 +31,8 @@ def jacobi(k, alpha, **options):
     return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "jacobi", "relaxation": 1.0, "tol": 0.0} | options)
 
 
-def coloured(k, alpha, **options):
-    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "coloured", "relaxation": 1.0, "tol": 0.0} | options)
+def colored(k, alpha, **options):
+    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "colored", "relaxation": 1.0, "tol": 0.0} | options)
 
 
 def variations(table, centroids):
@@ -61,7 +61,7 @@ TWO = [column(0, 2), column(10)]
 )
 def test_two_devices_reach_the_fixed_point(form, alpha, exact):
     table = arrange(TWO, PAIR, kernels=form)
-    for algorithm in (jacobi(1, alpha), coloured(1, alpha)):
+    for algorithm in (jacobi(1, alpha), colored(1, alpha)):
         close(last(algorithm, table, np.zeros((2, 1, 1)), 300).ravel(), exact)
 
 
@@ -69,7 +69,7 @@ def test_two_devices_at_a_huge_alpha_stay_at_the_fixed_point(form):
     table = arrange(TWO, PAIR, kernels=form)
     fixed = np.array([12000001 / 3000001, 12000010 / 3000001]).reshape(2, 1, 1)
     close(last(jacobi(1, 1e6), table, fixed, 1), fixed)
-    close(last(coloured(1, 1e6), table, fixed, 1), fixed)
+    close(last(colored(1, 1e6), table, fixed, 1), fixed)
     away = np.array([0.0, 1e-3]).reshape(2, 1, 1)
     assert abs(last(jacobi(1, 1e6), table, fixed + away, 1) - fixed).max() > 1e-4
 
@@ -92,26 +92,24 @@ def test_path_of_three_with_link_weights(form):
     data = [[[0, 0], [2, 4]], [[6, 0]], [[12, 3], [12, 9], [9, 9]]]
     table = arrange(data, [(0, 1, 0.5), (1, 2, 2.0)], kernels=form)
     fixed = np.array([[[226, 188]], [[536, 280]], [[641, 373]]]) / 71
-    for algorithm in (jacobi(1, 1.0), coloured(1, 1.0), coloured(1, 1.0, relaxation=1.3)):
+    for algorithm in (jacobi(1, 1.0), colored(1, 1.0), colored(1, 1.0, relaxation=1.3)):
         found = last(algorithm, table, np.zeros((3, 1, 2)), 300)
         close(found, fixed)
         close(objective(algorithm, table, found), 125.49295774647887)
-    close(last(coloured(1, 4.0), arrange(data, [(0, 1, 0.125), (1, 2, 0.5)], kernels=form), np.zeros((3, 1, 2)), 300),
+    close(last(colored(1, 4.0), arrange(data, [(0, 1, 0.125), (1, 2, 0.5)], kernels=form), np.zeros((3, 1, 2)), 300),
           fixed)  # fmt: skip
 
 
 def test_rows_held_in_another_order_are_matched(form):
     table = arrange([column(0, 1, 10), column(11, 13, 2)], PAIR, kernels=form)
     start = [column(0, 10), column(12, 2)]
-    for algorithm in (jacobi(2, 0.5), coloured(2, 0.5)):
+    for algorithm in (jacobi(2, 0.5), colored(2, 0.5)):
         found = last(algorithm, table, start, 100)
         close(found[:, :, 0], [[0.8, 10.8], [11.6, 1.4]])
         close(objective(algorithm, table, found), 5.0)
         close(variations(table, found)[0], 2.0)
-    close(last(coloured(2, 0.0), table, start, 5)[:, :, 0], [[0.5, 10.0], [12.0, 2.0]])
-    errors = [
-        abs(np.sort(last(coloured(2, alpha), table, found, 1000)[:, :, 0]) - [1.0, 34 / 3]) for alpha in (25, 100)
-    ]
+    close(last(colored(2, 0.0), table, start, 5)[:, :, 0], [[0.5, 10.0], [12.0, 2.0]])
+    errors = [abs(np.sort(last(colored(2, alpha), table, found, 1000)[:, :, 0]) - [1.0, 34 / 3]) for alpha in (25, 100)]
     assert errors[1].max() < 0.02
     assert_allclose(errors[0] / errors[1], 4.0, rtol=0.1)
 
@@ -140,7 +138,7 @@ def test_undamped_jacobi_swaps_for_ever_without_points(form):
         found = last(jacobi(1, 3.0), table, start, rounds)
         close(found.ravel(), expected)
         close(objective(jacobi(1, 3.0), table, found), 6.0)
-    for algorithm, expected in ((jacobi(1, 3.0, relaxation=0.5), [0.5, 0.5, 5]), (coloured(1, 3.0), [1, 1, 5])):
+    for algorithm, expected in ((jacobi(1, 3.0, relaxation=0.5), [0.5, 0.5, 5]), (colored(1, 3.0), [1, 1, 5])):
         found = last(algorithm, table, start, 1)
         close(found.ravel(), expected)
         close(objective(algorithm, table, found), 0.0)
@@ -182,7 +180,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
 def test_several_passes_of_jacobi_can_raise_the_objective(form):
     table = arrange([column(6), column(6)], PAIR, kernels=form)
     start = np.array([column(4, 7), column(5, 8)])
-    many, one, turns = jacobi(2, 2.0, local_steps=50), jacobi(2, 2.0), coloured(2, 2.0, local_steps=50)
+    many, one, turns = jacobi(2, 2.0, local_steps=50), jacobi(2, 2.0), colored(2, 2.0, local_steps=50)
     close(objective(many, table, start), 10.0)
     risen = last(many, table, start, 1)
     close(risen[:, :, 0], [[5.2, 8.0], [4.0, 6.8]])
@@ -249,7 +247,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     assert found == [10.0, 30.0, 30.0, 30.0]
     assert (default.effective_relaxation(), default.schedule, default.local_steps, default.tol) == (
         1.5,
-        "coloured",
+        "colored",
         1,
         1e-3,
     )
@@ -270,7 +268,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
         ({"tol": -1.0}, "tol is -1.0"),
         ({"relaxation": 0.0}, "relaxation is 0.0; expected a number above 0 and below 2"),
         ({"relaxation": 2.0}, "relaxation is 2.0"),
-        ({"relaxation": 1.1, "schedule": "jacobi"}, "relaxation is 1.1 with the jacobi schedule.*coloured"),
+        ({"relaxation": 1.1, "schedule": "jacobi"}, "relaxation is 1.1 with the jacobi schedule.*colored"),
         ({"schedule": "jacob"}, "unknown schedule 'jacob'. Did you mean 'jacobi'"),
         ({"update": "printed"}, "unknown update 'printed'. Did you mean 'as-printed'"),
         ({"recipe": "globl"}, "unknown recipe 'globl'. Did you mean 'global'"),

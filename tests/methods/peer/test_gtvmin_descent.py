@@ -73,7 +73,7 @@ def settings(schedule, seed):
     return schedule, float(rng.choice([rng.uniform(0.01, 1.99), 1.5, 1.99])), int(rng.integers(1, 4)), {}
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_the_objective_never_rises_where_it_is_certified(schedule):
     worst = [(rises(settings(schedule, seed), seed).max(), seed, settings(schedule, seed)) for seed in range(BATCHES)]
     assert BATCHES * INSTANCES >= 2000
@@ -84,8 +84,8 @@ def test_the_objective_never_rises_where_it_is_certified(schedule):
     ("setting", "least"),
     [
         (("jacobi", 1.0, 5, {}), 0.01),
-        (("coloured", 1.0, 1, {"star_term": False}), 0.01),
-        (("coloured", 1.0, 1, {"update": "as-printed"}), 0.2),
+        (("colored", 1.0, 1, {"star_term": False}), 0.01),
+        (("colored", 1.0, 1, {"update": "as-printed"}), 0.2),
     ],
     ids=["jacobi with passes", "no star term", "as printed"],
 )
@@ -135,7 +135,7 @@ def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
 @settings_of(deadline=None, max_examples=40)
 @given(
     st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
-    st.sampled_from(["coloured", "jacobi", "async"]),
+    st.sampled_from(["colored", "jacobi", "async"]),
 )  # fmt: skip
 def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, ties, schedule):
     rng, offset = np.random.default_rng(seed), 10.0**exponent

@@ -35,7 +35,7 @@ CHANGING = {
     "peer sampler": lambda: topologies.peer_sampler(16, period=3, seed=2),
     "flaky ring": lambda: topologies.edge_markov(16, over="ring", on=0.5, seed=2),
 }
-SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
+SCHEDULES, SEEDINGS = ("jacobi", "colored", "async"), ("box", "leader", "summaries")
 KEYS = (
     "centroids_sha256",
     "chain_sha256",

@@ -54,7 +54,7 @@ def configurations():
             spec = f"{seeding}:{options}" if options else seeding
             yield spec, graph, p2pkm.GTVMin(3, seeding=spec), brief
     yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, seeding="rooted:candidates=3"), brief
-    for schedule in ("coloured", "async"):
+    for schedule in ("colored", "async"):
         yield schedule, graph, p2pkm.GTVMin(3, schedule=schedule), brief
     for robust in ("clip", "trim", "saturate"):
         yield robust, graph, p2pkm.GTVMin(3, robust=robust), brief
