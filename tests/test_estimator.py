@@ -85,7 +85,7 @@ def test_with_devices_every_row_asks_its_own_device():
 
 
 def test_a_device_without_centroids_gives_no_label():
-    model = P2PKMeans(2, n_devices=3, algorithm="alone", random_state=0).fit(X[:6], devices=[0, 0, 0, 2, 2, 2])
+    model = P2PKMeans(2, n_devices=3, algorithm="local", random_state=0).fit(X[:6], devices=[0, 0, 0, 2, 2, 2])
     assert_array_equal(model.predict(X[:3], devices=[1, 0, 1])[[0, 2]], [-1, -1])
     assert np.isfinite(model.cluster_centers_).all()
 

@@ -63,7 +63,7 @@ def run_command(**options: Any) -> int:
     metavar="LIST",
     multiple=True,
     shell_complete=complete,
-    default=("gtvmin,fkm,alone",),
+    default=("gtvmin,fkm,local",),
     show_default=True,
     help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.",
 )

@@ -14,6 +14,7 @@ _LONG = 100  # letters of a word that are compared with those that are known
 _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
 RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
     "every": "record_every",
+    "alone": "local",
     "coloured": "colored",
     "net": "link_model",
     "placement": "rank_partition",

@@ -23,7 +23,7 @@ from p2pkm.network.world import connect
 from tests.support.run_cli import here, solve
 
 LEAST = 4
-SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "alone"]
+SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "local"]
 
 
 def deal(n=8, seed=0):
@@ -543,7 +543,7 @@ class Recorder:
 
 
 RECORDED = [
-    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "alone", "ffcm1", "ffcm2")),
+    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2")),
     *((p2pkm.GTVMin(4, seeding=seeding), {}) for seeding in
       ("own", "box", "leader", "raced", "rooted", "rooted:candidates=5", "summaries:hops=1", "rooted:rows=80")),
     (p2pkm.GTVMin(4, recipe="groups"), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),

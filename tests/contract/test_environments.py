@@ -103,7 +103,7 @@ def test_a_number_of_threads_that_numba_refuses(monkeypatch, given):
     assert found["status"] == "warn" and "NUMBA_NUM_THREADS" in found["found"] and "set it to 1" in found["advice"]
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # then nobody asks numba
     assert kernels.load() is not sys.modules["p2pkm.kernels.numba"]
-    assert here(*LARGE, "--algorithm", "alone", "--no-baselines", "--out", "none").code == 0
+    assert here(*LARGE, "--algorithm", "local", "--no-baselines", "--out", "none").code == 0
 
 
 @pytest.mark.parametrize("given", ["1", "64", "many", ""])

@@ -128,7 +128,7 @@ SHAPES = {
     "duplicates": ("--data", "grid16:points=5,sd=0", "-k", 30),
     "constant": ("--data", "constant.csv", "-k", 3),
     "one-feature": ("--data", "line.csv", "-k", 3),
-    "alone": ("--alpha", 0),
+    "local": ("--alpha", 0),
     "strong": ("--alpha", 1e9),
 }
 

@@ -227,7 +227,7 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_comparisons_have_columns_of_seconds_if_there_is_a_network(timed):
-    common = "compare --algorithm gtvmin,alone --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
+    common = "compare --algorithm gtvmin,local --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
     words = [*common, "--rounds", "2", *(["--link-model", "wan"] if timed else [])]
     assert ("s to central 1 %" in here(*words).out) == timed
     for row in json.loads(here(*words, "--format", "json").out)["rows"]:

@@ -119,8 +119,8 @@ def test_differences_that_the_interval_does_not_tell_from_zero_are_tied():
 
 
 def test_names_of_runs():
-    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("alone:n_init=2", "server"))
-    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "alone:n_init=2"]
+    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("local:n_init=2", "server"))
+    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "local:n_init=2"]
     assert [name_run(*pair) for pair in pairs] == names
 
 

@@ -86,7 +86,7 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name):
         ending = here(*SMALL, *RUNS[name], "--out", "run")
         assert ending.code == 0, ending.err
     copies = sorted((tmp_path / "copies").iterdir())
-    assert copies or name == "alone"  # ends with its opening
+    assert copies or name == "local"  # ends with its opening
     for copy in copies[-1 :: -1 - len(copies) // 16]:  # all of most runs; of long ones some, and the last
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 

@@ -11,7 +11,7 @@ from p2pkm.core.states import register
 from p2pkm.core.validation import whole
 
 
-@register("alone")
+@register("local")
 class AloneState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
 
@@ -53,7 +53,7 @@ class LocalOnly:
     _: KW_ONLY
     n_init: int = 5
 
-    name: ClassVar[str] = "alone"
+    name: ClassVar[str] = "local"
     schedule: ClassVar[str] = "star"
     default_rounds: ClassVar[int] = 1
 

@@ -82,7 +82,7 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
     )
     check(rows)
     assert all(volume.exact_messages for course, volume, _ in rows if course.name == name)
-    if name in ("central", "cdkm", "alone") or (partition == "iid" and name == "mavg"):
+    if name in ("central", "cdkm", "local") or (partition == "iid" and name == "mavg"):
         assert all(volume.exact_bytes for _, volume, _ in rows)
 
 
@@ -110,7 +110,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
 
 
 SPOILED = {
-    **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "alone", "mufc")},
+    **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "local", "mufc")},
     **{f"{name} all": {"seeding": name} for name in SEEDINGS},
     "groups": {"recipe": "groups", "graph": "complete"},
     "async": {"schedule": "async"},

@@ -141,11 +141,11 @@ def test_recipe_groups_lasts_at_most_so_long():
     assert kinds[-1] == MOST
 
 
-@pytest.mark.parametrize("method", "fkm mavg feca fkmeanscb kfed central cdkm alone".split())
+@pytest.mark.parametrize("method", "fkm mavg feca fkmeanscb kfed central cdkm local".split())
 def test_runs_with_a_server_last_as_planned(method):
     plan, records = both(algorithm=method, devices=6)
     (kind,) = check_time(plan, records)
-    assert kind == (EXACT if method in ("mavg", "central", "cdkm", "alone") else MOST)
+    assert kind == (EXACT if method in ("mavg", "central", "cdkm", "local") else MOST)
 
 
 @pytest.mark.parametrize("method", ["admm", "tracking", "pushsum"])
