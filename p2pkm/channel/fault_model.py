@@ -93,6 +93,10 @@ def drop() -> Stale:
 
 STALE = {"keep": keep, "drop": drop}
 _SOURCES = {"drawn": FaultRates, "file": FaultRates}
+RENAMED = {
+    "links": "link_failure", "repair": "link_downtime", "churn": "dropout", "away": "dropout_length",
+    "late": "late_join", "join": "join_by", "lag": "max_delay", "stragglers": "straggler", "pause": "straggler_length",
+}  # fmt: skip
 
 
 def parse_stale(text: str) -> Stale:
@@ -102,7 +106,7 @@ def parse_stale(text: str) -> Stale:
 
 
 def parse_faults(text: str) -> Spec:
-    """Read ``loss=0.1,churn=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
+    """Read ``loss=0.1,dropout=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def parse_faults(text: str) -> Spec:
         text = f"file:{text}"
     elif not text.startswith(("file:", "drawn")):
         text = f"drawn:{text}"
-    spec = parse(text, _SOURCES, "faults")
+    spec = parse(text, _SOURCES, "faults", RENAMED)
     if spec.name == "drawn":
         FaultRates(**spec.options)
     return spec

@@ -43,7 +43,9 @@ class Spec(NamedTuple):
         return f"{self.name}:" + ",".join(f"{key}={show(value)}" for key, value in self.options.items())
 
 
-def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec:
+def parse(
+    text: str, known: Mapping[str, Callable[..., Any]], what: str, renamed: Mapping[str, str] | None = None
+) -> Spec:
     """Read one spec; the keyword-only parameters of `known[name]` are its keys.
 
     Parameters
@@ -55,6 +57,8 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
         The registry that the name is looked up in.
     what : str
         What the name stands for ("graph", "partition", ...), for the message.
+    renamed : mapping of str to str, optional
+        Former names of keys, for the message.
 
     Raises
     ------
@@ -78,7 +82,7 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     for raw, equals, value in pairs:
         key = raw.strip().replace("-", "_")
         if key not in keys:
-            raise ExperimentError(f"unknown key {key!r} of {what} {name!r}. {suggest(key, keys)}")
+            raise ExperimentError(f"unknown key {key!r} of {what} {name!r}. {suggest(key, keys, renamed)}")
         if not equals or key in options:
             raise ExperimentError(f"{what} {name!r}: give {key} once, as {key}=value; got {text!r}")
         options[key] = convert(value.strip(), keys[key], f"{what} {name}:{key}")
@@ -146,8 +150,8 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
     return result
 
 
-def suggest(given: str, known: Iterable[str]) -> str:
-    """Name the nearest known word and all of them; of a word that was renamed, its new name."""
+def suggest(given: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
+    """Name the new name of a word that was renamed, else the nearest known word, and all of them."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
@@ -156,6 +160,8 @@ def suggest(given: str, known: Iterable[str]) -> str:
         return f"It is now called {new!r}. Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
+    if renamed and given in renamed:
+        hint = f"It is called {renamed[given]!r} now. "
     return f"{hint}Known: {', '.join(words)}."
 
 

@@ -166,8 +166,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
-        What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
-    stale_policy : str
+        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
+    stale : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see

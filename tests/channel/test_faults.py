@@ -11,11 +11,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.fault_model import TraceFaults, build_fault_model, parse_stale, play_tape, record
+from p2pkm.channel.fault_model import (
+    RENAMED,
+    TraceFaults,
+    build_fault_model,
+    parse_faults,
+    parse_stale,
+    play_tape,
+    record,
+)
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.channel.faults import FaultInjector
+from p2pkm.channel.sampled_faults import FaultRates
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
+from p2pkm.core.spec import parameters
 from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
@@ -326,7 +336,7 @@ def deal(n, seed=0, k=3):
 
 
 KEPT = ("chain_sha256", "messages", "bytes", "stop", "rounds", "lost", "away")
-SPEC = "loss=0.1,delay=0.1,links=0.05,churn=0.05,late=0.2,stragglers=0.1,partition=4-6"
+SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggler=0.1,partition=4-6"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +367,7 @@ def test_two_methods_meet_the_same_faults():
     assert lost[0] == lost[1] and lost[0][0] > 100
 
 
-@pytest.mark.parametrize("faults", ["loss=0", "lag=3,away=2"])
+@pytest.mark.parametrize("faults", ["loss=0", "max_delay=3,dropout_length=2"])
 def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
     graph = topologies.ring(6)
     plain, other = (p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=one) for one in (None, faults))
@@ -370,7 +380,7 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
 
 def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
     ring = Topology.from_graph(topologies.ring(4))
-    one, other = (build_fault_model("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
+    one, other = (build_fault_model("loss=0.5,delay=0.5,max_delay=3", ring, 1) for _ in range(2))
     source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
     assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
@@ -387,7 +397,7 @@ def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
 
 
 def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
-    events = build_fault_model("late=1,join=3", Topology.star(300), 1).begin(0)
+    events = build_fault_model("late_join=1,join_by=3", Topology.star(300), 1).begin(0)
     assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
     rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
     assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
@@ -483,7 +493,7 @@ def test_counters_change_nothing_but_rounding_without_losses():
 # --- seeding under faults ---
 
 
-@pytest.mark.parametrize("faults", ["loss=0.2", "churn=0.1", "delay=0.4,stragglers=0.1,late=0.3"])
+@pytest.mark.parametrize("faults", ["loss=0.2", "dropout=0.1", "delay=0.4,straggler=0.1,late_join=0.3"])
 @pytest.mark.parametrize("method", [p2pkm.GTVMin(3), p2pkm.ConsensusLloyd(3)])
 def test_all_devices_begin_with_the_same_centroids(method, faults):
     graph = topologies.random_regular(24, degree=4, seed=1)
@@ -500,11 +510,12 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
     ("words", "said"),
     [
         ("--faults los=1", "Did you mean 'loss'"),
+        ("--faults churn=0.1", "It is called 'dropout' now. Known: "),
         ("--faults loss=2", "faults loss is 2.0"),
         ("--faults loss=nan", "expected a finite number"),
         ("--faults partition=5", "expected its first and last round, as in 10-20"),
-        ("--faults lag=99,delay=.1", "expected at most 64 rounds"),
-        ("--faults away=0,churn=.1", "faults away is 0"),
+        ("--faults max_delay=99,delay=.1", "expected at most 64 rounds"),
+        ("--faults dropout_length=0,dropout=.1", "faults dropout_length is 0"),
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
@@ -521,6 +532,14 @@ def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ending = here("--out", "none", *words.split())
     assert ending.code == 2 and said in ending.err and not ending.out
+
+
+def test_every_key_that_was_renamed_is_named_anew():
+    known = set(parameters(FaultRates))
+    for old, new in RENAMED.items():
+        assert new in known and old not in known
+        with pytest.raises(ExperimentError, match=f"unknown key '{old}' .* It is called '{new}' now"):
+            parse_faults(f"{old}=0.1")
 
 
 def test_overshooting_is_refused_in_scripts_too():

@@ -116,7 +116,7 @@ def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkey
     assert len(said[0]) > 8 and said[0] == said[1]
 
 
-FAULTS = "loss=0.2,churn=0.1,late=0.5,stages=all"
+FAULTS = "loss=0.2,dropout=0.1,late_join=0.5,stages=all"
 
 
 @pytest.mark.parametrize(("options", "faults"), [

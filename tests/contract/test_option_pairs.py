@@ -9,7 +9,7 @@ import pytest
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, solve
 
-TROUBLE = ("--faults", "loss=0.2,churn=0.1", "--byzantine", "1:kind=nan", "--min-cluster-size", "2")
+TROUBLE = ("--faults", "loss=0.2,dropout=0.1", "--byzantine", "1:kind=nan", "--min-count", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     assert "smallest row" in ending.out and here("report", "run").code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     said = _verdict(tmp_path / "run" / "report.html")
-    assert f"Under faults (loss=0.2,churn=0.1) {summary['lost']} of the messages were never heard" in said
+    assert f"Under faults (loss=0.2,dropout=0.1) {summary['lost']} of the messages were never heard" in said
     assert "1 device lied (1:kind=nan" in said and "Nothing of rows of fewer than 2 points was said." in said
     assert f"{summary['quarantined']} tables that made no sense were refused." in said
 
@@ -81,7 +81,7 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     assert here("compare", "--config", "run/config.toml", *words, "--out", "both").code == 0
     assert here("report", "both").code == 0
     page = tmp_path / "both" / "report.html"
-    assert "All runs with --faults loss=0.2,churn=0.1, --byzantine 1:kind=nan" in _verdict(page)
+    assert "All runs with --faults loss=0.2,dropout=0.1, --byzantine 1:kind=nan" in _verdict(page)
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
     assert "--checkpoint-every" not in again and "--rank-partition" not in again
     rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
@@ -143,7 +143,7 @@ def test_a_run_does_not_go_on_under_another_tape(tmp_path, monkeypatch):
 
 
 def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out(tmp_path):
-    assert here("faults", "loss=0.3,churn=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
+    assert here("faults", "loss=0.3,dropout=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
     lost = (json.loads(line)["kind"] == "loss" for line in (tmp_path / "t.jsonl").read_text().splitlines())
     ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")
     assert f"{sum(lost)} events of the tape are about links or a server that this graph does not have" in ending.out

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 RESULTS = Path(__file__).with_name("RESULTS-soak.md")
-FAULTS = "loss=0.1,delay=0.05,links=0.01,churn=0.01,stragglers=0.02"
+FAULTS = "loss=0.1,delay=0.05,link_failure=0.01,dropout=0.01,straggler=0.02"
 _PARTS = 10
 
 

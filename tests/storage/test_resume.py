@@ -48,20 +48,21 @@ RUNS = {
     "seldom recorded": ("--record-every", "3", "--rounds", "7", "--seeding", "own"),
     "float32": ("--dtype", "float32", "--rounds", "3"),
     "loss": ("--faults", "loss=0.2", "--rounds", "5", "--seeding", "own"),
-    "late": ("--faults", "loss=0.1,delay=0.4,lag=3", "--rounds", "6", "--seeding", "own", "--stale-policy",
-    "keep:age=2"),
-    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale-policy", "drop"),
-    "churn": ("--faults", "churn=0.2,away=2,late=0.3,stragglers=0.2,pause=2", "--rounds", "6", "--algorithm",
-              "tracking", "--seeding", "leader"),
-    "parted": ("--faults", "partition=1-3,links=0.2,repair=2", "--rounds", "6", "--algorithm", "pushsum",
+    "late": ("--faults", "loss=0.1,delay=0.4,max_delay=3", "--rounds", "6", "--seeding", "own", "--stale",
+             "keep:age=2"),
+    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale", "drop"),
+    "dropout": ("--faults", "dropout=0.2,dropout_length=2,late_join=0.3,straggler=0.2,straggler_length=2", "--rounds",
+                "6", "--algorithm", "tracking", "--seeding", "leader"),
+    "parted": ("--faults", "partition=1-3,link_failure=0.2,link_downtime=2", "--rounds", "6", "--algorithm", "pushsum",
                "--seeding", "own"),
-    "struck server": ("--faults", "churn=0.3,away=2,server=0.3,delay=0.2", "--rounds", "6", "--algorithm", "fkm"),
-    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.1,away=2,stages=all", "--rounds", "4",
+    "struck server": ("--faults", "dropout=0.3,dropout_length=2,server=0.3,delay=0.2", "--rounds", "6",
+                      "--algorithm", "fkm"),
+    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.1,dropout_length=2,stages=all", "--rounds", "4",
                           "--seeding", "summaries:candidates=3"),
     "struck here and there": ("--faults", "loss=0.2,delay=0.2,stages=all", "--rounds", "4", "--seeding", "raced",
                               "--scale", "minmax"),
     "struck changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "pushsum",
-                        "--seeding", "own", "--faults", "delay=0.4,lag=3,churn=0.1,away=2"),
+                        "--seeding", "own", "--faults", "delay=0.4,max_delay=3,dropout=0.1,dropout_length=2"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
                      "--algorithm", "consensus", "--seeding", "own", "--min-cluster-size", "3"),
     "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--seeding",
@@ -92,7 +93,7 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name):
 
 
 MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
-STRUCK = ("late", "churn", "parted", "struck server", "struck everywhere", "struck here and there")
+STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "struck here and there")
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 
 

@@ -169,7 +169,7 @@ def over_changing_links(options):
 
 def under_faults(options):
     """Return the same for messages, links and devices that fail."""
-    faults = "loss=0.1,delay=0.2,churn=0.05,links=0.05,stragglers=0.05,late=0.2,partition=3-4,server=0.1"
+    faults = "loss=0.1,delay=0.2,dropout=0.05,link_failure=0.05,straggler=0.05,late_join=0.2,partition=3-4,server=0.1"
     longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
     graph = GRAPHS["small-world"]
     yield "gtvmin under faults", graph(16), deal(16), p2pkm.GTVMin(3), longer

@@ -62,7 +62,7 @@ def configurations():
     yield "groups swap", graph, p2pkm.GTVMin(3, recipe="groups", swaps=True), brief
     for scale in ("standard", "minmax"):
         yield f"scale {scale}", graph, p2pkm.GTVMin(3, seeding="own"), brief | {"scale": scale}
-    struck = {"faults": "loss=0.1,delay=0.2,churn=0.1,stragglers=0.1,stages=all", "rounds": 8}
+    struck = {"faults": "loss=0.1,delay=0.2,dropout=0.1,straggler=0.1,stages=all", "rounds": 8}
     yield "faults", graph, p2pkm.GTVMin(3), struck
     yield "faults and Byzantine", graph, p2pkm.GTVMin(3), struck | {"byzantine": "2:kind=random,stages=all"}
     yield "one peer", topologies.one_peer_exponential(14), find("pushsum")(3), brief
