@@ -93,10 +93,6 @@ def drop() -> Stale:
 
 STALE = {"keep": keep, "drop": drop}
 _SOURCES = {"drawn": FaultRates, "file": FaultRates}
-RENAMED = {
-    "links": "link_failure", "repair": "link_downtime", "churn": "dropout", "away": "dropout_length",
-    "late": "late_join", "join": "join_by", "lag": "max_delay", "stragglers": "straggler", "pause": "straggler_length",
-}  # fmt: skip
 
 
 def parse_stale(text: str) -> Stale:
@@ -117,7 +113,7 @@ def parse_faults(text: str) -> Spec:
         text = f"file:{text}"
     elif not text.startswith(("file:", "drawn")):
         text = f"drawn:{text}"
-    spec = parse(text, _SOURCES, "faults", RENAMED)
+    spec = parse(text, _SOURCES, "faults")
     if spec.name == "drawn":
         FaultRates(**spec.options)
     return spec

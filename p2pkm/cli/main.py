@@ -77,7 +77,7 @@ def _suggest(error: Any) -> None:
     from p2pkm.core.spec import RENAMED, suggest
 
     if isinstance(error, click.NoSuchOption) and (new := RENAMED.get(error.option_name[2:].replace("-", "_"))):
-        error.message = f"No such option: {error.option_name}. It is now called --{new.replace('_', '-')}."
+        error.message = f"No such option: {error.option_name}. It is called --{new.replace('_', '-')} now."
         error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
     wrong = re.match(r"No such command '(.*?)'", error.message)

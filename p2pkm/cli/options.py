@@ -63,12 +63,12 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--true-centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like "
                                                         "those "
                  "of --data."),
-    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
-                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
+    completing("--link-model", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, "
+                 "edge, lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
     click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,dropout=0.02 (docs/faults.md has all), or "
                  "a tape.jsonl, which `p2pkm faults` writes."),
-    click.option("--stale", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 (rounds) or "
-                 "drop.  [default: keep]"),
+    click.option("--stale-policy", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 "
+                 "(rounds) or drop.  [default: keep]"),
     click.option("--byzantine", metavar="SPEC", help="Let so many devices say wrong tables: 2:kind=flip,place=central; "
                  "kinds random, flip, drift, nan, collude; places random, central, peripheral."),
     click.option("--min-cluster-size", type=int, help="No row that a device says holds anything of a row of fewer own "

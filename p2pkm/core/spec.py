@@ -25,6 +25,15 @@ RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what the
     "theta": "relaxation",
     "passes": "local_steps",
     "centers": "true_centers",
+    "links": "link_failure",
+    "repair": "link_downtime",
+    "churn": "dropout",
+    "away": "dropout_length",
+    "late": "late_join",
+    "join": "join_by",
+    "lag": "max_delay",
+    "stragglers": "straggler",
+    "pause": "straggler_length",
 }
 
 
@@ -43,9 +52,7 @@ class Spec(NamedTuple):
         return f"{self.name}:" + ",".join(f"{key}={show(value)}" for key, value in self.options.items())
 
 
-def parse(
-    text: str, known: Mapping[str, Callable[..., Any]], what: str, renamed: Mapping[str, str] | None = None
-) -> Spec:
+def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec:
     """Read one spec; the keyword-only parameters of `known[name]` are its keys.
 
     Parameters
@@ -57,8 +64,6 @@ def parse(
         The registry that the name is looked up in.
     what : str
         What the name stands for ("graph", "partition", ...), for the message.
-    renamed : mapping of str to str, optional
-        Former names of keys, for the message.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def parse(
     for raw, equals, value in pairs:
         key = raw.strip().replace("-", "_")
         if key not in keys:
-            raise ExperimentError(f"unknown key {key!r} of {what} {name!r}. {suggest(key, keys, renamed)}")
+            raise ExperimentError(f"unknown key {key!r} of {what} {name!r}. {suggest(key, keys)}")
         if not equals or key in options:
             raise ExperimentError(f"{what} {name!r}: give {key} once, as {key}=value; got {text!r}")
         options[key] = convert(value.strip(), keys[key], f"{what} {name}:{key}")
@@ -150,18 +155,16 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
     return result
 
 
-def suggest(given: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
+def suggest(given: str, known: Iterable[str]) -> str:
     """Name the new name of a word that was renamed, else the nearest known word, and all of them."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
     new = RENAMED.get(given.replace("-", "_"))
     if new in words:
-        return f"It is now called {new!r}. Known: {', '.join(words)}."
+        return f"It is called {new!r} now. Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    if renamed and given in renamed:
-        hint = f"It is called {renamed[given]!r} now. "
     return f"{hint}Known: {', '.join(words)}."
 
 

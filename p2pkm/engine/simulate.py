@@ -167,7 +167,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
         What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
-    stale : str
+    stale_policy : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see

@@ -12,20 +12,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.fault_model import (
-    RENAMED,
     TraceFaults,
     build_fault_model,
-    parse_faults,
     parse_stale,
     play_tape,
     record,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.channel.faults import FaultInjector
-from p2pkm.channel.sampled_faults import FaultRates
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
-from p2pkm.core.spec import parameters
 from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
@@ -532,14 +528,6 @@ def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ending = here("--out", "none", *words.split())
     assert ending.code == 2 and said in ending.err and not ending.out
-
-
-def test_every_key_that_was_renamed_is_named_anew():
-    known = set(parameters(FaultRates))
-    for old, new in RENAMED.items():
-        assert new in known and old not in known
-        with pytest.raises(ExperimentError, match=f"unknown key '{old}' .* It is called '{new}' now"):
-            parse_faults(f"{old}=0.1")
 
 
 def test_overshooting_is_refused_in_scripts_too():

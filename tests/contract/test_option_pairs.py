@@ -9,7 +9,7 @@ import pytest
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, solve
 
-TROUBLE = ("--faults", "loss=0.2,dropout=0.1", "--byzantine", "1:kind=nan", "--min-count", "2")
+TROUBLE = ("--faults", "loss=0.2,dropout=0.1", "--byzantine", "1:kind=nan", "--min-cluster-size", "2")
 
 
 @pytest.fixture(autouse=True)
