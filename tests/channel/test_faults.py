@@ -48,7 +48,7 @@ class Counter:
     def __init__(self, rounds=99):
         self.rounds = rounds
 
-    def init(self, devices, start):
+    def initial_state(self, devices, start):
         n = len(devices)
         return Counting(np.zeros((n, 1, 1)), np.zeros(n, bool), np.zeros(n, np.int64))
 
@@ -92,7 +92,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
     method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
-    state, heard = method.init(table.devices, None), Heard([], [], [], trouble)
+    state, heard = method.initial_state(table.devices, None), Heard([], [], [], trouble)
 
     def speak(devices):
         inbox = network.exchange(method.message(state, devices))
@@ -433,7 +433,7 @@ def balance(method, lines, rounds):
     played, schedule = trouble.open(method, schedule, network)
     network.open(trouble)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
-    state = played.init(devices, Start(centroids, np.ones(5, bool)))
+    state = played.initial_state(devices, Start(centroids, np.ones(5, bool)))
     inbox = network.exchange(played.message(state, devices.of(schedule.opening)))
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):

@@ -99,7 +99,7 @@ def test_rows_are_left_out_by_their_points(weight):
     devices = arrange(own, [(0, 1), (1, 2)], weights=np.full(sum(map(sum, sizes)), weight)).devices
     asked = replace(devices, min_count=least)
     method = p2pkm.FKM(2, min_count=least, seeding="lloyd", local_steps=9)
-    for found in (summarize(asked, 2), LocalKMeansPP(2).init(asked, None).centroids):
+    for found in (summarize(asked, 2), LocalKMeansPP(2).initial_state(asked, None).centroids):
         assert np.isfinite(found[:, :, 0]).sum(axis=1).tolist() == [2, 1, 0]
     report = method.report(devices, np.full((3, 2, 1), np.inf))
     assert report.rows.tolist() == [2, 1, 0]

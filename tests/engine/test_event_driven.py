@@ -363,7 +363,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
         table, delays = arrange(list(data), [(i, (i + 1) % 6) for i in range(6)], kernels=kernels), Behind()
         delays.senders = table.network.placement.senders
         table.network.open(delays)
-        state = method.init(table.devices, Start(start, np.ones(6, bool)))
+        state = method.initial_state(table.devices, Start(start, np.ones(6, bool)))
         for t in range(5):
             now = table.devices.at(t, 0, np.ones(6, bool))
             inbox = table.network.exchange(method.message(state, now))

@@ -44,7 +44,7 @@ class Box:
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> BoxState:
+    def initial_state(self, devices: Devices, start: Any) -> BoxState:
         """Find the own bounding box."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf

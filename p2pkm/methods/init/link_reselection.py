@@ -46,7 +46,7 @@ class Review:
     says: ClassVar[str] = "opening"
     spares: ClassVar[bool] = True
 
-    def init(self, devices: Devices, start: Any) -> ReviewState:
+    def initial_state(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
         return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)

@@ -34,7 +34,7 @@ class LocalKMeansPP:
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> OwnState:
+    def initial_state(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
         centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)

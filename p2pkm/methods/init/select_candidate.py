@@ -39,7 +39,7 @@ class SelectCandidate:
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> SelectCandidateState:
+    def initial_state(self, devices: Devices, start: Any) -> SelectCandidateState:
         """Price the candidates on the own points."""
         candidates: Floats = start.candidates
         judging = judges(devices, self.k)

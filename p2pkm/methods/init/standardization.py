@@ -45,7 +45,7 @@ class Standardization:
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> StandardizationState:
+    def initial_state(self, devices: Devices, start: Any) -> StandardizationState:
         """Measure the own points."""
         n, d = len(devices), devices.d
         owner = np.repeat(np.arange(n), devices.sizes)

@@ -175,7 +175,7 @@ class GTVMin:
             object.__setattr__(self, name, value)
         _check(self)
 
-    def init(self, devices: Devices, start: Any) -> GTVMinState:
+    def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)

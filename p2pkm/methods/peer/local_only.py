@@ -62,7 +62,7 @@ class LocalOnly:
         whole(self.k, 1, "clusters")
         whole(self.n_init, 1, "n_init")
 
-    def init(self, devices: Devices, start: Any) -> AloneState:
+    def initial_state(self, devices: Devices, start: Any) -> AloneState:
         """Cluster the own points."""
         centroids, _, _ = devices.kmeans(self.k, ALONE, starts=self.n_init)
         return AloneState(centroids, np.ones(len(devices), np.bool_))

@@ -27,7 +27,7 @@ def talk(algorithm, table, start=None, rounds=3):
     devices, network = table.devices, table.network
     network.open()
     given = None if start is None else Start(np.array(start, float), np.ones(len(devices), bool))
-    state = algorithm.init(devices, given)
+    state = algorithm.initial_state(devices, given)
     inbox = network.exchange(algorithm.message(state, devices))
     for t in range(1, rounds + 1):
         now = devices.at(t, 0, devices.awake)
@@ -246,8 +246,8 @@ def give_way(method, table, start, limit, rounds):
         schedule, message, update = method.schedule, staticmethod(method.message), staticmethod(method.update)
 
         @staticmethod
-        def init(devices, given):
-            return method.init(devices, Limited(given.centroids, limit))
+        def initial_state(devices, given):
+            return method.initial_state(devices, Limited(given.centroids, limit))
 
     return play(Seeded, table, start, rounds)
 
@@ -294,7 +294,7 @@ def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
 def test_only_awake_devices_weigh_their_links_anew():
     table = arrange([[[0.0]], [[9.0]]], [(0, 1)])
     method = p2pkm.GTVMin(1, alpha=1.0)
-    state = method.init(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
+    state = method.initial_state(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
     inbox = table.network.exchange(method.message(state, table.devices))
     state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
     assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])

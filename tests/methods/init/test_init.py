@@ -169,7 +169,7 @@ def test_the_candidate_of_least_summed_loss_is_chosen(seed):
     candidates = rng.normal(6, 5, (5, 3, 2))
     start = type("State", (), {"candidates": np.repeat(candidates[None], 6, axis=0)})
     algorithm, own, network = SelectCandidate(3), table.devices, table.network
-    state = algorithm.init(own, start)
+    state = algorithm.initial_state(own, start)
     inbox = network.exchange(algorithm.message(state, own.of(np.ones(6, bool))))
     for t in range(1, 6):
         now = own.at(t, 0, np.ones(6, bool))
@@ -186,7 +186,7 @@ def test_the_first_candidate_wins_ties():
     candidates = np.array([rows + 100, rows, rows[::-1], rows])
     start = type("State", (), {"candidates": np.repeat(candidates[None], 2, axis=0)})
     algorithm = SelectCandidate(3)
-    state = algorithm.init(table.devices, start)
+    state = algorithm.initial_state(table.devices, start)
     for t in (1, 2):
         inbox = table.network.exchange(algorithm.message(state, table.devices.at(t - 1, 0, np.ones(2, bool))))
         state = algorithm.update(state, inbox, table.devices.at(t, 0, np.ones(2, bool)))

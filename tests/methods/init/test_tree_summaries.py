@@ -118,7 +118,7 @@ def listen(algorithm, table):
     """Return the letters of every exchange of a walk over the tree, and the last state."""
     devices, network = table.devices, table.network
     awake = np.ones(len(devices), np.bool_)
-    state = algorithm.init(devices, None)
+    state = algorithm.initial_state(devices, None)
     said = [algorithm.message(state, devices.of(awake))]
     for turn in range(int(algorithm.schedule.partition("*")[2])):
         now = devices.at(1, turn, awake)

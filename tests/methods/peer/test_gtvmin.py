@@ -211,7 +211,7 @@ def test_without_the_star_term_a_device_clusters_the_augmented_set(form):
     algorithm = jacobi(2, 1.0, star_term=False)
     start = np.array([column(0, 9), column(2, 13)])
     own, network = table.devices, table.network
-    state = algorithm.init(own, type("Start", (), {"centroids": start}))
+    state = algorithm.initial_state(own, type("Start", (), {"centroids": start}))
     inbox = network.exchange(algorithm.message(state, own))
     for t in range(1, 6):
         now = own.at(t, 0, np.array([True, False]))

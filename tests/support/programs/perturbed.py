@@ -144,9 +144,9 @@ class Watched:
 
     algorithm: Any
 
-    def init(self, devices, start):
+    def initial_state(self, devices, start):
         """Return the state before the opening."""
-        return self.algorithm.init(devices, start)
+        return self.algorithm.initial_state(devices, start)
 
     def message(self, state, devices):
         """Return what is sent."""
