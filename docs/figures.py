@@ -24,7 +24,7 @@ TILE, TOLERANCE = 16, 0.04
 
 HEADLINE = "python -m p2pkm --graph ring"
 COMPARED = (
-    "python -m p2pkm compare --algorithm gtvmin,consensus,tracking,coreset:spread=tree,fkm,feca,kfed,alone "
+    "python -m p2pkm compare --algorithm gtvmin,consensus,tracking,coreset:spread=tree,fkm,feca,kfed,local "
     "--graph ring,star,small-world:degree=4,complete --seeds 0-9 --partition beta:beta=0.1 --devices 10 --rounds 15"
 )
 # figure: the command, what it is given besides, and the file that it writes

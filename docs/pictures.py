@@ -33,7 +33,7 @@ def draw(name: str) -> Figure:
     """Draw where the centroids of the devices end, and how the ratio came down."""
     shards, graph = scene()
     method = find(name)(CLUSTERS)
-    peers = not hasattr(method, "aggregate") and name != "alone"
+    peers = not hasattr(method, "aggregate") and name != "local"
     result = p2pkm.simulate(method, graph if peers else None, shards, seed=0)
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))

@@ -44,7 +44,7 @@ def deal(seed):
 def score(name, rule, byzantine):
     """Return the mean ratio of honest devices to central k-means."""
     method = p2pkm.GTVMin(9, robust=rule)
-    result = p2pkm.simulate(method, GRAPHS[name], SHARDS, rounds=ROUNDS, every=ROUNDS, byzantine=byzantine)
+    result = p2pkm.simulate(method, GRAPHS[name], SHARDS, rounds=ROUNDS, record_every=ROUNDS, byzantine=byzantine)
     return result.summary["ratio_mean"]
 
 

@@ -1,7 +1,7 @@
 """Which method bears which faults? All meet the same: what fails is drawn from (seed, round, device or edge) alone.
 
 Covers
-    Message loss and churn, with and without a server; a tape that is written, edited and given to two methods.
+    Message loss and dropout, with and without a server; a tape that is written, edited and given to two methods.
 
 Scenario
     16 devices, each with few of 16 clusters. First a share of all messages is lost, then devices leave for five rounds
@@ -32,7 +32,7 @@ METHODS = {
     "push-sum": p2pkm.PushSumLloyd(16),
     "FKM, through a server": p2pkm.FKM(16),
 }
-LEVELS = {"loss": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), "churn": (0.0, 0.01, 0.02, 0.05, 0.1)}
+LEVELS = {"loss": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), "dropout": (0.0, 0.01, 0.02, 0.05, 0.1)}
 
 
 def deal(seed):
@@ -46,7 +46,7 @@ def run(method, faults, seed):
     """Return the cost on all points over central k-means, mean over the devices."""
     graph = None if isinstance(method, p2pkm.FKM) else GRAPH
     faults = f"{faults},seed={seed},stages=all"
-    summary = p2pkm.simulate(method, graph, deal(seed), seed=seed, rounds=30, every=30, faults=faults).summary
+    summary = p2pkm.simulate(method, graph, deal(seed), seed=seed, rounds=30, record_every=30, faults=faults).summary
     return summary["ratio_mean"]
 
 
@@ -63,7 +63,7 @@ for kind, levels in LEVELS.items():
 
 # %% The same as a picture
 figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-labels = {"loss": "share of messages lost", "churn": "share of devices that leave in a round, for 5 rounds"}
+labels = {"loss": "share of messages lost", "dropout": "share of devices that drop out in a round, for 5 rounds"}
 for axes, (kind, levels) in zip(panels, LEVELS.items(), strict=True):
     for name, mark in zip(METHODS, "os^D", strict=True):
         axes.plot(levels, np.array(found[kind, name]) - 1.0, marker=mark, label=name, alpha=0.85)
@@ -76,7 +76,7 @@ panels[0].legend(fontsize=8)
 figure.savefig("faults.png", dpi=120)
 
 # %% A tape: written ahead, edited, and given to two methods
-spec = "loss=0.1,churn=0.02"
+spec = "loss=0.1,dropout=0.02"
 with contextlib.redirect_stderr(io.StringIO()) as told:
     assert main(["faults", spec, "--devices", "16", "--rounds", "40", "--out", "tape.jsonl"]) == 0
 print(told.getvalue().strip())

@@ -1,7 +1,7 @@
 """The erratum of the printed Algorithm 1, shown.
 
 Covers
-    ``update="as-printed"``, the objective (7), the descent certificate, the coloured schedule.
+    ``update="as-printed"``, the objective (7), the descent certificate, the colored schedule.
 
 Scenario
     Line 21 of the paper's Algorithm 1 adds the neighbours' centroids without alpha, line 22 divides with it, line 23

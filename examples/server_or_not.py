@@ -11,7 +11,7 @@ from p2pkm.cli.main import main
 OUT = Path("comparison")
 
 code = main([
-    "compare", "--algorithm", "gtvmin,consensus,tracking,fkm:server_n_init=10,feca,alone",
+    "compare", "--algorithm", "gtvmin,consensus,tracking,fkm:server_n_init=10,feca,local",
     "--graph", "ring,star,small-world:degree=4,complete", "--seeds", "0-1", "--devices", "10",
     "--data", "grid16:points=50", "--partition", "beta:beta=0.1", "--rounds", "10", "--out", str(OUT), "-q",
 ])  # fmt: skip

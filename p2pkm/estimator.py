@@ -154,7 +154,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             own, owner, devices=at.devices, weights=None if (mass == 1.0).all() else mass, dtype=own.dtype
         )
         shards = replace(shards, names=names)
-        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, central=False)
+        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False)
         self._keep(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
         self._warn(at, result)

@@ -85,7 +85,7 @@ def test_with_devices_every_row_asks_its_own_device():
 
 
 def test_a_device_without_centroids_gives_no_label():
-    model = P2PKMeans(2, n_devices=3, algorithm="alone", random_state=0).fit(X[:6], devices=[0, 0, 0, 2, 2, 2])
+    model = P2PKMeans(2, n_devices=3, algorithm="local", random_state=0).fit(X[:6], devices=[0, 0, 0, 2, 2, 2])
     assert_array_equal(model.predict(X[:3], devices=[1, 0, 1])[[0, 2]], [-1, -1])
     assert np.isfinite(model.cluster_centers_).all()
 
@@ -97,7 +97,7 @@ def test_it_is_simulate_bit_by_bit(algorithm):
     methods = {"gtvmin": p2pkm.GTVMin(4), "consensus": p2pkm.ConsensusLloyd(4, tol=1e-3)}
     method = methods.get(algorithm, p2pkm.FKM(4, weighted=True))
     shards, graph = p2pkm.Shards.deal(X, OWNER, devices=6), None if "fkm" in algorithm else topologies.ring(6)
-    result = p2pkm.simulate(method, graph, shards, rounds=20, seed=7, central=False)
+    result = p2pkm.simulate(method, graph, shards, rounds=20, seed=7, baselines=False)
     assert_array_equal(model.device_centers_, result.centroids)
     assert_array_equal(model.cluster_centers_, result.centroids[result.best])
     assert_array_equal(model.labels_, result.predict(X))
@@ -236,7 +236,7 @@ def test_devices_that_cannot_be_used(devices, message):
 def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
     shards = p2pkm.Shards.deal(X, OWNER, devices=6)
     method = p2pkm.GTVMin(4, seeding="own", tol=1e-2)
-    result = p2pkm.simulate(method, topologies.ring(6), shards, rounds=150, seed=0, central=False)
+    result = p2pkm.simulate(method, topologies.ring(6), shards, rounds=150, seed=0, baselines=False)
     for algorithm in ("gtvmin:seeding=own,tol=0.01", method):
         model = P2PKMeans(4, algorithm=algorithm, random_state=0).fit(X, devices=OWNER)
         assert_array_equal(model.device_centers_, result.centroids)

@@ -66,7 +66,7 @@ def pool(x: Any, labels: Any) -> Set:
     """Return a data set with the labels of a central k-means, the best of ten."""
     classes = len(np.unique(labels))
     together = p2pkm.Shards.deal(x, np.zeros(len(x), np.int64))
-    found = p2pkm.simulate(p2pkm.Central(classes, n_init=10), None, together, seed=0, central=False).server_centroids
+    found = p2pkm.simulate(p2pkm.Central(classes, n_init=10), None, together, seed=0, baselines=False).server_centroids
     assert found is not None  # of a server method
     return Set(x, labels, nearest(x, found), classes)
 
@@ -84,7 +84,7 @@ def deal(data: Set, clients: int, seed: int) -> p2pkm.Shards:
 
 def play(method: Any, data: Set, clients: int, dealt: int, seed: int) -> tuple[float, float]:
     """Return the SCORES of a run; the points are dealt with a seed of their own."""
-    summary = p2pkm.simulate(method, None, deal(data, clients, dealt), seed=seed, central=False).summary
+    summary = p2pkm.simulate(method, None, deal(data, clients, dealt), seed=seed, baselines=False).summary
     return summary["ari"], summary["nmi"]
 
 

@@ -42,7 +42,7 @@ def tell(scores: dict[Any, garst.Scores]) -> dict[float, list[Row]]:
 
 def draw_clusters(ax: Any, shards: p2pkm.Shards, method: Any) -> None:
     """Draw the points in the colors and shapes of their clusters, and the centroids."""
-    centroids = p2pkm.simulate(method, None, shards, seed=0, central=False).server_centroids
+    centroids = p2pkm.simulate(method, None, shards, seed=0, baselines=False).server_centroids
     assert centroids is not None  # of a server method
     centroids = centroids[np.lexsort(centroids.T)]
     nearest = ((shards.points[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)

@@ -54,7 +54,7 @@ def clock(methods: dict[str, Any], data: Set, runs: int) -> dict[str, Any]:
     for seed in range(-1, runs):
         shards = deal(data, CLIENTS, max(seed, 0))
         for name, method in methods.items():
-            summary = p2pkm.simulate(method, None, shards, seed=max(seed, 0), central=False).summary
+            summary = p2pkm.simulate(method, None, shards, seed=max(seed, 0), baselines=False).summary
             seconds[name].append(summary["wall_seconds"])
     return {name: np.array(own[1:]) for name, own in seconds.items()}
 

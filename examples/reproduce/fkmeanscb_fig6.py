@@ -38,7 +38,7 @@ def draw(ax: Any, x: Any, labels: Any) -> None:
 def draw_best(axes: Any, name: str, data: Set, scores: Any) -> None:
     """Draw the classes, and the clusters of the run with the highest adjusted Rand index."""
     best = int(scores[:, 0].argmax())
-    run = p2pkm.simulate(METHODS[name], None, deal(data, CLIENTS, best), seed=best, central=False)
+    run = p2pkm.simulate(METHODS[name], None, deal(data, CLIENTS, best), seed=best, baselines=False)
     assert run.server_centroids is not None  # of a server method
     draw(axes[0], data.x, data.labels)
     axes[0].set_title(f"{name}: the classes", fontsize=11)

@@ -105,7 +105,7 @@ def deal(data: Sset, scenario: str, seed: int, clients: int = 10) -> p2pkm.Shard
 
 def run(method: Any, shards: p2pkm.Shards, seed: int, rounds: int | None = None) -> Any:
     """Return the result of a run."""
-    return p2pkm.simulate(method, None, shards, rounds=rounds, seed=seed, central=False)
+    return p2pkm.simulate(method, None, shards, rounds=rounds, seed=seed, baselines=False)
 
 
 def listen(method: Any, shards: p2pkm.Shards, seed: int) -> tuple[Any, list[Any]]:

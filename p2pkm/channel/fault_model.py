@@ -80,9 +80,9 @@ class Stale(NamedTuple):
 
 def keep(*, age: int = _KEPT) -> Stale:
     """Go on with the table that was last heard, for at most so many rounds."""
-    whole(age, 1, "stale keep:age")
+    whole(age, 1, "stale policy keep:age")
     if age > LONGEST:
-        raise ExperimentError(f"stale keep:age is {age}; expected at most {LONGEST} rounds")
+        raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
     return Stale(age)
 
 
@@ -97,12 +97,12 @@ _SOURCES = {"drawn": FaultRates, "file": FaultRates}
 
 def parse_stale(text: str) -> Stale:
     """Read ``keep``, ``keep:age=8`` or ``drop``."""
-    spec = parse(text, STALE, "stale")
+    spec = parse(text, STALE, "stale policy")
     return STALE[spec.name](**spec.options)
 
 
 def parse_faults(text: str) -> Spec:
-    """Read ``loss=0.1,churn=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
+    """Read ``loss=0.1,dropout=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
 
     Raises
     ------
@@ -174,22 +174,22 @@ def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str |
     if stale is not None:
         parse_stale(stale)
         if text is None:
-            raise ExperimentError(f"stale is {stale!r}, but there are no faults; leave it out, or say --faults")
+            raise ExperimentError(f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults")
     if text is None:
         return
     spec = parse_faults(text)
     if net is not None:
         raise ExperimentError(
-            "--faults and --net are both given: virtual time does not know who was away or asleep. Leave one of them "
-            "out"
+            "--faults and --link-model are both given: virtual time does not know who was away or asleep. Leave one "
+            "of them out"
         )
     if spec.name == "drawn" and FaultRates(**spec.options).empty:
         return
-    theta = getattr(algorithm, "theta", None)
+    theta = getattr(algorithm, "relaxation", None)
     if theta is not None and theta > 1.0:
         raise ExperimentError(
-            f"theta is {theta:g} with faults: devices go on with what they have heard, and overshooting on old tables "
-            "diverges. Take up to 1"
+            f"relaxation is {theta:g} with faults: devices go on with what they have heard, and overshooting on old "
+            "tables diverges. Take up to 1"
         )
     why = getattr(algorithm, "needs_all", "")
     if why:

@@ -207,9 +207,9 @@ class FaultyAlgorithm:
     trouble: FaultInjector
     owners: Integers
 
-    def init(self, devices: Devices, start: Any) -> Any:
+    def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening, also of those who are out: it is what they know by themselves."""
-        return self.algorithm.init(devices, start)
+        return self.algorithm.initial_state(devices, start)
 
     def message(self, state: Any, devices: Devices) -> DenseMessages:
         """Return what those say who are there."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
-from p2pkm.core.batch import CHURN, JOIN, LINKS, LOST, STRAGGLE, Floats, Integers
+from p2pkm.core.batch import DROPOUT, JOIN, LINKS, LOST, STRAGGLE, Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox
@@ -29,18 +29,18 @@ class FaultRates:
     ----------
     loss : float
         Share of the messages that are lost.
-    delay, lag : float, int
-        Share of the messages that come late, by 1 to `lag` rounds, equally often.
-    links, repair : float, int
+    delay, max_delay : float, int
+        Share of the messages that are delayed, by 1 to `max_delay` rounds, uniformly distributed.
+    link_failure, link_downtime : float, int
         Share of the links that fail in a round, each for so many rounds.
-    churn, away : float, int
-        Share of the devices that leave in a round, each for so many rounds; a server does not, but for `server`.
-    late, join : float, int
-        Share of the devices that join late, in a round from 1 to `join`, equally often.
-    stragglers, pause : float, int
-        Share of the devices that fall asleep in a round, each for so many rounds.
+    dropout, dropout_length : float, int
+        Share of the devices that drop out in a round, each for so many rounds; a server does not, but for `server`.
+    late_join, join_by : float, int
+        Share of the devices that join late, in a round from 1 to `join_by`, uniformly distributed.
+    straggler, straggler_length : float, int
+        Share of the devices that become stragglers in a round, each for so many rounds.
     server : float
-        Chance that a server leaves in a round, for `away` rounds.
+        Probability that a server drops out in a round, for `dropout_length` rounds.
     partition : str or None
         First and last round in which no link between the devices with the lower half of the ids and the others works,
         such as ``10-20``.
@@ -52,15 +52,15 @@ class FaultRates:
     _: KW_ONLY
     loss: float = 0.0
     delay: float = 0.0
-    lag: int = 2
-    links: float = 0.0
-    repair: int = 5
-    churn: float = 0.0
-    away: int = 5
-    late: float = 0.0
-    join: int = 10
-    stragglers: float = 0.0
-    pause: int = 3
+    max_delay: int = 2
+    link_failure: float = 0.0
+    link_downtime: int = 5
+    dropout: float = 0.0
+    dropout_length: int = 5
+    late_join: float = 0.0
+    join_by: int = 10
+    straggler: float = 0.0
+    straggler_length: int = 3
     server: float = 0.0
     partition: str | None = None
     stages: Literal["method", "all"] = "method"
@@ -68,12 +68,12 @@ class FaultRates:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        for name in ("loss", "delay", "links", "churn", "late", "stragglers", "server"):
+        for name in ("loss", "delay", "link_failure", "dropout", "late_join", "straggler", "server"):
             positive(getattr(self, name), f"faults {name}", most=1.0, zero=True)
-        for name in ("repair", "away", "join", "pause", "lag"):
+        for name in ("link_downtime", "dropout_length", "join_by", "straggler_length", "max_delay"):
             whole(getattr(self, name), 1, f"faults {name}")
-        if self.lag > LONGEST:
-            raise ExperimentError(f"faults lag is {self.lag}; expected at most {LONGEST} rounds")
+        if self.max_delay > LONGEST:
+            raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} rounds")
         if self.seed is not None:
             whole(self.seed, 0, "faults seed")
         _ = self.apart
@@ -94,7 +94,7 @@ class FaultRates:
     @property
     def empty(self) -> bool:
         """Return whether nothing ever goes wrong."""
-        shares = self.loss, self.delay, self.links, self.churn, self.late, self.stragglers, self.server
+        shares = self.loss, self.delay, self.link_failure, self.dropout, self.late_join, self.straggler, self.server
         return not any(shares) and self.partition is None
 
 
@@ -104,7 +104,7 @@ class SampledFaults:
     def __init__(self, drawn: FaultRates, topology: Topology, seed: int) -> None:
         self._drawn, self._topology = drawn, topology
         self._key = shared_key(seed if drawn.seed is None else drawn.seed)
-        self.stages, self.longest, self.strange = str(drawn.stages), drawn.lag if drawn.delay else 0, 0
+        self.stages, self.longest, self.strange = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside the experiment."""
@@ -115,22 +115,23 @@ class SampledFaults:
         drawn, topology = self._drawn, self._topology
         found = []
         devices = np.arange(topology.n)
-        churn = np.where(devices == topology.hub, drawn.server, drawn.churn)
+        dropout = np.where(devices == topology.hub, drawn.server, drawn.dropout)
         for kind, purpose, share, rounds in (
-            (AWAY, CHURN, churn, drawn.away), (ASLEEP, STRAGGLE, drawn.stragglers, drawn.pause),
+            (AWAY, DROPOUT, dropout, drawn.dropout_length),
+            (ASLEEP, STRAGGLE, drawn.straggler, drawn.straggler_length),
         ):  # fmt: skip
             if np.any(share):
                 who = devices[self._draw(devices, t, purpose)[:, 0] < share]
                 found.append(_absent(kind, t, who, np.full(len(who), rounds)))
-        if drawn.late and t == 0:
+        if drawn.late_join and t == 0:
             draws = self._draw(devices, 0, JOIN)
-            who = devices[(draws[:, 0] < drawn.late) & (devices != topology.hub)]
-            found.append(_absent(AWAY, t, who, 1 + (draws[who, 1] * drawn.join).astype(np.int64)))
-        if drawn.links:
+            who = devices[(draws[:, 0] < drawn.late_join) & (devices != topology.hub)]
+            found.append(_absent(AWAY, t, who, 1 + (draws[who, 1] * drawn.join_by).astype(np.int64)))
+        if drawn.link_failure:
             lower = np.flatnonzero(topology.sources < topology.indices)
             links = np.column_stack((topology.sources[lower], topology.indices[lower]))
-            fails = self._draw(links[:, 0] * topology.n + links[:, 1], t, LINKS)[:, 0] < drawn.links
-            found.append(links_down(links[fails], t, drawn.repair))
+            fails = self._draw(links[:, 0] * topology.n + links[:, 1], t, LINKS)[:, 0] < drawn.link_failure
+            found.append(links_down(links[fails], t, drawn.link_downtime))
         first, last = drawn.apart
         if t == first < last:
             found.append(links_down(crossing(topology, lower_half(topology)), t, last - first))
@@ -142,7 +143,7 @@ class SampledFaults:
         if not drawn.loss and not drawn.delay:
             return np.zeros(len(source), np.int64)
         draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, LOST)
-        late = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.lag).astype(np.int64), 0)
+        late = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.max_delay).astype(np.int64), 0)
         return np.where(draws[:, 0] < drawn.loss, -1, late)
 
     def _draw(self, numbers: Integers, step: int, purpose: int) -> Floats:

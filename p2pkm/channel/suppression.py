@@ -160,23 +160,19 @@ def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
     return mail._replace(values=values, rows=np.where(mail.rows < 0, mail.rows, keep.sum(axis=1)))
 
 
-def check_min_count(least: int, algorithm: Any) -> None:
+def check_min_cluster_size(least: int, algorithm: Any) -> None:
     """Refuse a number of points that is none, and methods that cannot withhold single rows."""
     if least < 0:
-        raise ExperimentError(f"min_count is {least}; expected a whole number of at least 0")
+        raise ExperimentError(f"min_cluster_size is {least}; expected a whole number of at least 0")
     if least < 2:
         return
     why = getattr(algorithm, "no_min_count", "")
-    if getattr(algorithm, "swaps", False):
-        why = "with swaps tries own points as rows"
-    if getattr(algorithm, "passes", 1) > 1:
-        why = f"with passes={algorithm.passes} says what it did not look at in between"
     seeding = _named(getattr(algorithm, "seeding", None))
     if seeding in _POINTS:
         why = f"starts from {seeding} seeds, which are points as they are"
     if why:
         raise ExperimentError(
-            f"min_count is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
+            f"min_cluster_size is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
             "consensus, fkm or kfed"
         )
 

@@ -78,7 +78,7 @@ _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "data": _data,
     "partition": _partitions,
     "seeding": _seedings,
-    "net": _nets,
+    "link_model": _nets,
 }
 
 

@@ -71,12 +71,17 @@ def _obey(arguments: list[str]) -> int:
 
 
 def _suggest(error: Any) -> None:
-    """Name the commands where one is misspelled; not every version of click does."""
+    """Name the commands where one is misspelled (not every version of click does), and options that were renamed."""
+    import click
+
+    from p2pkm.core.spec import RENAMED, suggest
+
+    if isinstance(error, click.NoSuchOption) and (new := RENAMED.get(error.option_name[2:].replace("-", "_"))):
+        error.message = f"No such option: {error.option_name}. It is called --{new.replace('_', '-')} now."
+        error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
     wrong = re.match(r"No such command '(.*?)'", error.message)
     if wrong and known:
-        from p2pkm.core.spec import suggest
-
         error.message = f"{wrong[0]}. {suggest(wrong[1], known)}"
         error.possibilities = None  # of click, which would name them again
 

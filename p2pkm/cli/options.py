@@ -41,11 +41,11 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
                  "[default: 10, on larger graphs 30]"),
-    completing("--schedule", metavar="NAME", help="coloured, jacobi or async (with --net: whoever has heard news "
-                 "goes on; up to 2,000 devices).  [default: coloured]"),
-    click.option("--theta", type=float, help="How far a centroid goes towards its best place, above 0 and below 2.  "
-                 "[default: 1.5; jacobi, async with --net 1]"),
-    click.option("--passes", type=int, help="Assign and update so often per turn.  [default: 1]"),
+    completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: whoever has heard "
+                 "news goes on; up to 2,000 devices).  [default: colored]"),
+    click.option("--relaxation", type=float, help="How far a centroid goes towards its best place, above 0 and below "
+                 "2.  [default: 1.5; jacobi, async with --link-model 1]"),
+    click.option("--local-steps", type=int, help="Assign and update so often per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
                  "deviation.  [default: 0.001]"),
@@ -56,32 +56,35 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "and worst."),
     click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
                  "each from where the last ended; close with local fit against disagreement."),
-    click.option("--every", type=int, help="Record every so many rounds, and the last of each stage.  [default: 1; "
+    click.option("--record-every", type=int, help="Record every so many rounds, and the last of each stage.  "
+                                                  "[default: 1; "
                  "above 100,000 devices 1000]"),
     click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
-    click.option("--centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like those "
+    click.option("--true-centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like "
+                                                        "those "
                  "of --data."),
-    completing("--net", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, edge, "
-                 "lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
-    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,churn=0.02 (docs/faults.md has all), or a "
-                 "tape.jsonl, which `p2pkm faults` writes."),
-    click.option("--stale", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 (rounds) or "
-                 "drop.  [default: keep]"),
+    completing("--link-model", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, "
+                 "edge, lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
+    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,dropout=0.02 (docs/faults.md has all), or "
+                 "a tape.jsonl, which `p2pkm faults` writes."),
+    click.option("--stale-policy", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 "
+                 "(rounds) or drop.  [default: keep]"),
     click.option("--byzantine", metavar="SPEC", help="Let so many devices say wrong tables: 2:kind=flip,place=central; "
                  "kinds random, flip, drift, nan, collude; places random, central, peripheral."),
-    click.option("--min-count", type=int, help="No row that a device says holds anything of a row of fewer own points; "
-                 "methods that cannot keep to this are refused.  [default: 0]"),
+    click.option("--min-cluster-size", type=int, help="No row that a device says holds anything of a row of fewer own "
+                 "points; methods that cannot keep to this are refused.  [default: 0]"),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
                  "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "
                  "--coupling-path.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
                  "[default: yes, no with json]"),
-    click.option("--central/--no-central", default=None, help="Compare with central k-means and each device alone.  "
+    click.option("--baselines/--no-baselines", default=None,
+                 help="Compare with central k-means and each device alone.  "
                  "[default: yes]"),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
-    completing("--placement", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, the "
-                 "one that cuts fewer links; the results are the same.  [default: auto]"),
+    completing("--rank-partition", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, "
+                 "the one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
     click.option("--force", is_flag=True, help="Replace what is in --out."),

@@ -63,7 +63,7 @@ def run_command(**options: Any) -> int:
     metavar="LIST",
     multiple=True,
     shell_complete=complete,
-    default=("gtvmin,fkm,alone",),
+    default=("gtvmin,fkm,local",),
     show_default=True,
     help="Methods, as in gtvmin,fkm:server_n_init=20,feca; may be given again.",
 )
@@ -82,7 +82,7 @@ def run_command(**options: Any) -> int:
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
 @click.option("--out", metavar="FOLDER", help="Folder of the comparison, or none.  [default: runs/<time>-...]")
 @without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "out", "force", "dry_run", "verbose",
-          "placement", "require_converged", "checkpoint_every")  # fmt: skip
+          "rank_partition", "require_converged", "checkpoint_every")  # fmt: skip
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
@@ -101,7 +101,7 @@ def compare_command(**options: Any) -> int:
 @command.command("plan", short_help="Say what a run would need: memory, bytes, seconds.", epilog="Exit codes: 0 it can "
                  "run, 2 wrong command line, 3 it cannot: wrong data or graph, or too little memory.")  # fmt: skip
 @without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
-          "stale", "checkpoint_every")  # fmt: skip
+          "stale_policy", "checkpoint_every")  # fmt: skip
 @click.option("--out", metavar="FOLDER", help="Draw the scaling curves into a folder.")
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
 @click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
@@ -114,8 +114,8 @@ def plan_command(
     """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
 
     Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
-    machine; with --net, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does not
-    fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    machine; with --link-model, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does
+    not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
     """
     from p2pkm.experiments.plan.run import Wanted, lead_plan
 

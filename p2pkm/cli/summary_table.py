@@ -66,7 +66,7 @@ def _disclose(raw: int | None) -> str:
     if raw == 0:
         return "No point left its device as it is; what centroids and counts still tell is in docs/leaks.md."
     who = "1 point left its device as it is" if raw == 1 else f"{raw:,} points left their device as they are"
-    return f"{who}, as centroids of clusters of one point. --min-count 2 prevents that."
+    return f"{who}, as centroids of clusters of one point. --min-cluster-size 2 prevents that."
 
 
 class Progress:

@@ -96,7 +96,7 @@ def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **optio
 @_on_graph
 @click.option("--out", metavar="FILE", help="A .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
 def draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
-    """Draw a graph; devices are coloured by their number of links."""
+    """Draw a graph; devices are colored by their number of links."""
     from p2pkm.experiments.graph_report import draw_graph
 
     click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")

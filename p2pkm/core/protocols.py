@@ -49,7 +49,7 @@ class Algorithm(Protocol):
     def schedule(self) -> str:
         """Return the name of the default schedule."""
 
-    def init(self, devices: Devices, start: Any) -> Any:
+    def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
     def message(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:

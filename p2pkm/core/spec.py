@@ -12,6 +12,29 @@ from p2pkm.core.errors import ExperimentError
 
 _LONG = 100  # letters of a word that are compared with those that are known
 _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
+RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
+    "every": "record_every",
+    "alone": "local",
+    "coloured": "colored",
+    "net": "link_model",
+    "placement": "rank_partition",
+    "central": "baselines",
+    "no_central": "no_baselines",
+    "min_count": "min_cluster_size",
+    "stale": "stale_policy",
+    "theta": "relaxation",
+    "passes": "local_steps",
+    "centers": "true_centers",
+    "links": "link_failure",
+    "repair": "link_downtime",
+    "churn": "dropout",
+    "away": "dropout_length",
+    "late": "late_join",
+    "join": "join_by",
+    "lag": "max_delay",
+    "stragglers": "straggler",
+    "pause": "straggler_length",
+}
 
 
 class Spec(NamedTuple):
@@ -133,10 +156,13 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
 
 
 def suggest(given: str, known: Iterable[str]) -> str:
-    """Name the nearest known word and all of them."""
+    """Name the new name of a word that was renamed, else the nearest known word, and all of them."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
+    new = RENAMED.get(given.replace("-", "_"))
+    if new in words:
+        return f"It is called {new!r} now. Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return f"{hint}Known: {', '.join(words)}."

@@ -61,13 +61,13 @@ def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -
     if topology.n > MOST:
         raise ExperimentError(
             f"schedule async with a net plays one turn per event, for up to {MOST:,} devices; there are "
-            f"{topology.n:,}. Leave --net out, which wakes many devices in a turn, or take --schedule coloured"
+            f"{topology.n:,}. Leave --link-model out, which wakes many devices in a turn, or take --schedule colored"
         )
-    theta = getattr(algorithm, "theta", None)
+    theta = getattr(algorithm, "relaxation", None)
     if theta is not None and theta > 1.0:
         raise ExperimentError(
-            f"theta is {theta:g} with schedule async and a net: devices go on with what has arrived, and overshooting "
-            "on old tables diverges. Take up to 1, leave --net out, or take --schedule coloured"
+            f"relaxation is {theta:g} with schedule async and a net: devices go on with what has arrived, and "
+            "overshooting on old tables diverges. Take up to 1, leave --link-model out, or take --schedule colored"
         )
     return Events(net, topology)
 

@@ -183,7 +183,7 @@ class OutgoingPipeline(NamedTuple):
 def _open(voice: OutgoingPipeline, start: Any, field: RunContext, at: tuple[ActiveLinks, Schedule]) -> StageState:
     """Let everybody say at the opening what is known from the stage before."""
     network, (links, schedule) = field.referee.network, at
-    state = voice.played.init(links.devices, start)
+    state = voice.played.initial_state(links.devices, start)
     mail = voice.say(state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)

@@ -24,7 +24,7 @@ from p2pkm.channel.fault_model import (
     use_fault_tolerant_variant,
 )
 from p2pkm.channel.faults import FaultInjector, warn
-from p2pkm.channel.suppression import Disclosure, check_min_count, reach
+from p2pkm.channel.suppression import Disclosure, check_min_cluster_size, reach
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
@@ -46,7 +46,7 @@ from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, de
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.link_model import LinkModel, build_link_model
-from p2pkm.network.rank_partition import RankPartition, check_placement, choose
+from p2pkm.network.rank_partition import RankPartition, check_rank_partition, choose
 from p2pkm.network.transport import Network, World
 from p2pkm.network.world import connect
 
@@ -66,7 +66,7 @@ class Job:
     topology : Topology
     own : Shards
         The points of this rank's devices.
-    central : bool
+    baselines : bool
         Whether there is to be a central baseline.
     scale : {"none", "standard", "minmax"}
         How to scale the points first.
@@ -88,29 +88,29 @@ class Job:
         The signal that asked this rank to stop, or 0; the run ends with the round.
     division : Division or None
         Which rank hosts which devices; None: contiguous blocks.
-    net : Net or None
+    link_model : Net or None
         The network in life, for virtual time.
     vault, saved : Vault or None, dict or None
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
     faults : Faults or None
         What goes wrong.
-    stale : Stale
+    stale_policy : Stale
         What becomes of old tables then.
     byzantine : Byzantine or None
         Which devices lie; None: all are honest.
-    min_count : int
+    min_cluster_size : int
         Rows of fewer own points are not said.
     """
 
     algorithm: Any
     topology: Topology
     own: Shards
-    central: bool = True
+    baselines: bool = True
     scale: str = "none"
     scaling: tuple[Floats, Floats] | None = None
     rounds: int = 150
     seed: int = 0
-    every: int = 1
+    record_every: int = 1
     start: Floats | None = None
     wishes: OptionalMetrics = field(default_factory=OptionalMetrics)
     names: dict[str, Any] = field(default_factory=dict)
@@ -119,20 +119,21 @@ class Job:
     begin: Callable[[], None] = lambda: None
     interrupted: Callable[[], int] = lambda: 0
     division: RankPartition | None = None
-    net: LinkModel | None = None
+    link_model: LinkModel | None = None
     vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
     faults: Faults | None = None
-    stale: Stale = Stale(8)  # noqa: RUF009 - a tuple
+    stale_policy: Stale = Stale(8)  # noqa: RUF009 - a tuple
     byzantine: Byzantine | None = None
-    min_count: int = 0
+    min_cluster_size: int = 0
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
-    rounds: int | None = None, seed: int = 0, start: Any = None, every: int | None = None, central: bool = True,
-    allow_disconnected: bool = False, placement: str = "auto", net: str | None = None,
-    faults: str | None = None, stale: str = "keep", byzantine: str | None = None, min_count: int = 0,
+    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
+    baselines: bool = True,
+    allow_disconnected: bool = False, rank_partition: str = "auto", link_model: str | None = None,
+    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -152,26 +153,26 @@ def simulate(  # noqa: PLR0913 - the public signature
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
-    every : int, optional
+    record_every : int, optional
         Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
-    central : bool
+    baselines : bool
         Whether to compare with central k-means and with every device alone.
     allow_disconnected : bool
         Whether the graph may fall into several components.
-    placement : {"auto", "blocks", "metis"}
+    rank_partition : {"auto", "blocks", "metis"}
         How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
         as cuts fewer links; the result is the same.
-    net : str, optional
+    link_model : str, optional
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
-        What goes wrong, as ``"loss=0.1,churn=0.02"``, or the path of a tape; see docs/faults.md.
-    stale : str
+        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
+    stale_policy : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
-    min_count : int
+    min_cluster_size : int
         Nothing of rows of fewer own points leaves their device.
 
     Raises
@@ -187,28 +188,28 @@ def simulate(  # noqa: PLR0913 - the public signature
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
-    every = usual_every(topology.n) if every is None else every
-    check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
+    record_every = usual_every(topology.n) if record_every is None else record_every
+    check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
     if start is not None and getattr(algorithm, "recipe", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
-    life = None if net is None else build_link_model(net, topology, graph)
+    life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)
-    check_faults(algorithm, faults, stale if faults else None, net)
+    check_faults(algorithm, faults, stale_policy if faults else None, link_model)
     wrong = build_fault_model(faults, topology, seed)
     liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
-    check_min_count(min_count, algorithm)
+    check_min_cluster_size(min_cluster_size, algorithm)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
-    check_placement(placement, world.size)
-    found = choose(topology, shards.sizes, world.size, placement).to_arrays() if world.rank == 0 else None
+    check_rank_partition(rank_partition, world.size)
+    found = choose(topology, shards.sizes, world.size, rank_partition).to_arrays() if world.rank == 0 else None
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
-        algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
-        start=None if given is None else given[ids], division=division, net=life,
-        names={"net": net, "faults": faults, "stale": stale if faults else None},
-        faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
+        algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
+        start=None if given is None else given[ids], division=division, link_model=life,
+        names={"net": link_model, "faults": faults, "stale": stale_policy if faults else None},
+        faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
     )  # fmt: skip
     return run_job(job, world)
 
@@ -220,9 +221,9 @@ def run_job(job: Job, world: World) -> Result:
     sizes = sizes_of(job.own, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
-    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_count)
+    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_cluster_size)
     disclosure = Disclosure(devices, int(sizes.sum()))
-    referee = Monitor(network, job.every, job.sink, job.topology)
+    referee = Monitor(network, job.record_every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
     exposed = job.faults is not None and job.faults.stages == "all"
@@ -254,7 +255,7 @@ def run_job(job: Job, world: World) -> Result:
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     facts |= {} if field.trouble is None else field.trouble.figures(network)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
-    timing = None if job.net is None else Timing(job.net, scaling + played, field.events)
+    timing = None if job.link_model is None else Timing(job.link_model, scaling + played, field.events)
     clock = compute_virtual_time(timing, devices, job.topology, network, referee.trace)
     ages = field.events.ages if timing is not None and field.events is not None else None
     hops = reach(stage.algorithm for stage in played)
@@ -280,10 +281,10 @@ def _tell(job: Job, prices: CostEvaluator, notes: list[str]) -> None:
 def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpointer, method: Any) -> RunContext:
     """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
     topology, placement = job.topology, referee.network.placement
-    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale, topology, placement)
+    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale_policy, topology, placement)
     return RunContext(
         devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
-        schedule_events(job.algorithm, job.net, topology), trouble, _watch(job, devices, referee, method),
+        schedule_events(job.algorithm, job.link_model, topology), trouble, _watch(job, devices, referee, method),
     )  # fmt: skip
 
 
@@ -308,7 +309,7 @@ def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpoint
     units = scale(scaling_stage(job.scale, setting), field, keeper)
     own, network = apply(job.own, units), field.referee.network
     hosted = build_batch(job.topology, own, network, job.seed, field.devices.kernels)
-    return replace(hosted, min_count=job.min_count), replace(
+    return replace(hosted, min_count=job.min_cluster_size), replace(
         job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
     )
 
@@ -316,7 +317,7 @@ def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpoint
 def _price(job: Job, world: World, devices: Devices, network: Network) -> CostEvaluator:
     """Compute the central baseline on rank 0 and let every rank know it."""
     central = note = None
-    if job.central:
+    if job.baselines:
         pooled, note = gather_points(job.own, devices.shared_key, network)
         found = None if pooled is None else {"central": cluster_centrally(devices, job.algorithm.k, pooled)}
         central = world.broadcast(found)["central"]

@@ -11,10 +11,16 @@ from p2pkm.network.graph import Topology
 
 
 def check(
-    algorithm: Any, topology: Topology, shards: Shards | Sharded, *, rounds: int, every: int, allow_disconnected: bool
+    algorithm: Any,
+    topology: Topology,
+    shards: Shards | Sharded,
+    *,
+    rounds: int,
+    record_every: int,
+    allow_disconnected: bool,
 ) -> None:
     """Refuse what cannot work, before any work starts; see `simulate` for the errors."""
-    for name, value, least in (("rounds", rounds, 0), ("every", every, 1)):
+    for name, value, least in (("rounds", rounds, 0), ("record_every", record_every, 1)):
         if value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
     if not needs_hub(algorithm):

@@ -17,7 +17,7 @@ computing, a table of b bytes, latency l, bandwidth w and access a, the same eve
 * for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
   says it to both of its neighbours.
 
-``coloured`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
+``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
 turns before. Colours need no more than that, because neighbours never act in the same turn; so a slow device slows
 down its neighbours first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
 waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
@@ -47,7 +47,7 @@ from p2pkm.network.ledger import ExchangeRecord
 from p2pkm.network.link_model import LinkModel
 from p2pkm.network.transport import Network
 
-FREE = ("coloured", "async")  # schedules without a barrier
+FREE = ("colored", "async")  # schedules without a barrier
 
 
 class Timing(NamedTuple):

@@ -21,27 +21,27 @@ class Experiment:
         Specs ``NAME[:key=value,...]``.
     graph : str or None
         None: the star of a method with a server, else a ring.
-    devices, clusters, rounds, every : int or None
+    devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, theta, passes, tol, schedule, recipe, robust
+    alpha, coupling, relaxation, local_steps, tol, schedule, recipe, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
     silhouette : bool
         Whether to score the shape of the clusters.
-    centers : str or None
+    true_centers : str or None
         File of known centers to measure the distance to.
-    placement : str
+    rank_partition : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
-    net : str or None
+    link_model : str or None
         Network in life, for virtual time; None: no virtual time.
     checkpoint_every : int or None
         Rounds between two checkpoints; None: about every 30 s, 0: never.
-    faults, stale : str or None
+    faults, stale_policy : str or None
         What goes wrong, and what becomes of old tables then; None: nothing, and keep.
     byzantine : str or None
         How many devices say wrong tables, how and where; None: all are honest.
-    min_count : int
+    min_cluster_size : int
         Nothing of rows of fewer own points leaves their device; 0: no matter how few.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
@@ -61,39 +61,41 @@ class Experiment:
     seeding: str | None = None
     alpha: float | None = None
     coupling: float | None = None
-    schedule: Literal["coloured", "jacobi", "async"] | None = None
-    theta: float | None = None
-    passes: int | None = None
+    schedule: Literal["colored", "jacobi", "async"] | None = None
+    relaxation: float | None = None
+    local_steps: int | None = None
     rounds: int | None = None
     tol: float | None = None
     robust: str | None = None
     seed: int = 0
-    every: int | None = None
+    record_every: int | None = None
     silhouette: bool = False
-    centers: str | None = None
-    net: str | None = None
+    true_centers: str | None = None
+    link_model: str | None = None
     byzantine: str | None = None
-    min_count: int = 0
+    min_cluster_size: int = 0
     out: str | None = None
     plot: bool = True
-    central: bool = True
+    baselines: bool = True
     allow_disconnected: bool = False
-    placement: Literal["auto", "blocks", "metis"] = "auto"
+    rank_partition: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
     checkpoint_every: int | None = None
     faults: str | None = None
-    stale: str | None = None
+    stale_policy: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
-        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("passes", 1), ("seed", 0), ("every", 1),
+        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("local_steps", 1), ("seed", 0),
+                            ("record_every",
+                            1),
                             ("checkpoint_every", 0)):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if value is not None and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        for name in ("partition", "seeding", "centers", "out"):
+        for name in ("partition", "seeding", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
         if self.recipe is not None and self.seeding is not None:
@@ -187,7 +189,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(graph, n, ranks or 16, names)
-    net, faults = _lay_out(replace(experiment, net=spec), topology, graph, draft)
+    net, faults = _lay_out(replace(experiment, link_model=spec), topology, graph, draft)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
@@ -197,9 +199,10 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=rounds, every=experiment.every or usual_every(topology.n), net=spec,
+        clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n),
+        link_model=spec,
     )  # fmt: skip
-    centers = load_centers(experiment.centers, shards.d) if experiment.centers else None
+    centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
     return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
 
@@ -209,22 +212,22 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
     from p2pkm.channel.fault_model import check_faults
     from p2pkm.network.link_model import parse_net
 
-    check_faults(draft, experiment.faults, experiment.stale, experiment.net)
-    return None if experiment.net is None else str(parse_net(experiment.net, experiment.devices))
+    check_faults(draft, experiment.faults, experiment.stale_policy, experiment.link_model)
+    return None if experiment.link_model is None else str(parse_net(experiment.link_model, experiment.devices))
 
 
 def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
     """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
     from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
     from p2pkm.channel.fault_model import build_fault_model
-    from p2pkm.channel.suppression import check_min_count
+    from p2pkm.channel.suppression import check_min_cluster_size
     from p2pkm.engine.event_driven import schedule_events
     from p2pkm.network.link_model import rebuild_link_model
 
-    net = rebuild_link_model(experiment.net, topology, graph)
+    net = rebuild_link_model(experiment.link_model, topology, graph)
     schedule_events(method, net, topology)
     check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
-    check_min_count(experiment.min_count, method)
+    check_min_cluster_size(experiment.min_cluster_size, method)
     return net, build_fault_model(experiment.faults, topology, experiment.seed)
 
 
@@ -297,5 +300,5 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
 
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "theta", "passes", "tol", "robust")
+_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -111,7 +111,7 @@ def _go_on(first: float, second: float, end: float, text: str) -> list[float]:
 
 def coupling_path(  # noqa: PLR0913 - the public signature
     k: int, graph: "nx.Graph | Topology | None", shards: Shards, couplings: Sequence[float], *,
-    rounds: int | None = None, seed: int = 0, every: int | None = None, central: bool = True,
+    rounds: int | None = None, seed: int = 0, record_every: int | None = None, baselines: bool = True,
     allow_disconnected: bool = False, **options: Any,
 ) -> list[Result]:  # fmt: skip
     """Run GTVMin at one coupling after the other, each from the centroids that the one before ended with.
@@ -121,7 +121,7 @@ def coupling_path(  # noqa: PLR0913 - the public signature
 
     Parameters
     ----------
-    k, graph, shards, rounds, seed, every, central, allow_disconnected
+    k, graph, shards, rounds, seed, record_every, baselines, allow_disconnected
         As in `simulate` and `GTVMin`; `rounds` is for each run.
     couplings : sequence of float
         Two or more numbers of at least 0, ascending or descending.
@@ -145,7 +145,8 @@ def coupling_path(  # noqa: PLR0913 - the public signature
     for method in [GTVMin(k, coupling=coupling, **options) for coupling in check_couplings(couplings)]:
         start = results[-1].centroids if results else None
         results.append(simulate(
-            method, graph, shards, rounds=rounds, seed=seed, start=start, every=every, central=central,
+            method, graph, shards, rounds=rounds, seed=seed, start=start, record_every=record_every,
+            baselines=baselines,
             allow_disconnected=allow_disconnected,
         ))  # fmt: skip
     return results

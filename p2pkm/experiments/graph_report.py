@@ -37,11 +37,11 @@ _MEANINGS = {
     "effective_neighbors": "devices whose noise a device averages out (Vogels et al. 2022)",
     "period": "rounds after which the links repeat",
     "active_degree": "mean links of a device in use in a round",
-    "colors": "of the greedy colouring: turns of a round of the schedule coloured",
+    "colors": "of the greedy coloring: turns of a round of the schedule colored",
     "contraction": "asymptotic factor per round towards the end, schedule jacobi",
     "rounds": "of jacobi until a thousandth of the distance is left, at that rate",
-    "contraction_coloured": "asymptotic factor per round, schedule coloured with its default theta",
-    "rounds_coloured": "the same of coloured; a run that starts near its end or stops at --tol takes fewer",
+    "contraction_colored": "asymptotic factor per round, schedule colored with its default relaxation",
+    "rounds_colored": "the same of colored; a run that starts near its end or stops at --tol takes fewer",
     "disagreement": "what is left of the longest-lived difference between devices",
 }  # fmt: skip
 
@@ -142,7 +142,7 @@ def measure(built: NamedGraph, question: GraphQuery) -> dict[str, Any]:
     except GraphError as error:
         raise ExperimentError(str(error)) from None
     found["colors"] = measures.Measure(int(topology.colors.max()) + 1)
-    theta = GTVMin(1).relaxation()
+    theta = GTVMin(1).effective_relaxation()
     predicted = measures.predict(graph, **force, seed=question.seed, colors=topology.colors, theta=theta)._asdict()
     return {
         "graph": str(spec), **force,

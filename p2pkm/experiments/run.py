@@ -96,20 +96,23 @@ def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
     from p2pkm.engine.validate import check
     from p2pkm.experiments.plan.memory_check import check_memory
-    from p2pkm.network.rank_partition import check_placement
+    from p2pkm.network.rank_partition import check_rank_partition
 
     ranks = world.size if launched() and world.library() is not None else None
     if compiles():
         check_threads()
-    check_placement(experiment.placement, world.size)
+    check_rank_partition(experiment.rank_partition, world.size)
     check_memory(experiment, ranks)
     prepared = prepare(experiment, ranks)
-    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
-        raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
+    if experiment.rank_partition == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+        raise ExperimentError(
+            "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
+        )
     resolved = prepared.experiment
     check(
         prepared.algorithm, prepared.topology, prepared.shards,
-        rounds=resolved.rounds or 0, every=resolved.every or 1, allow_disconnected=resolved.allow_disconnected,
+        rounds=resolved.rounds or 0, record_every=resolved.record_every or 1,
+        allow_disconnected=resolved.allow_disconnected,
     )  # fmt: skip
     return prepared
 
@@ -151,7 +154,7 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.net, "faults": resolved.faults, "stale": resolved.stale,
+             "net": resolved.link_model, "faults": resolved.faults, "stale": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
@@ -209,7 +212,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
 
     shards, topology = prepared.shards, prepared.topology
     stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
-    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
+    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.rank_partition)
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}
@@ -274,15 +277,16 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     shards = Shards.from_arrays(part)
-    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.net else None
+    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.link_model else None
     return Job(
         algorithm=algorithm, topology=topology, own=shards,
-        central=experiment.central, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        every=experiment.every or 1, start=start, division=RankPartition.from_arrays(order), net=net,
+        baselines=experiment.baselines, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
+        record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order),
+        link_model=net,
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
-        stale=parse_stale(experiment.stale or "keep"),
-        byzantine=parse_byzantine(experiment.byzantine), min_count=experiment.min_count,
+        stale_policy=parse_stale(experiment.stale_policy or "keep"),
+        byzantine=parse_byzantine(experiment.byzantine), min_cluster_size=experiment.min_cluster_size,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ METHODS: Mapping[str, MethodEntry] = {
     "mufc": MethodEntry("server.mufc", "MUFC"),
     "central": MethodEntry("server.centralized", "Central", {"method": "lloyd"}),
     "cdkm": MethodEntry("server.centralized", "Central", {"method": "cdkm"}),
-    "alone": MethodEntry("peer.local_only", "LocalOnly"),
+    "local": MethodEntry("peer.local_only", "LocalOnly"),
 }
 
 

@@ -43,7 +43,7 @@ def jacobi(devices: Devices, turns: int = 1) -> Schedule:
     return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
 
 
-def coloured(devices: Devices, colors: Integers) -> Schedule:
+def colored(devices: Devices, colors: Integers) -> Schedule:
     """Wake one colour class after the other; neighbours never have the same colour.
 
     Parameters
@@ -85,10 +85,10 @@ def star(devices: Devices) -> Schedule:
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: coloured, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
+    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
     word, _, turns = name.partition("*")
     if word == "jacobi":
         return jacobi(devices, int(turns or 1))
-    if word == "coloured":
-        return coloured(devices, colors)
+    if word == "colored":
+        return colored(devices, colors)
     return {"async": asynchronous, "star": star}[word](devices)

@@ -50,7 +50,7 @@ def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, s
 STOPS = {
     "converged": "converged: every move of the last round was within --tol",
     "round-limit": "not converged: stopped at the limit of --rounds",
-    "stalled": "stalled: devices swap the same centroids for ever; use --schedule coloured",
+    "stalled": "stalled: devices swap the same centroids for ever; use --schedule colored",
     "silent": "nobody had anything more to say",
     "interrupted": "interrupted; p2pkm resume goes on",
     "terminated": "ended by SIGTERM; p2pkm resume goes on",

@@ -41,7 +41,7 @@ _HALF = 0.5  # of a link's strength
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
     coupling = getattr(algorithm, "effective_coupling", None)
-    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "relaxation", None)
+    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "effective_relaxation", None)
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
@@ -51,7 +51,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),
         "theta": relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links) if relaxation else None,
-        "passes": getattr(algorithm, "passes", None),
+        "passes": algorithm.local_steps if coupling else None,
     }
 
 
@@ -137,7 +137,7 @@ def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
-        notes.append(f"looking at the rounds took {share:.0%} of the time; --every 10 looks at every tenth only")
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 looks at every tenth only")
     return notes
 
 
@@ -147,7 +147,9 @@ def _tell(topology: Topology, referee: Monitor, census: Census, centroids: Float
     if topology.n > LARGE:
         notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
     if topology.n > LARGE and referee.every > 1:
-        notes.append(f"rounds are recorded every {referee.every}, and the last of each stage; --every 1 records all")
+        notes.append(
+            f"rounds are recorded every {referee.every}, and the last of each stage; --record-every 1 records all"
+        )
     if census.labels is None:
         notes.append("so many points: their labels are not kept")
     if stride > 1:
@@ -173,7 +175,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
         who = "no device holds a centroid, so there is no quality to report"
     return [
         f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
-        "lower min_count (--min-count; that of fkm is 2: --algorithm fkm:min_count=1)"
+        "lower the minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"
     ]
 
 

@@ -35,7 +35,7 @@ class Topology:
     weights : float64[e]
         Edge attribute `weight`; multiplies alpha.
     colors : int64[n]
-        Proper colouring: greedy in ascending id.
+        Proper coloring: greedy in ascending id.
     hops : int
         Bound on the diameter (of the largest component); the diameter itself up to 32 devices.
     hub : int

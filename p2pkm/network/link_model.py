@@ -121,14 +121,14 @@ def parse_net(text: str, devices: int | None) -> Spec:
     ExperimentError
         If it cannot be read or has figures out of range, or if there are too many devices to keep their messages.
     """
-    spec = parse(text, PROFILES, "net")
+    spec = parse(text, PROFILES, "link model")
     for name, value in spec.options.items():
         if not (value is None or _usable(value, name)):
-            raise ExperimentError(f"net {spec.name}:{name} is {value!r}; expected a number above 0, {_RANGE}")
+            raise ExperimentError(f"link model {spec.name}:{name} is {value!r}; expected a number above 0, {_RANGE}")
     if devices is not None and devices > LARGE:
         raise ExperimentError(
-            f"net {text!r}: virtual time needs every message of every device, which are not kept above {LARGE:,} "
-            f"devices; there are {devices:,}. Leave --net out, or take fewer devices"
+            f"link model {text!r}: virtual time needs every message of every device, which are not kept above "
+            f"{LARGE:,} devices; there are {devices:,}. Leave --link-model out, or take fewer devices"
         )
     return spec
 

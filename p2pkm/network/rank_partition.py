@@ -94,7 +94,7 @@ def divide(n: int, size: int) -> Integers:
     return _ends(np.full(size, n // size) + (np.arange(size) < n % size))
 
 
-def check_placement(wish: str, size: int) -> None:
+def check_rank_partition(wish: str, size: int) -> None:
     """Refuse a placement that is unknown, or that needs a library that is not there.
 
     Raises
@@ -103,11 +103,11 @@ def check_placement(wish: str, size: int) -> None:
         If so.
     """
     if wish not in PLACEMENTS:
-        raise ExperimentError(f"placement is {wish!r}; expected one of {', '.join(PLACEMENTS)}")
+        raise ExperimentError(f"rank_partition is {wish!r}; expected one of {', '.join(PLACEMENTS)}")
     if wish == "metis" and size > 1 and not _has_metis():
         raise ExperimentError(
-            "placement 'metis' needs pymetis, which is not installed. Install it with "
-            'pip install "p2pkm[metis]", or take placement auto or blocks'
+            "rank_partition 'metis' needs pymetis, which is not installed. Install it with "
+            'pip install "p2pkm[metis]", or take auto or blocks'
         )
 
 

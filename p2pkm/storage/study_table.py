@@ -16,7 +16,7 @@ from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
 
 Row = dict[str, Any]
 SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
-ALONE = "alone"  # the method without messages, which has neither a graph nor a server
+ALONE = "local"  # the method without messages, which has neither a graph nor a server
 QUALITY_COLUMNS = (
     ("", "to own 1 %", ".1f"), (OF_CENTRAL, "to central 1 %", ".1f"),
     ("bytes_to_1pct", "kB to own 1 %", ".1f"), (f"bytes_to_1pct{OF_CENTRAL}", "kB to central 1 %", ".1f"),

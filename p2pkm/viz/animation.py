@@ -41,7 +41,7 @@ class Stage(NamedTuple):
 
 
 def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> Path:
-    """Film a run: devices coloured by their disagreement, links by what they carried, and the centroids as they move.
+    """Film a run: devices colored by their disagreement, links by what they carried, and the centroids as they move.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def _cluster_each(made: Any, owner: Any, starts: int, seed: int) -> Any:
 
 def fkm(made: Any, graph: Any, shards: p2pkm.Shards, seed: int) -> tuple[Any, Any]:
     """Run FKM through a server, which knows one mixture only."""
-    result = p2pkm.simulate(p2pkm.FKM(K), None, shards, seed=seed, rounds=10, every=1000, central=False)
+    result = p2pkm.simulate(p2pkm.FKM(K), None, shards, seed=seed, rounds=10, record_every=1000, baselines=False)
     return np.broadcast_to(result.server_centroids, (16, K, 2)), result
 
 
@@ -57,7 +57,9 @@ def recipe(made: Any, graph: Any, shards: p2pkm.Shards, seed: int, **options: An
     """Run GTVMin."""
     reviews = options.pop("reviews", 2)
     with patch("p2pkm.methods.init.pipelines._REVIEWS", reviews):
-        result = p2pkm.simulate(p2pkm.GTVMin(K, **options), graph, shards, seed=seed, every=1000, central=False)
+        result = p2pkm.simulate(
+            p2pkm.GTVMin(K, **options), graph, shards, seed=seed, record_every=1000, baselines=False
+        )
     return result.centroids, result
 
 

@@ -36,7 +36,8 @@ def run(n: int, folder: Path) -> tuple[float, int]:
     data = f"blobs:clusters={_CLUSTERS},points={n * _POINTS // _CLUSTERS}"
     command = [
         sys.executable, "-m", "p2pkm", "--devices", str(n), "--data", data, "--clusters", str(_CLUSTERS),
-        "--partition", "iid", "--graph", "small-world:degree=6", "--rounds", str(_ROUNDS), "--no-central", "--no-plot",
+        "--partition", "iid", "--graph", "small-world:degree=6", "--rounds", str(_ROUNDS), "--no-baselines",
+        "--no-plot",
         "--out", str(folder),
     ]  # fmt: skip
     with tempfile.TemporaryFile() as said:

@@ -51,7 +51,9 @@ def main() -> None:
         for seed in seeds:
             shards, k = deal(data, options, n, seed)
             built = topologies.build(graph, n, **({"seed": seed} if graph == "small-world" else {}))
-            summary = p2pkm.simulate(p2pkm.GTVMin(k, coupling=coupling), built, shards, seed=seed, every=1000).summary
+            summary = p2pkm.simulate(
+                p2pkm.GTVMin(k, coupling=coupling), built, shards, seed=seed, record_every=1000
+            ).summary
             ratios.append(summary["ratio_mean"])
             worst.append(summary["ratio_worst"])
             volume.append(summary["bytes"] / 1000)

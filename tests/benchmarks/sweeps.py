@@ -24,20 +24,20 @@ def measure_updates(quick: bool) -> list[Figure]:
 
 
 def measure_sweep(quick: bool) -> list[Figure]:
-    """Return the seconds and the memory of a jacobi sweep, and what a coloured one costs beside it."""
+    """Return the seconds and the memory of a jacobi sweep, and what a colored one costs beside it."""
     n = 20_000 if quick else _MILLION
     arena = build(n, 4, 2)
     plain = arena.clock(_TRIALS)
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    arena.clock(1, "coloured")
-    pairs = [(median(arena.clock(2)), median(arena.clock(2, "coloured"))) for _ in range(_TRIALS)]
+    arena.clock(1, "colored")
+    pairs = [(median(arena.clock(2)), median(arena.clock(2, "colored"))) for _ in range(_TRIALS)]
     plain += [one for one, _ in pairs]
     who = f"{n:,} devices"
     return [
         Figure(f"one jacobi sweep, 2 threads, {who}", median(plain), "s", "at most", 0.35, f"k = 4, d = 2, {_KIND}"),
         Figure(f"memory of jacobi sweeps over the data, {who}", peak / arena.data, "x", "at most", 1.25,
                f"{peak / 1e9:.2f} GB of the process; points, two tables of centroids, graph {arena.data / 1e9:.2f} GB"),
-        Figure(f"one coloured sweep over a jacobi sweep, {who}", median(two / one for one, two in pairs), "x",
+        Figure(f"one colored sweep over a jacobi sweep, {who}", median(two / one for one, two in pairs), "x",
                "at most", 1.5, f"{show(median(two for _, two in pairs))} against {show(median(plain))}"),
     ]  # fmt: skip
 

@@ -11,7 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.fault_model import TraceFaults, build_fault_model, parse_stale, play_tape, record
+from p2pkm.channel.fault_model import (
+    TraceFaults,
+    build_fault_model,
+    parse_stale,
+    play_tape,
+    record,
+)
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.core.errors import ExperimentError
@@ -42,7 +48,7 @@ class Counter:
     def __init__(self, rounds=99):
         self.rounds = rounds
 
-    def init(self, devices, start):
+    def initial_state(self, devices, start):
         n = len(devices)
         return Counting(np.zeros((n, 1, 1)), np.zeros(n, bool), np.zeros(n, np.int64))
 
@@ -86,7 +92,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
     method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
-    state, heard = method.init(table.devices, None), Heard([], [], [], trouble)
+    state, heard = method.initial_state(table.devices, None), Heard([], [], [], trouble)
 
     def speak(devices):
         inbox = network.exchange(method.message(state, devices))
@@ -180,7 +186,7 @@ def test_no_more_tables_are_kept_than_rounds_unless_delays_hold_them_up():
     heard = follow(PATH, down, 3, stale="keep:age=2", schedule="jacobi*2")
     assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, None, None]
     late = [delay(t, 0, 1, 3) for t in range(1, 6)]  # here everybody speaks in both turns of a round
-    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="coloured")
+    heard = follow(PATH, late, 5, stale="keep:age=1", schedule="colored")
     assert [row[1] for row in heard.counts] == [0, 0, 0, None, None, None, None, 1, 2, 3, 4]
 
 
@@ -292,7 +298,7 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
     graph = PATH
     ends = [
-        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, central=False, faults=tape).centroids[:, 0, 0]
+        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, baselines=False, faults=tape).centroids[:, 0, 0]
         for t in (1, 2, 3)
     ]
     # E2 and E3 both pair the only centroids: two terms per link
@@ -305,14 +311,14 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
 
 def test_the_share_away_is_that_of_the_clients(tmp_path):
     tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
-    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, central=False, faults=tape)
+    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, baselines=False, faults=tape)
     assert_allclose(result.summary["away"], 1 / 9)
 
 
 def test_sent_and_lost_are_counted_apart(tmp_path):
     tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
-    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, central=False, faults=tape)
+    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, baselines=False, faults=tape)
     assert_array_equal(result.ledger.messages, [4, 4, 4, 3])  # 2 says nothing in round 2
     assert result.summary["messages"] == 15 and result.summary["lost"] == 2
     assert_allclose(result.summary["away"], 1 / 9)
@@ -325,7 +331,7 @@ def deal(n, seed=0, k=3):
 
 
 KEPT = ("chain_sha256", "messages", "bytes", "stop", "rounds", "lost", "away")
-SPEC = "loss=0.1,delay=0.1,links=0.05,churn=0.05,late=0.2,stragglers=0.1,partition=4-6"
+SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggler=0.1,partition=4-6"
 
 
 @pytest.mark.parametrize(
@@ -342,7 +348,7 @@ def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     tape = record(build_fault_model(spec, topology, 7), topology, 200, turns)
     (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
     drawn, written = (
-        p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, central=False, rounds=40)
+        p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, baselines=False, rounds=40)
         for faults in (spec, str(tmp_path / "t.jsonl"))
     )
     assert {key: drawn.summary[key] for key in KEPT} == {key: written.summary[key] for key in KEPT}
@@ -351,12 +357,12 @@ def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
 def test_two_methods_meet_the_same_faults():
     graph, lost = topologies.small_world(12, degree=4, rewire=0.2, seed=1), []
     for method in (p2pkm.GTVMin(3, schedule="jacobi", tol=0.0), p2pkm.ADMM(3, tol=0.0)):
-        summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, central=False, rounds=25).summary
+        summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, baselines=False, rounds=25).summary
         lost.append((summary["lost"], summary["away"], summary["rounds"]))
     assert lost[0] == lost[1] and lost[0][0] > 100
 
 
-@pytest.mark.parametrize("faults", ["loss=0", "lag=3,away=2"])
+@pytest.mark.parametrize("faults", ["loss=0", "max_delay=3,dropout_length=2"])
 def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
     graph = topologies.ring(6)
     plain, other = (p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=one) for one in (None, faults))
@@ -369,7 +375,7 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
 
 def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
     ring = Topology.from_graph(topologies.ring(4))
-    one, other = (build_fault_model("loss=0.5,delay=0.5,lag=3", ring, 1) for _ in range(2))
+    one, other = (build_fault_model("loss=0.5,delay=0.5,max_delay=3", ring, 1) for _ in range(2))
     source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
     assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
@@ -386,7 +392,7 @@ def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
 
 
 def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
-    events = build_fault_model("late=1,join=3", Topology.star(300), 1).begin(0)
+    events = build_fault_model("late_join=1,join_by=3", Topology.star(300), 1).begin(0)
     assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
     rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
     assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
@@ -395,7 +401,7 @@ def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
 def test_a_hub_that_is_down_does_without_a_round(tmp_path):
     shards = deal(4)
     tape = write(tmp_path / "t.jsonl", away(2, 4), away(3, 0))  # the hub is device 4
-    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, central=False)
+    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, baselines=False)
     sent = {(int(s), int(d)): int(m) for s, d, m in zip(*result.ledger[:3], strict=True)}
     # in round 2 the clients hear nothing and report again, to nobody; in round 3 the hub speaks to 0 in vain
     assert [sent[i, 4] for i in range(4)] == [4, 5, 5, 5]
@@ -406,7 +412,7 @@ def test_a_hub_that_is_down_does_without_a_round(tmp_path):
 @pytest.mark.parametrize("kind", [p2pkm.FKM, p2pkm.FeCA])
 def test_a_hub_that_misses_the_opening_is_told_again(tmp_path, kind):
     tape = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
-    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, central=False)
+    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, baselines=False)
     assert np.isfinite(result.centroids[:, 0]).all()
     assert result.summary["lost"] == 8  # the reports of the opening and of round 1
 
@@ -426,7 +432,7 @@ def balance(method, lines, rounds):
     played, schedule = trouble.open(method, schedule, network)
     network.open(trouble)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
-    state = played.init(devices, Start(centroids, np.ones(5, bool)))
+    state = played.initial_state(devices, Start(centroids, np.ones(5, bool)))
     inbox = network.exchange(played.message(state, devices.of(schedule.opening)))
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
@@ -473,7 +479,7 @@ def test_with_counters_losses_do_not_move_the_mean(kind):
 def test_counters_change_nothing_but_rounding_without_losses():
     graph = topologies.ring(6)
     one, other = (
-        p2pkm.simulate(p2pkm.TrackingLloyd(3, counters=counters), graph, deal(6), central=False).centroids
+        p2pkm.simulate(p2pkm.TrackingLloyd(3, counters=counters), graph, deal(6), baselines=False).centroids
         for counters in (None, True)
     )
     assert_allclose(one, other, rtol=1e-9)
@@ -482,11 +488,11 @@ def test_counters_change_nothing_but_rounding_without_losses():
 # --- seeding under faults ---
 
 
-@pytest.mark.parametrize("faults", ["loss=0.2", "churn=0.1", "delay=0.4,stragglers=0.1,late=0.3"])
+@pytest.mark.parametrize("faults", ["loss=0.2", "dropout=0.1", "delay=0.4,straggler=0.1,late_join=0.3"])
 @pytest.mark.parametrize("method", [p2pkm.GTVMin(3), p2pkm.ConsensusLloyd(3)])
 def test_all_devices_begin_with_the_same_centroids(method, faults):
     graph = topologies.random_regular(24, degree=4, seed=1)
-    result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", central=False)
+    result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", baselines=False)
     assert np.isfinite(result.centroids).all()
     assert result.summary["centroid_sets"] == 1
     assert result.summary["lost"] > 0 or "delay" in faults
@@ -499,21 +505,22 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
     ("words", "said"),
     [
         ("--faults los=1", "Did you mean 'loss'"),
+        ("--faults churn=0.1", "It is called 'dropout' now. Known: "),
         ("--faults loss=2", "faults loss is 2.0"),
         ("--faults loss=nan", "expected a finite number"),
         ("--faults partition=5", "expected its first and last round, as in 10-20"),
-        ("--faults lag=99,delay=.1", "expected at most 64 rounds"),
-        ("--faults away=0,churn=.1", "faults away is 0"),
+        ("--faults max_delay=99,delay=.1", "expected at most 64 rounds"),
+        ("--faults dropout_length=0,dropout=.1", "faults dropout_length is 0"),
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
-        ("--faults loss=.1 --net wan", "--faults and --net are both given"),
-        ("--faults loss=.1 --theta 1.5", "overshooting on old tables diverges"),
+        ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
+        ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
-        ("--faults loss=.1 --stale drp", "Did you mean 'drop'"),
-        ("--faults loss=.1 --stale keep:age=0", "stale keep:age is 0"),
-        ("--faults loss=.1 --stale keep:age=65", "expected at most 64 rounds"),
-        ("--stale drop", "there are no faults"),
+        ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
+        ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),
+        ("--faults loss=.1 --stale-policy keep:age=65", "expected at most 64 rounds"),
+        ("--stale-policy drop", "there are no faults"),
     ],
 )
 def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
@@ -523,8 +530,8 @@ def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
 
 
 def test_overshooting_is_refused_in_scripts_too():
-    with pytest.raises(ExperimentError, match=r"theta is 1\.5 with faults"):
-        p2pkm.simulate(p2pkm.GTVMin(3, theta=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
+    with pytest.raises(ExperimentError, match=r"relaxation is 1\.5 with faults"):
+        p2pkm.simulate(p2pkm.GTVMin(3, relaxation=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
 
 
 def test_notes_say_what_is_not_struck(tmp_path):

@@ -23,7 +23,7 @@ from p2pkm.network.world import connect
 from tests.support.run_cli import here, solve
 
 LEAST = 4
-SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "alone"]
+SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "local"]
 
 
 def deal(n=8, seed=0):
@@ -103,7 +103,7 @@ def listen(method, moved, seed, monkeypatch, **options):
     with monkeypatch.context() as patch:
         tap, shards = Tap(patch), scatter(seed, moved)
         graph = None if needs_hub(method) else topologies.ring(8)
-        p2pkm.simulate(method, graph, shards, rounds=5, seed=seed, min_count=LEAST, **options)
+        p2pkm.simulate(method, graph, shards, rounds=5, seed=seed, min_cluster_size=LEAST, **options)
     said = [(stage, i, told(mail, i)) for stage, _, mail in tap.mails for i in range(8)]
     return [(stage, i, sorted(map(tuple, rows))) for stage, i, rows in said]
 
@@ -116,11 +116,11 @@ def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkey
     assert len(said[0]) > 8 and said[0] == said[1]
 
 
-FAULTS = "loss=0.2,churn=0.1,late=0.5,stages=all"
+FAULTS = "loss=0.2,dropout=0.1,late_join=0.5,stages=all"
 
 
 @pytest.mark.parametrize(("options", "faults"), [
-    ({"seeding": "summaries:hops=1"}, None), ({"theta": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
+    ({"seeding": "summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
     ({"seeding": "rooted:candidates=5"}, None), ({"seeding": "summaries:candidates=5"}, FAULTS),
     ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
     ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
@@ -152,14 +152,14 @@ def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypa
     monkeypatch.setattr(gtvmin, "suppress_small_clusters", suppress)
     faults = options.get("faults")
     method = p2pkm.GTVMin(4, **{name: value for name, value in options.items() if name != "faults"})
-    p2pkm.simulate(method, topologies.ring(8), deal(), rounds=6, seed=1, min_count=LEAST, faults=faults)
+    p2pkm.simulate(method, topologies.ring(8), deal(), rounds=6, seed=1, min_cluster_size=LEAST, faults=faults)
     assert len(looked) >= 4 and (few & {1, 2, 3} or "own" in options.values())
 
 
 def test_own_seeds_are_means_of_enough_points():
     points = np.array([[0.0], [1.0], [2.0], [3.0], [50.0], [51.0], [99.0]])
     tables = [p2pkm.simulate(p2pkm.GTVMin(3, seeding="own"), topologies.path(2), p2pkm.Shards.from_list([points] * 2),
-                             rounds=0, min_count=least).centroids[0, :, 0] for least in (0, 2, 4)]  # fmt: skip
+                             rounds=0, min_cluster_size=least).centroids[0, :, 0] for least in (0, 2, 4)]  # fmt: skip
     assert set(tables[0]) <= set(points[:, 0])
     assert sorted(tables[1][np.isfinite(tables[1])]) == [1.5, 50.5]
     assert sorted(tables[2][np.isfinite(tables[2])]) == [1.5]
@@ -172,8 +172,10 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
     shards = p2pkm.Shards.from_list([few, many])
 
     def play(least):
-        method = p2pkm.GTVMin(2, alpha=1.0, theta=1.0)
-        return p2pkm.simulate(method, topologies.path(2), shards, rounds=1, min_count=least, start=start).centroids
+        method = p2pkm.GTVMin(2, alpha=1.0, relaxation=1.0)
+        return p2pkm.simulate(
+            method, topologies.path(2), shards, rounds=1, min_cluster_size=least, start=start
+        ).centroids
 
     # device 0 speaks first: E2 and E3 add the row of device 1 twice to its own point, or to nothing
     assert_array_equal(play(0)[0, :, 0], [2 / 5, (8.0 + 2 * 9.0) / 3])
@@ -184,7 +186,7 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
 def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
-    result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_count=LEAST)
+    result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_cluster_size=LEAST)
     counted = name in ("consensus", "pushsum", "tracking", "fkm")
     if name == "pushsum":  # its first message is a known share of the mass
         tap.mails = [(s, t, m._replace(values=m.values * 3.0) if s == tap.mails[-1][0] and t == 0 else m)
@@ -199,13 +201,13 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
 ], ids=["summaries", "rooted", "groups"])  # fmt: skip
 def test_no_pair_of_fewer_points_leaves_before_the_method(method, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
-    p2pkm.simulate(method, topologies.ring(8), shards, rounds=4, seed=1, min_count=LEAST)
+    p2pkm.simulate(method, topologies.ring(8), shards, rounds=4, seed=1, min_cluster_size=LEAST)
     assert check(tap, shards, counted=True) > 1
 
 
 def test_it_costs_little():
     words = "--data", "grid16:points=50", "--devices", 8
-    ratios = [solve(*words, "--min-count", least)["ratio_mean"] for least in (0, 5)]
+    ratios = [solve(*words, "--min-cluster-size", least)["ratio_mean"] for least in (0, 5)]
     assert max(ratios) < 1.02
 
 
@@ -225,13 +227,13 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--seeding", "raced"), "points as they are"),
     (("--seeding", "leader"), "points as they are"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
-    (("--algorithm", "gtvmin:passes=2"), "did not look at in between"),
+    (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):
-    ended = here("--min-count", 3, *words, "--out", "none", "-q", "--devices", "4")
+    ended = here("--min-cluster-size", 3, *words, "--out", "none", "-q", "--devices", "4")
     assert ended.code == 2
     assert said in ended.err
-    assert here("--min-count", -1, "--out", "none", "-q").code == 2
+    assert here("--min-cluster-size", -1, "--out", "none", "-q").code == 2
 
 
 def test_raw_points_are_counted_once_each():
@@ -255,7 +257,7 @@ def test_small_clients_of_kfed_ship_all_their_points():
     shards = p2pkm.Shards.from_list(blocks)
     summary = p2pkm.simulate(p2pkm.KFED(4, local_k=4), None, shards).summary
     assert summary["raw_points"] >= 5
-    assert p2pkm.simulate(p2pkm.KFED(4, local_k=4), None, shards, min_count=2).summary["raw_points"] == 0
+    assert p2pkm.simulate(p2pkm.KFED(4, local_k=4), None, shards, min_cluster_size=2).summary["raw_points"] == 0
 
 
 @pytest.mark.parametrize("name", SHY)
@@ -263,7 +265,7 @@ def test_no_point_leaves_as_it_is(name):
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
     for seeding in (None, "own") if name == "gtvmin" else (None,):
         method = find(name)(4, **({"seeding": seeding} if seeding else {}))
-        assert p2pkm.simulate(method, graph, deal(), rounds=3, min_count=2).summary["raw_points"] == 0
+        assert p2pkm.simulate(method, graph, deal(), rounds=3, min_cluster_size=2).summary["raw_points"] == 0
 
 
 def test_who_has_seen_whom():
@@ -293,7 +295,7 @@ def test_the_closing_table_says_it():
     ended = here("--data", "grid16:points=5", "--devices", "4", "--rounds", "3", "--out", "none", "--no-plot", "-q")
     assert "points in the open" in ended.out
     assert "seen by one device" in ended.out
-    assert solve("--min-count", 2)["min_count"] == 2
+    assert solve("--min-cluster-size", 2)["min_count"] == 2
 
 
 def graph_for(method, n=8):
@@ -305,7 +307,7 @@ def test_points_are_counted_not_what_they_weigh(name, monkeypatch):
     tap, data = Tap(monkeypatch), deal()
     shards = p2pkm.Shards(data.points, data.offsets, np.full(len(data.points), 8.0), None, data.rows)
     method = find(name)(4)
-    result = p2pkm.simulate(method, graph_for(method), shards, rounds=4, seed=1, min_count=LEAST)
+    result = p2pkm.simulate(method, graph_for(method), shards, rounds=4, seed=1, min_cluster_size=LEAST)
     assert result.summary["raw_points"] == 0
     seen = 0
     for stage, turn, mail in tap.mails:
@@ -331,7 +333,7 @@ def lure(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_row_that_fkm_sends_is_the_one_that_was_counted(options, seed, monkeypatch):
     tap, shards = Tap(monkeypatch), lure(seed)
-    result = p2pkm.simulate(p2pkm.FKM(2, **options), None, shards, rounds=5, seed=seed, min_count=5)
+    result = p2pkm.simulate(p2pkm.FKM(2, **options), None, shards, rounds=5, seed=seed, min_cluster_size=5)
     assert result.summary["raw_points"] == 0
     models = [mail.values[2, : mail.rows[2]] for _, _, mail in tap.mails if mail.rows[2] > 0]
     reports = [mail for _, _, mail in tap.mails if mail.rows[0] >= 0][1:]
@@ -388,7 +390,7 @@ def test_every_row_of_a_server_method_is_the_mean_of_enough_points(method, monke
     rng, seen = np.random.default_rng(5), 0
     data = [rng.normal(size=(7, 2)) for _ in range(200)]
     tap, counts = Tap(monkeypatch), [some for r in range(3, 8) for some in combinations(range(7), r)]
-    p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), min_count=3)
+    p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), min_cluster_size=3)
     for i, points in enumerate(data):
         means = np.array([points[list(some)].mean(axis=0) for some in counts])
         for row in told(tap.mails[0][2], i):
@@ -402,7 +404,7 @@ def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
         with monkeypatch.context() as patch:
             tap, many = Tap(patch), np.concatenate((np.zeros((20, 2)), [[-1.0, 0.0]]))  # reaches 0.95
             blocks = [np.concatenate((many, [[x, 0.0]])), 30.0 + many]
-            p2pkm.simulate(p2pkm.FeCA(2), None, p2pkm.Shards.from_list(blocks), min_count=4)
+            p2pkm.simulate(p2pkm.FeCA(2), None, p2pkm.Shards.from_list(blocks), min_cluster_size=4)
         return told(tap.mails[0][2], 0).tolist()
 
     assert len(radii(1.7)) == 1  # half-way to the point is 0.87
@@ -413,7 +415,8 @@ def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
 def test_a_least_row_of_one_point_changes_nothing(name):
     rng, method = np.random.default_rng(2), find(name)(4)
     shards = p2pkm.Shards.from_list([rng.normal(3.0 * (i % 3), 1.0, (n, 2)) for i, n in enumerate((1, 2, 9, 5))])
-    chains = {p2pkm.simulate(method, graph_for(method, 4), shards, rounds=3, min_count=least).summary["chain_sha256"]
+    chains = {p2pkm.simulate(method, graph_for(method, 4), shards, rounds=3,
+                             min_cluster_size=least).summary["chain_sha256"]
               for least in (0, 1)}  # fmt: skip
     assert len(chains) == 1
 
@@ -421,13 +424,15 @@ def test_a_least_row_of_one_point_changes_nothing(name):
 @pytest.mark.parametrize("name", ["ffcm1", "ffcm2"])
 def test_fuzzy_clients_of_few_points_with_a_least_row_of_one(name):
     ended = here("--devices", 4, "--algorithm", name, "--data", "grid16:points=20", "--partition", "beta:beta=0.1",
-                 "--min-count", 1, "--out", "none", "-q")  # fmt: skip
+                 "--min-cluster-size", 1, "--out", "none", "-q")  # fmt: skip
     assert ended.code == 0, ended.err
 
 
 def test_a_device_of_one_point_says_no_losses(monkeypatch):
     tap, data = Tap(monkeypatch), [deal().points[14 * i : 14 * i + 14] for i in range(7)]
-    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]), min_count=5)
+    p2pkm.simulate(
+        p2pkm.GTVMin(4), topologies.ring(8), p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]), min_cluster_size=5
+    )
     openings = [mail for stage, turn, mail in tap.mails if turn == 0 and told(mail, 0).shape[1] == 5]
     assert len(openings) == 1
     assert [len(told(openings[0], i)) for i in range(8)] == [1] * 7 + [0]
@@ -435,14 +440,14 @@ def test_a_device_of_one_point_says_no_losses(monkeypatch):
 
 def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
-    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, min_count=LEAST)
+    p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, min_cluster_size=LEAST)
     pairs, losses = (next(mail for *_, mail in tap.mails if told(mail, 0).shape[1] == w) for w in (3, 5))
     collected = np.concatenate([told(pairs, i) for i in range(8)])
     assert (collected[:, 2] >= LEAST).all()
     devices = [told(pairs, i) for i in range(8)]
     found = [told(losses, i) for i in range(8)]
     assert all(len(one) == (len(own) > 0) for one, own in zip(found, devices, strict=True))
-    chosen = p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, rounds=0, min_count=LEAST).centroids[0]
+    chosen = p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, rounds=0, min_cluster_size=LEAST).centroids[0]
     costs = [(own[:, 2] * ((own[:, None, :2] - chosen) ** 2).sum(axis=2).min(axis=1)).sum() for own in devices]
     totals = np.concatenate([one for one in found if len(one)]).sum(axis=0)
     best = totals.argmin()
@@ -473,7 +478,7 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
     with monkeypatch.context() as patch:
         sent, method = tap(patch), p2pkm.GTVMin(5)
         graph = place_graph(method, topologies.ring(4), 4)
-        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, min_count=least), connect())
+        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, min_cluster_size=least), connect())
     return sent, result, shards
 
 
@@ -538,13 +543,13 @@ class Recorder:
 
 
 RECORDED = [
-    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "alone", "ffcm1", "ffcm2")),
+    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2")),
     *((p2pkm.GTVMin(4, seeding=seeding), {}) for seeding in
       ("own", "box", "leader", "raced", "rooted", "rooted:candidates=5", "summaries:hops=1", "rooted:rows=80")),
     (p2pkm.GTVMin(4, recipe="groups"), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),
     (p2pkm.GTVMin(4), {"faults": FAULTS}), (p2pkm.GTVMin(4), {"byzantine": "2:kind=flip,stages=all"}),
     (p2pkm.GTVMin(4), {"byzantine": "2:kind=nan"}), (p2pkm.Coreset(4, spread="tree"), {}),
-    (p2pkm.FKM(4, seeding="random"), {"faults": "loss=0.3"}), (p2pkm.ConsensusLloyd(4), {"min_count": 2}),
+    (p2pkm.FKM(4, seeding="random"), {"faults": "loss=0.3"}), (p2pkm.ConsensusLloyd(4), {"min_cluster_size": 2}),
 ]  # fmt: skip
 
 
@@ -559,7 +564,7 @@ def test_raw_points_are_those_that_a_recorder_of_all_messages_finds(method, opti
     result = p2pkm.simulate(method, None if needs_hub(method) else graph, p2pkm.Shards.from_list(blocks), rounds=4,
                             allow_disconnected=True, **options)  # fmt: skip
     assert result.summary["raw_points"] == recorder.count([(one, one) for one in blocks])
-    assert result.summary["raw_points"] > 0 or options.get("min_count") or method.name == "fkmeanscb"
+    assert result.summary["raw_points"] > 0 or options.get("min_cluster_size") or method.name == "fkmeanscb"
 
 
 def test_points_that_are_passed_on_are_counted(monkeypatch):

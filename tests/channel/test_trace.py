@@ -128,14 +128,15 @@ def test_whatever_the_lines_it_is_a_tape_or_an_error(lines):
 def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "--graph ring --devices 6 --rounds 9".split()
-    said = here("faults", "loss=0.2,churn=0.2,links=0.1,partition=2-3,stages=all", *words)
+    spec = "loss=0.2,dropout=0.2,link_failure=0.1,partition=2-3,stages=all"
+    said = here("faults", spec, *words)
     head, *rest = [json.loads(line) for line in said.out.splitlines()]
     counts = [(word, sum(event["kind"] == word for event in rest)) for word in ("away", "link", "loss")]
     assert (said.code, said.err) == (0, f"rounds 0 to 9: {', '.join(f'{count} {word}' for word, count in counts)}\n")
     assert here("faults", "loss=0", *words).err == "rounds 0 to 9: no events\n"
     assert head == {"kind": "tape", "devices": 6, "stages": "all"}
     assert {event["kind"] for event in rest} == {"loss", "away", "link"} and max(e["round"] for e in rest) <= 9
-    assert here("faults", "loss=0.2,churn=0.2,links=0.1,partition=2-3,stages=all", *words, "--out", "t.jsonl").code == 0
+    assert here("faults", spec, *words, "--out", "t.jsonl").code == 0
     assert (tmp_path / "t.jsonl").read_text() == said.out
     assert here("faults", "t.jsonl", *words).out == said.out
 
@@ -157,5 +158,5 @@ def test_the_command_says_what_is_wrong(words, code, said, tmp_path, monkeypatch
 
 
 def test_with_a_server_there_is_one_device_more():
-    out = here("faults", "server=1,away=1", "--server", "--devices", "3", "--rounds", "1").out
+    out = here("faults", "server=1,dropout_length=1", "--server", "--devices", "3", "--rounds", "1").out
     assert [json.loads(line).get("device") for line in out.splitlines()] == [None, 3, 3]

@@ -33,7 +33,7 @@ def test_json_object():
     assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
     assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
     assert (summary["recipe"], summary["seeding"], summary["coupling"], summary["alpha"]) == ("global", None, 10, None)
-    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("coloured", 1.5, 1, 0)
+    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("colored", 1.5, 1, 0)
     assert (summary["descent"], summary["out"]) == ("certified", None)
     assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
     for name in ("rounds", "messages", "bytes", "rows_max_per_device", "centroid_sets"):
@@ -49,7 +49,7 @@ def test_defaults(tmp_path):
     assert ending.code == 0 and ending.out.count("\n") == 1 and not list(tmp_path.iterdir())
     wanted = {"graph": "ring", "devices": 16, "data": "grid16:points=200,sd=1,seed=0", "clusters": 16, "rounds": 150,
               "algorithm": "gtvmin", "partition": "dirichlet:alpha=0.3,by=class,minimum=0,seed=0", "seed": 0,
-              "every": 1, "central": True,
+              "record_every": 1, "baselines": True,
               "allow_disconnected": False, "require_converged": False}  # fmt: skip
     assert config.items() >= wanted.items()
 
@@ -63,7 +63,7 @@ def test_every_field_is_an_option():
 def test_help_keeps_the_examples_apart():
     text = here("--help").out
     assert "\n  python -m p2pkm --graph ring " in text and "\n  mpirun -n 16 python -m p2pkm --graph ring " in text
-    assert all(option in text for option in ("--graph", "--clusters", "--no-central", "--allow-disconnected"))
+    assert all(option in text for option in ("--graph", "--clusters", "--no-baselines", "--allow-disconnected"))
     assert "Exit codes" in text and "\\b" not in text
 
 
@@ -79,7 +79,7 @@ def test_table():
 
 
 def test_table_leaves_out_what_is_not_known():
-    text = here(*SMALL, "--out", "none", "--no-central").out
+    text = here(*SMALL, "--out", "none", "--no-baselines").out
     assert "quality, mean device" not in text and "None" not in text and "nan" not in text
 
 
@@ -148,7 +148,8 @@ def test_dry_run(tmp_path):
 
 
 OPTIONS = ("--graph", "small-world:degree=2,rewire=0.3", "--partition", "by-label", "--alpha", "0.7", "--schedule",
-           "jacobi", "--theta", "0.9", "--seeding", "summaries:hops=2", "--seed", "3", "--no-central")  # fmt: skip
+           "jacobi", "--relaxation", "0.9", "--seeding", "summaries:hops=2", "--seed", "3",
+           "--no-baselines")  # fmt: skip
 
 
 def test_a_run_is_repeated_from_its_folder(tmp_path):
@@ -159,7 +160,7 @@ def test_a_run_is_repeated_from_its_folder(tmp_path):
     assert texts[0] == texts[1]
     assert {path.name for path in (tmp_path / "second").iterdir()} >= FILES
     config = tomllib.loads(texts[0])
-    assert config["seeding"] == "summaries:hops=2" and config["central"] is False
+    assert config["seeding"] == "summaries:hops=2" and config["baselines"] is False
 
 
 def test_the_command_line_beats_toml(tmp_path):
@@ -167,9 +168,9 @@ def test_the_command_line_beats_toml(tmp_path):
         'graph = "star"\nseed = 4\nallow-disconnected = true\ncentral = false\ndata = "grid16:points=5"\ndevices = 5\n'
     )
     (tmp_path / "mine.toml").write_text(text)
-    config = json.loads(here("--config", "mine.toml", "--graph", "path", "--central", "--dry-run").out)
+    config = json.loads(here("--config", "mine.toml", "--graph", "path", "--baselines", "--dry-run").out)
     assert (config["graph"], config["seed"], config["devices"]) == ("path", 4, 5)
-    assert config["central"] is True and config["allow_disconnected"] is True
+    assert config["baselines"] is True and config["allow_disconnected"] is True
     assert config["data"] == "grid16:points=5,sd=1,seed=4"
 
 

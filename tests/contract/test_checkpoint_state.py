@@ -17,12 +17,14 @@ from p2pkm.network.mailbox import Mailbox
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here
 
-SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-central", "--quiet", "-k", "5",
-         "--checkpoint-every", "1", "--every", "1", "--partition", "quantity:alpha=0.7", "--tol", "0")  # fmt: skip
-STRUCK = ("--seeding", "own", "--rounds", "8", "--stale", "keep:age=3", "--faults",
-          "loss=0.1,delay=0.4,lag=3,churn=0.2,away=3,stragglers=0.1,links=0.2,repair=4")  # fmt: skip
-EVERYWHERE = ("--rounds", "2", "--seeding", "raced", "--faults", "loss=0.3,delay=0.2,churn=0.1,stages=all")
-EVENTS = ("--seeding", "own", "--schedule", "async", "--rounds", "6", "--net")
+SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-baselines", "--quiet", "-k", "5",
+         "--checkpoint-every", "1", "--record-every", "1", "--partition", "quantity:alpha=0.7", "--tol",
+         "0")  # fmt: skip
+STRUCK = ("--seeding", "own", "--rounds", "8", "--stale-policy", "keep:age=3", "--faults",
+          "loss=0.1,delay=0.4,max_delay=3,dropout=0.2,dropout_length=3,straggler=0.1,link_failure=0.2,"
+          "link_downtime=4")  # fmt: skip
+EVERYWHERE = ("--rounds", "2", "--seeding", "raced", "--faults", "loss=0.3,delay=0.2,dropout=0.1,stages=all")
+EVENTS = ("--seeding", "own", "--schedule", "async", "--rounds", "6", "--link-model")
 CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
 LIARS = ("--byzantine", "2:kind=flip", "--recipe", "groups", "--rounds", "2", "--graph", "complete")
 RACED = ("--rounds", "2", "--seeding", "raced")

@@ -18,7 +18,7 @@ RUNS = {
     "groups": ("--recipe", "groups", "--graph", "complete", "--scale", "standard"),
     "summaries": ("--seeding", "summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
     "ffcm2": ("--algorithm", "ffcm2"),
-    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--seeding", "own", "--no-central"),
+    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--seeding", "own", "--no-baselines"),
 }
 DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette")
 ENVIRONMENTS = {
@@ -105,7 +105,7 @@ def test_a_number_of_threads_that_numba_refuses(monkeypatch, given):
     assert found["status"] == "warn" and "NUMBA_NUM_THREADS" in found["found"] and "set it to 1" in found["advice"]
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # then nobody asks numba
     assert kernels.load() is not sys.modules["p2pkm.kernels.numba"]
-    assert here(*LARGE, "--algorithm", "alone", "--no-central", "--out", "none").code == 0
+    assert here(*LARGE, "--algorithm", "local", "--no-baselines", "--out", "none").code == 0
 
 
 @pytest.mark.parametrize("given", ["1", "64", "many", ""])

@@ -57,7 +57,7 @@ def test_it_does_not_depend_on_what_the_referee_looks_at(name):
     """A method stops by its own rule, from what its devices know."""
     shards, graph = deal(6), GRAPHS["ring"]
     seen = p2pkm.simulate(find(name)(3), graph, shards, rounds=8)
-    blind = p2pkm.simulate(find(name)(3), graph, shards, rounds=8, every=100, central=False)
+    blind = p2pkm.simulate(find(name)(3), graph, shards, rounds=8, record_every=100, baselines=False)
     assert seen.summary["centroids_sha256"] == blind.summary["centroids_sha256"]
     assert (seen.summary["rounds"], seen.summary["stop"]) == (blind.summary["rounds"], blind.summary["stop"])
 

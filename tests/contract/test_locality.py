@@ -21,7 +21,9 @@ NEARBY = [3, 4, 5]
 METHODS = {
     "gtvmin": lambda schedule: p2pkm.GTVMin(K, alpha=1.0, schedule=schedule),
     "gtvmin as printed": lambda schedule: p2pkm.GTVMin(K, alpha=0.5, schedule=schedule, update="as-printed"),
-    "gtvmin without star": lambda schedule: p2pkm.GTVMin(K, alpha=2.0, schedule=schedule, star_term=False, passes=2),
+    "gtvmin without star": lambda schedule: p2pkm.GTVMin(
+        K, alpha=2.0, schedule=schedule, star_term=False, local_steps=2
+    ),
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 
@@ -76,9 +78,9 @@ def test_other_points_change_their_own_device_first(method):
 
 
 @methods
-@pytest.mark.parametrize("schedule", ["coloured", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "async"])
 def test_after_one_turn_only_awake_neighbours_have_changed(method, schedule):
-    calm, stirred, masks = both(method(schedule), rounds=1 if schedule == "coloured" else 8)
+    calm, stirred, masks = both(method(schedule), rounds=1 if schedule == "colored" else 8)
     reached = {DISTURBED}
     for turn, awake in enumerate(masks):
         before, after = set(changed(calm[turn], stirred[turn])), set(changed(calm[turn + 1], stirred[turn + 1]))

@@ -11,7 +11,7 @@ from tests.contract.test_determinism import start
 from tests.support.programs import perturbed
 
 SIZE = 0.05
-SILENT = ("alone",)
+SILENT = ("local",)
 
 
 @cache

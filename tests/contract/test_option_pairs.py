@@ -9,7 +9,7 @@ import pytest
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, solve
 
-TROUBLE = ("--faults", "loss=0.2,churn=0.1", "--byzantine", "1:kind=nan", "--min-count", "2")
+TROUBLE = ("--faults", "loss=0.2,dropout=0.1", "--byzantine", "1:kind=nan", "--min-cluster-size", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     assert "smallest row" in ending.out and here("report", "run").code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     said = _verdict(tmp_path / "run" / "report.html")
-    assert f"Under faults (loss=0.2,churn=0.1) {summary['lost']} of the messages were never heard" in said
+    assert f"Under faults (loss=0.2,dropout=0.1) {summary['lost']} of the messages were never heard" in said
     assert "1 device lied (1:kind=nan" in said and "Nothing of rows of fewer than 2 points was said." in said
     assert f"{summary['quarantined']} tables that made no sense were refused." in said
 
@@ -81,17 +81,17 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     assert here("compare", "--config", "run/config.toml", *words, "--out", "both").code == 0
     assert here("report", "both").code == 0
     page = tmp_path / "both" / "report.html"
-    assert "All runs with --faults loss=0.2,churn=0.1, --byzantine 1:kind=nan" in _verdict(page)
+    assert "All runs with --faults loss=0.2,dropout=0.1, --byzantine 1:kind=nan" in _verdict(page)
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
-    assert "--checkpoint-every" not in again and "--placement" not in again
+    assert "--checkpoint-every" not in again and "--rank-partition" not in again
     rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
     assert all(row["lost"] > 0 and row["away"] >= 0 and row["quarantined"] > 0 for row in rows)
 
 
 @pytest.mark.parametrize(("options", "words"), [
     (("--byzantine", "4"), "byzantine is 4 of 4 devices"),
-    (("--byzantine", "1", "--algorithm", "alone"), "alone says nothing"),
-    (("--min-count", "3", "--algorithm", "ffcm1"), "min_count is 3, but ffcm1"),
+    (("--byzantine", "1", "--algorithm", "local"), "local says nothing"),
+    (("--min-cluster-size", "3", "--algorithm", "ffcm1"), "min_cluster_size is 3, but ffcm1"),
 ])  # fmt: skip
 def test_a_plan_refuses_what_a_run_refuses(options, words):
     plain = ("--devices", "4", "--data", "grid16:points=5", "--rounds", "2", *options)
@@ -102,7 +102,7 @@ def test_a_plan_refuses_what_a_run_refuses(options, words):
 def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
     plain = ("plan", "--devices", "4", "--data", "grid16:points=5", "--rounds", "2", "--format", "json")
     exact = [[stage["total"]["exact_bytes"] for stage in here(*plain, *more).summary["stages"]]
-             for more in ((), ("--min-count", "3"), ("--byzantine", "1:kind=nan"))]  # fmt: skip
+             for more in ((), ("--min-cluster-size", "3"), ("--byzantine", "1:kind=nan"))]  # fmt: skip
     assert any(exact[0]) and not any(exact[1] + exact[2])
 
 
@@ -143,7 +143,7 @@ def test_a_run_does_not_go_on_under_another_tape(tmp_path, monkeypatch):
 
 
 def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out(tmp_path):
-    assert here("faults", "loss=0.3,churn=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
+    assert here("faults", "loss=0.3,dropout=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
     lost = (json.loads(line)["kind"] == "loss" for line in (tmp_path / "t.jsonl").read_text().splitlines())
     ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")
     assert f"{sum(lost)} events of the tape are about links or a server that this graph does not have" in ending.out

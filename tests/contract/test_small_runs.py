@@ -70,7 +70,7 @@ def test_data(name):
 
 
 def test_digits():
-    summary = solve("--data", "digits:components=3", "--rounds", 1, "--seeding", "box", "--no-central")
+    summary = solve("--data", "digits:components=3", "--rounds", 1, "--seeding", "box", "--no-baselines")
     assert (summary["clusters"], summary["data"]) == (10, "digits:components=3")
 
 
@@ -111,7 +111,7 @@ def test_array_file(tmp_path, name):
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("schedule", ["coloured", "jacobi", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "jacobi", "async"])
 def test_one_and_two_devices(devices, schedule):
     summary = solve("--devices", devices, "--schedule", schedule, "--rounds", 60)
     assert summary["devices"] == devices and summary["stop"] in {"converged", "round-limit", "silent"}
@@ -128,7 +128,7 @@ SHAPES = {
     "duplicates": ("--data", "grid16:points=5,sd=0", "-k", 30),
     "constant": ("--data", "constant.csv", "-k", 3),
     "one-feature": ("--data", "line.csv", "-k", 3),
-    "alone": ("--alpha", 0),
+    "local": ("--alpha", 0),
     "strong": ("--alpha", 1e9),
 }
 

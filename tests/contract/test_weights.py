@@ -21,14 +21,14 @@ SETTINGS = (
     ("gtvmin", {"recipe": "groups"}, {}),
     ("gtvmin", {"schedule": "jacobi", "coupling": 2.0}, {}),
     ("gtvmin", {"update": "as-printed"}, {}),
-    ("gtvmin", {"update": "as-printed", "seeding": "own"}, {"min_count": 3}),
+    ("gtvmin", {"update": "as-printed", "seeding": "own"}, {"min_cluster_size": 3}),
     ("gtvmin", {"swaps": True, "schedule": "async"}, {}),
     ("gtvmin", {"robust": "saturate"}, {"byzantine": "1:kind=flip"}),
     ("gtvmin", {"robust": "trim"}, {"byzantine": "1:kind=random"}),
-    ("gtvmin", {}, {"min_count": 3}),
-    ("gtvmin", {"seeding": "own"}, {"min_count": 3}),
-    ("pushsum", {}, {"faults": "loss=0.2,churn=0.1"}),
-    ("tracking", {}, {"faults": "loss=0.2,churn=0.1"}),
+    ("gtvmin", {}, {"min_cluster_size": 3}),
+    ("gtvmin", {"seeding": "own"}, {"min_cluster_size": 3}),
+    ("pushsum", {}, {"faults": "loss=0.2,dropout=0.1"}),
+    ("tracking", {}, {"faults": "loss=0.2,dropout=0.1"}),
     ("coreset", {"size": 20, "spread": "tree"}, {}),
     ("fkm", {"seeding": "random", "keep_empty": True, "robust": "trim"}, {}),
     ("feca", {"seeding": "random", "variant": "theoretical"}, {}),
@@ -99,7 +99,7 @@ def test_rows_are_left_out_by_their_points(weight):
     devices = arrange(own, [(0, 1), (1, 2)], weights=np.full(sum(map(sum, sizes)), weight)).devices
     asked = replace(devices, min_count=least)
     method = p2pkm.FKM(2, min_count=least, seeding="lloyd", local_steps=9)
-    for found in (summarize(asked, 2), LocalKMeansPP(2).init(asked, None).centroids):
+    for found in (summarize(asked, 2), LocalKMeansPP(2).initial_state(asked, None).centroids):
         assert np.isfinite(found[:, :, 0]).sum(axis=1).tolist() == [2, 1, 0]
     report = method.report(devices, np.full((3, 2, 1), np.inf))
     assert report.rows.tolist() == [2, 1, 0]

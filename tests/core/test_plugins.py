@@ -83,7 +83,7 @@ def test_scripts_and_the_estimator_take_it(plugin):
     model = p2pkm.P2PKMeans(3, algorithm="neighbor-mean", graph="double-ring", random_state=0).fit(X)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 16, seed=0), devices=16)
     method = find("neighbor-mean")(3)
-    result = p2pkm.simulate(method, topologies.build("double-ring", 16), shards, rounds=150, central=False)
+    result = p2pkm.simulate(method, topologies.build("double-ring", 16), shards, rounds=150, baselines=False)
     assert_array_equal(model.device_centers_, result.centroids)
 
 

@@ -20,7 +20,7 @@ NAMES = {
         "account",
         "admm",
         "adopt",
-        "alone",
+        "local",
         "box",
         "choose",
         "consensus",

@@ -98,7 +98,7 @@ def test_attributes_for_virtual_time_follow_the_names(sites):
     graph = nx.Graph(LINKS)
     graph.nodes["site10"]["access"] = 12.5  # bytes per second: so slow that nobody else counts
     nx.write_graphml(graph, "slow.graphml")
-    assert run("--data", "sites/", "--graph", "file:slow.graphml", "--net", "lan", "--out", "run") == 0
+    assert run("--data", "sites/", "--graph", "file:slow.graphml", "--link-model", "lan", "--out", "run") == 0
     assert p2pkm.load("run").summary["virtual_seconds"] > 10
     from p2pkm.network.link_model import build_link_model
 

@@ -415,7 +415,7 @@ def test_the_backbone_study_deals_and_scores_as_it_says(small):
     assert data.classes == 3 and len(np.unique(data.clusters)) == 3
     method, shards = deng.backbone("iris", epsilon=1.0), deng.deal(data, 10, 4)
     assert (method.k, method.local_k, method.epsilon, shards.n) == (3, 5, 1.0, 10)
-    centroids = p2pkm.simulate(method, None, shards, seed=7, central=False).server_centroids
+    centroids = p2pkm.simulate(method, None, shards, seed=7, baselines=False).server_centroids
     labels = deng.nearest(data.x, centroids)
     scores = adjusted_rand_score(data.labels, labels), normalized_mutual_info_score(data.labels, labels)
     assert_allclose(deng.play(method, data, 10, 4, 7), scores)

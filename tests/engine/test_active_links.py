@@ -34,7 +34,7 @@ START = np.array([2.0, 6.0, 10.0]).reshape(3, 1, 1)
 
 
 def run(method, rounds, graph=ALTERNATING, shards=POINTS, start=START, **options):
-    return p2pkm.simulate(method, graph, shards, rounds=rounds, start=start, central=False, **options)
+    return p2pkm.simulate(method, graph, shards, rounds=rounds, start=start, baselines=False, **options)
 
 
 def ends(method, rounds, **options):
@@ -71,7 +71,7 @@ def test_gtvmin_by_colours_keeps_the_links_for_a_round_and_then_all_speak():
     assert result.summary["theta"] == 1.0
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored"])
 def test_the_strength_of_a_link_counts_the_links_in_use(schedule):
     # one point each, one cluster: alpha_ij = coupling / sqrt(deg_i deg_j), and both ends have one link in use
     by_coupling = p2pkm.GTVMin(1, coupling=0.5, schedule=schedule, tol=0.0)
@@ -213,9 +213,10 @@ def test_no_descent_is_claimed_and_a_note_says_why():
 
 
 @pytest.mark.parametrize(("method", "piece"), [
-    (p2pkm.GTVMin(3, recipe="groups"), "cut for good"), (p2pkm.GTVMin(3, theta=1.5), "overshoots with theta 1.5"),
+    (p2pkm.GTVMin(3, recipe="groups"), "cut for good"), (p2pkm.GTVMin(3, relaxation=1.5), "overshoots with relaxation "
+    "1.5"),
     (ADMM(3), "prices"), (Coreset(3), "have to last"),
-], ids=["groups", "theta", "admm", "coreset"])  # fmt: skip
+], ids=["groups", "relaxation", "admm", "coreset"])  # fmt: skip
 def test_methods_that_need_links_to_last_are_refused(method, piece):
     with pytest.raises(ExperimentError, match=f"{piece}.* one-peer-exponential change from round to round"):
         p2pkm.simulate(method, topologies.one_peer_exponential(8), deal(8))
@@ -223,7 +224,7 @@ def test_methods_that_need_links_to_last_are_refused(method, piece):
 
 @pytest.mark.slow
 def test_strong_links_do_not_blow_up_without_theta():
-    for schedule in ("coloured", "async", "jacobi"):
+    for schedule in ("colored", "async", "jacobi"):
         method = p2pkm.GTVMin(3, coupling=30.0, schedule=schedule)
         result = p2pkm.simulate(method, topologies.random_matchings(12, seed=1), deal(12), rounds=100)
         assert result.summary["ratio_mean"] < 1.5

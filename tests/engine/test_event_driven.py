@@ -248,7 +248,7 @@ def test_random_networks_go_as_a_naive_simulation(seed):
 
 def simulate(method, graph, net, rounds=20, **options):
     shards = p2pkm.Shards.from_list(np.random.default_rng(1).normal(size=(len(graph), 12, 2)))
-    return p2pkm.simulate(method, graph, shards, central=False, rounds=rounds, net=net, **options)
+    return p2pkm.simulate(method, graph, shards, baselines=False, rounds=rounds, link_model=net, **options)
 
 
 def test_equal_clocks_without_latency_give_the_bits_of_a_barrier():
@@ -280,8 +280,8 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
 @pytest.mark.parametrize("net", ["lan", "wan", "lora"])
 def test_quality_is_that_of_the_colours(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()
-    colours = here(*common, "--schedule", "coloured").summary
-    events = here(*common, "--schedule", "async", "--net", net).summary
+    colours = here(*common, "--schedule", "colored").summary
+    events = here(*common, "--schedule", "async", "--link-model", net).summary
     assert events["stop"] == "converged" and events["descent"] == "not claimed"
     assert abs(events["ratio_mean"] / colours["ratio_mean"] - 1) < 0.01
     assert 0 < events["age_mean"] <= events["age_max"] < events["virtual_seconds"]
@@ -306,8 +306,8 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
 def test_a_stage_before_is_not_played_by_events():
     graph = topologies.communities(16, bridges=4)
     method = p2pkm.GTVMin(3, schedule="async", recipe="groups")
-    timed = p2pkm.simulate(method, graph, deal(16), central=False, rounds=4, net="wan")
-    plain = p2pkm.simulate(method, graph, deal(16), central=False, rounds=4)
+    timed = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, link_model="wan")
+    plain = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4)
     heads = [[one["objective"] for one in result.rounds if one["stage"] != "gtvmin"] for result in (timed, plain)]
     assert heads[0] == heads[1] and len(heads[0]) > 20
     assert {one["descent"] for one in timed.rounds if one["stage"] == "warmup"} == {"certified"}
@@ -319,7 +319,7 @@ def test_ages_are_kept_by_edge(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     nx.write_graphml(nx.Graph([(0, 1, {"latency": 0.002}), (1, 2, {}), (3, 4, {})]), tmp_path / "g.graphml")
     common = "--graph file:g.graphml --data grid16:points=5 --rounds 9 --out run --allow-disconnected".split()
-    words = [*common, "--net", "lan", "--schedule", "async", "--tol", "0", "--format", "json", "-q"]
+    words = [*common, "--link-model", "lan", "--schedule", "async", "--tol", "0", "--format", "json", "-q"]
     summary = here(*words).summary
     assert {"age_mean", "age_max"} <= set(summary)
     ledger = p2pkm.load("run").ledger
@@ -332,13 +332,16 @@ def test_ages_are_kept_by_edge(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("--devices 2001", "up to 2,000 devices; there are 2,001. Leave --net out"), ("--theta 1.5", "theta is 1.5 with")],
+    [
+        ("--devices 2001", "up to 2,000 devices; there are 2,001. Leave --link-model out"),
+        ("--relaxation 1.5", "relaxation is 1.5 with"),
+    ],
 )
 def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):
-    done = here("--net", "wan", "--schedule", "async", "--out", "none", *words.split())
+    done = here("--link-model", "wan", "--schedule", "async", "--out", "none", *words.split())
     assert done.code == 2 and message in done.err and "Traceback" not in done.err
-    with pytest.raises(ExperimentError, match="theta"):
-        simulate(p2pkm.GTVMin(3, schedule="async", theta=1.2), topologies.ring(4), "lan")
+    with pytest.raises(ExperimentError, match="relaxation"):
+        simulate(p2pkm.GTVMin(3, schedule="async", relaxation=1.2), topologies.ring(4), "lan")
 
 
 class Behind:
@@ -361,7 +364,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
         table, delays = arrange(list(data), [(i, (i + 1) % 6) for i in range(6)], kernels=kernels), Behind()
         delays.senders = table.network.placement.senders
         table.network.open(delays)
-        state = method.init(table.devices, Start(start, np.ones(6, bool)))
+        state = method.initial_state(table.devices, Start(start, np.ones(6, bool)))
         for t in range(5):
             now = table.devices.at(t, 0, np.ones(6, bool))
             inbox = table.network.exchange(method.message(state, now))
@@ -372,5 +375,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
 
 def test_on_a_graph_that_changes_rounds_are_what_they_are_without_clocks():
     graph, method = topologies.one_peer_exponential(16), p2pkm.GTVMin(3, schedule="async")
-    timed, plain = (p2pkm.simulate(method, graph, deal(16), central=False, rounds=4, net=net) for net in ("wan", None))
+    timed, plain = (
+        p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, link_model=net) for net in ("wan", None)
+    )
     assert timed.summary["chain_sha256"] == plain.summary["chain_sha256"] and timed.summary["age_max"] is None

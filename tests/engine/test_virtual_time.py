@@ -157,13 +157,13 @@ def test_networks_that_cannot_be_are_refused(text, message):
 def test_above_the_size_at_which_messages_are_kept_virtual_time_is_refused_before_any_work():
     with pytest.raises(ExperimentError, match="not kept above 100,000 devices; there are 200,000"):
         nets.parse_net("lan", 200_000)
-    done = here("--devices", 100_001, "--net", "lan", "--out", "none")
+    done = here("--devices", 100_001, "--link-model", "lan", "--out", "none")
     assert done.code == 2 and "virtual time" in done.err
 
 
 def simulate(method, graph, net, **options):
     shards = deal(16 if graph is None else len(graph), 3)
-    return p2pkm.simulate(method, graph, shards, central=False, rounds=3, net=net, **options)
+    return p2pkm.simulate(method, graph, shards, baselines=False, rounds=3, link_model=net, **options)
 
 
 def test_a_barrier_run_on_a_ring_is_the_sum_of_its_turns():
@@ -185,7 +185,7 @@ def test_a_run_with_a_server_waits_for_its_line():
     assert_allclose(result.summary["virtual_seconds"], result.summary["bytes"] / 8)
 
 
-@pytest.mark.parametrize("schedule", ["coloured", "async", "jacobi"])
+@pytest.mark.parametrize("schedule", ["colored", "async", "jacobi"])
 @pytest.mark.parametrize("recipe", ["global", "groups"])
 def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, recipe):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, recipe=recipe)
@@ -197,7 +197,7 @@ def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(sch
 
 
 def test_scaling_takes_its_time_too():
-    common = "--devices 5 --data grid16:points=5 --rounds 1 --net wan --out none --format json -q".split()
+    common = "--devices 5 --data grid16:points=5 --rounds 1 --link-model wan --out none --format json -q".split()
     plain, scaled = (here(*common, "--scale", scale).summary["virtual_seconds"] for scale in ("none", "minmax"))
     assert scaled > plain + 0.075
 
@@ -206,7 +206,7 @@ def test_the_run_folder_has_the_seconds_of_every_record(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     nx.write_graphml(nx.Graph([(0, 1, {"latency": 4.0}), (1, 2, {})]), tmp_path / "g.graphml")
     common = "--graph file:g.graphml --data grid16:points=5 --rounds 2 --out run --format json -q".split()
-    summary = here(*common, "--net", "lan:latency=0,access=none").summary
+    summary = here(*common, "--link-model", "lan:latency=0,access=none").summary
     records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     assert records[-1]["virtual_seconds"] == summary["virtual_seconds"] > 4.0 and summary["net"].startswith("lan:")
     assert p2pkm.load("run").rounds == records
@@ -218,7 +218,7 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
     graph.edges[0, 1]["latency"] = 2.0
     graph.nodes[4]["speed"] = 1e4
     nx.write_graphml(graph, tmp_path / "g.graphml")
-    common = f"--graph file:{tmp_path}/g.graphml --data grid16:points=5 --rounds 3 --net lora --out none".split()
+    common = f"--graph file:{tmp_path}/g.graphml --data grid16:points=5 --rounds 3 --link-model lora --out none".split()
     common += ["--format", "json", "-q", "--scale", "minmax"]
     alone, together = here(*common).summary, there(*ranks(3), "-m", "p2pkm", *common).summary
     assert together["ranks"] == 3
@@ -227,8 +227,8 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_comparisons_have_columns_of_seconds_if_there_is_a_network(timed):
-    common = "compare --algorithm gtvmin,alone --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
-    words = [*common, "--rounds", "2", *(["--net", "wan"] if timed else [])]
+    common = "compare --algorithm gtvmin,local --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
+    words = [*common, "--rounds", "2", *(["--link-model", "wan"] if timed else [])]
     assert ("s to central 1 %" in here(*words).out) == timed
     for row in json.loads(here(*words, "--format", "json").out)["rows"]:
         assert (row["virtual_seconds"] is not None) == timed
@@ -251,9 +251,9 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     shards = p2pkm.Shards.from_list([*[points[:1]] * 8, points])
     graph = topologies.star(8)
     graph.add_edge(7, 8)
-    method = p2pkm.GTVMin(3, seeding="own", schedule="coloured")
+    method = p2pkm.GTVMin(3, seeding="own", schedule="colored")
     net = "lan:latency=0,access=none,speed=1"
-    result = p2pkm.simulate(method, graph, shards, central=False, rounds=0, net=net)
+    result = p2pkm.simulate(method, graph, shards, baselines=False, rounds=0, link_model=net)
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))
 
 
@@ -262,7 +262,7 @@ def test_whoever_speaks_was_awake(name, monkeypatch):
     seen, real = [], Clock.pass_turn
     monkeypatch.setattr(Clock, "pass_turn", lambda self, one: (seen.append(one), real(self, one)))
     _, graph, shards, algorithm, options = next(one for one in configurations() if one[0] == name)
-    result = p2pkm.simulate(algorithm, graph, shards, seed=5, net="lan", **options)
+    result = p2pkm.simulate(algorithm, graph, shards, seed=5, link_model="lan", **options)
     assert len(seen) >= result.summary["rounds"]
     assert not any(((one.rows >= 0) & ~one.awake).any() for one in seen)
 

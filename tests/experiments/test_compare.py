@@ -119,8 +119,8 @@ def test_differences_that_the_interval_does_not_tell_from_zero_are_tied():
 
 
 def test_names_of_runs():
-    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("alone:n_init=2", "server"))
-    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "alone:n_init=2"]
+    pairs = (("gtvmin", "ring"), ("fkm:min_count=1", "server"), ("local:n_init=2", "server"))
+    names = ["gtvmin on ring", "fkm:min_count=1 with a server", "local:n_init=2"]
     assert [name_run(*pair) for pair in pairs] == names
 
 
@@ -175,7 +175,7 @@ def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
     monkeypatch.setattr(
         p2pkm.experiments.study.run, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
     )
-    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, central=False)
+    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, baselines=False)
              for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
     run_study(cells, None, LocalWorld())
     for group in (seen[:3], seen[3:]):

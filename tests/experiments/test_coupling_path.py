@@ -56,7 +56,7 @@ def test_the_issues_own_list_has_equal_steps_because_it_begins_with_zero():
 def test_numbers_that_turn_back_are_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr("p2pkm.engine.simulate.simulate", lambda *given, **more: pytest.fail("it ran"))
     assert check_couplings((3, 2)) == [3.0, 2.0]
-    for couplings, options in (((1.0, 2.0, 2.0), {}), ((1.0, 2.0), {"theta": 3.0}), ((1.0, 1e200), {})):
+    for couplings, options in (((1.0, 2.0, 2.0), {}), ((1.0, 2.0), {"relaxation": 3.0}), ((1.0, 1e200), {})):
         with pytest.raises(ExperimentError):
             p2pkm.coupling_path(2, topologies.ring(4), shards(4), couplings, **options)
 
@@ -161,7 +161,7 @@ def test_the_folder_has_the_path_line_by_line_and_the_output_is_the_summary(tmp_
 
 def test_the_table_shows_every_step_and_nothing_is_written_if_so_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ending = here("run", *SMALL, *PATH, "--no-central", "--out", "none")
+    ending = here("run", *SMALL, *PATH, "--no-baselines", "--out", "none")
     lines = ending.out.splitlines()
     assert ending.code == 0
     assert lines[0].split() == ["coupling", "local", "fit", "GTV", "ratio", "clusterings", "rounds", "stop"]

@@ -25,7 +25,7 @@ def large(tmp_path_factory):
     """Run more devices than are looked at one by one; return the folder."""
     folder = tmp_path_factory.mktemp("large") / "run"
     options = ["--graph", "small-world:degree=4", "--devices", str(N), "--data", f"blobs:clusters=2,points={N}"]
-    more = ["--partition", "iid", "-k", "2", "--seeding", "own", "--rounds", "2", "--no-central", "--no-plot", "-q"]
+    more = ["--partition", "iid", "-k", "2", "--seeding", "own", "--rounds", "2", "--no-baselines", "--no-plot", "-q"]
     assert main([*options, *more, "--out", str(folder)]) == 0
     return folder
 
@@ -34,7 +34,7 @@ def large(tmp_path_factory):
 def test_the_folder_of_very_many_devices(large):
     assert not (large / "graph.graphml").exists()
     config = (large / "config.toml").read_text()
-    assert "every = 1000" in config
+    assert "record_every = 1000" in config
     records = [json.loads(line) for line in (large / "rounds.jsonl").read_text().splitlines()]
     assert [(one["stage"], one["round"]) for one in records[-2:]] == [("gtvmin", 0), ("gtvmin", 2)]
     with np.load(large / "ledger.npz") as ledger:
@@ -57,20 +57,24 @@ def test_very_many_devices_come_back(large, tmp_path):
 
 def test_what_is_left_out_is_said(large):
     notes = " | ".join(p2pkm.load(large).notes)
-    for words in (f"of {N} devices", "without senders", "recorded every 1000", "--every 1 records all"):
+    for words in (f"of {N} devices", "without senders", "recorded every 1000", "--record-every 1 records all"):
         assert words in notes
 
 
 def test_scripts_look_as_seldom_as_the_command_line(monkeypatch):
     shards = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2) + i for i in range(12)])
-    rounds = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), topologies.ring(12), shards, rounds=3, central=False).rounds
+    rounds = p2pkm.simulate(
+        p2pkm.GTVMin(2, seeding="own"), topologies.ring(12), shards, rounds=3, baselines=False
+    ).rounds
     assert [one["round"] for one in rounds] == [0, 0, 1, 2, 3]
     monkeypatch.setattr("p2pkm.metrics.monitor.LARGE", 11)
     graph = topologies.ring(12)
-    seldom = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, central=False).rounds
+    seldom = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, baselines=False).rounds
     assert [one["round"] for one in seldom] == [0, 0, 3]
     assert seldom[-1] == rounds[-1]
-    asked = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, central=False, every=1).rounds
+    asked = p2pkm.simulate(
+        p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, baselines=False, record_every=1
+    ).rounds
     assert asked == rounds
 
 

@@ -22,11 +22,11 @@ CONFIGURATIONS = [
     ["--graph", "small-world", "--schedule", "async"],
     ["--graph", "complete", "--seeding", "own", "--devices", "5"],
     ["--graph", "tree", "--seeding", "leader"],
-    ["--graph", "grid", "--seeding", "box", "--passes", "2"],
+    ["--graph", "grid", "--seeding", "box", "--local-steps", "2"],
     ["--graph", "barabasi-albert", "--seeding", "raced", "--devices", "9"],
-    ["--graph", "path", "--seeding", "summaries:hops=1,candidates=2", "--every", "3"],
+    ["--graph", "path", "--seeding", "summaries:hops=1,candidates=2", "--record-every", "3"],
     ["--graph", "karate", "--alpha", "0.5", "--scale", "standard"],
-    ["--graph", "caveman", "--partition", "dirichlet:alpha=0.01", "--scale", "minmax", "--no-central"],
+    ["--graph", "caveman", "--partition", "dirichlet:alpha=0.01", "--scale", "minmax", "--no-baselines"],
 ]
 
 

@@ -167,7 +167,7 @@ def test_a_run_is_computed_again_if_a_file_that_it_names_has_changed(tmp_path, m
     }
     for name, text in first.items():
         (tmp_path / name).write_text(text)
-    cell = Experiment(data="p.csv", devices=4, clusters=2, centers="c.csv", graph="file:g.txt", faults="t.jsonl")
+    cell = Experiment(data="p.csv", devices=4, clusters=2, true_centers="c.csv", graph="file:g.txt", faults="t.jsonl")
     row = run_cell(cell, tmp_path)
     assert row["error"] is None
     keys = [row["key"]]

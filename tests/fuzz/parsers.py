@@ -206,7 +206,7 @@ def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
     known: dict[str, tuple[Parser, list[bytes]]] = {
         "spec": (_spec, [b"small-world:degree=4,rewire=0.1", b"dirichlet:alpha=0.3,by=class", b"summaries:hops=1",
                          b"file:a.csv", b"gallery:karate", b"grid:rows=none", b"karate:weighted=true"]),
-        "algorithm": (_algorithm, [b"gtvmin:alpha=1,passes=2", b"fkm:server_n_init=20,seeding=lloyd", b"feca",
+        "algorithm": (_algorithm, [b"gtvmin:alpha=1,local_steps=2", b"fkm:server_n_init=20,seeding=lloyd", b"feca",
                                    b"kfed:local_k=2", b"admm", b"coreset", b"mufc"]),
         "source": (_source, [b"grid16:points=200,sd=1", b"blobs:clusters=8", b"a.csv", b"file:b", b"iris"]),
         "seeds": (_seeds, [b"0-9", b"0,3,5-7"]),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 RESULTS = Path(__file__).with_name("RESULTS-soak.md")
-FAULTS = "loss=0.1,delay=0.05,links=0.01,churn=0.01,stragglers=0.02"
+FAULTS = "loss=0.1,delay=0.05,link_failure=0.01,dropout=0.01,straggler=0.02"
 _PARTS = 10
 
 
@@ -39,7 +39,9 @@ def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
     command = [
         "mpirun", "-n", str(ranks), sys.executable, "-m", "p2pkm", "--graph", "ring", "--devices", "16",
         "--data", "grid16:points=20", "--rounds", str(rounds), "--tol", "0", "--seeding", "own", "--schedule", "jacobi",
-        "--faults", FAULTS, "--every", str(every), "--no-plot", "--no-central", "--quiet", "--checkpoint-every", "0",
+        "--faults", FAULTS, "--record-every", str(every), "--no-plot", "--no-baselines", "--quiet",
+        "--checkpoint-every",
+        "0",
         "--out", str(run),
     ]  # fmt: skip
     looks: list[Look] = []

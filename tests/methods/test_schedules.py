@@ -34,7 +34,7 @@ def test_colours_are_proper_and_greedy(graph):
 @given(graphs)
 def test_a_coloured_round_wakes_everybody_once_and_never_two_neighbours(graph):
     table, links = gather(*graph)
-    plan = schedule.coloured(table.devices, table.topology.colors)
+    plan = schedule.colored(table.devices, table.topology.colors)
     assert plan.opening.all()
     for t in (1, 2):
         turns = list(plan.turns(t))
@@ -94,7 +94,7 @@ def test_jacobi_wakes_everybody_as_many_times_as_its_name_says():
             assert all(awake.all() for awake in masks)
 
 
-@pytest.mark.parametrize("name", ["jacobi", "coloured", "async"])
+@pytest.mark.parametrize("name", ["jacobi", "colored", "async"])
 def test_only_awake_devices_change_and_speak(name):
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(4, 2)) for _ in range(8)]
@@ -113,16 +113,16 @@ def test_only_awake_devices_change_and_speak(name):
 def test_a_coloured_class_uses_what_the_class_before_it_said():
     data = [np.array([[0.0]]), np.array([[8.0]])]
     history, _ = play(
-        p2pkm.GTVMin(1, alpha=0.5, theta=1.0, tol=0.0), arrange(data, [(0, 1)]), [[[0.0]], [[4.0]]], 1
+        p2pkm.GTVMin(1, alpha=0.5, relaxation=1.0, tol=0.0), arrange(data, [(0, 1)]), [[[0.0]], [[4.0]]], 1
     )  # w0 = (0 + 4) / 2 = 2, then w1 = (8 + 2) / 2 = 5: speaking first would give (8 + 0) / 2 = 4
     assert_array_equal(history[:, :, 0, 0], [[0, 4], [2, 4], [2, 5]])
 
 
-@pytest.mark.parametrize(("name", "turns"), [("jacobi", 1), ("coloured", 2), ("async", 1)])
+@pytest.mark.parametrize(("name", "turns"), [("jacobi", 1), ("colored", 2), ("async", 1)])
 def test_the_record_counts_the_turns(name, turns):
     shards = p2pkm.Shards.from_list([np.arange(3.0)[:, None] + i for i in range(6)])
     result = p2pkm.simulate(
-        p2pkm.GTVMin(2, schedule=name, seeding="own", tol=0.0), topologies.ring(6), shards, rounds=3, central=False
+        p2pkm.GTVMin(2, schedule=name, seeding="own", tol=0.0), topologies.ring(6), shards, rounds=3, baselines=False
     )
     last = [record for record in result.rounds if record["stage"] == "gtvmin"]
     assert [record["round"] for record in last] == [0, 1, 2, 3]

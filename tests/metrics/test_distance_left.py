@@ -14,7 +14,7 @@ def solve(n, graph, rounds=None, **options):
     points, labels = p2pkm.grid16(points=94, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(len(points)) % n, devices=n, labels=labels)
     method = p2pkm.GTVMin(16, **options)
-    return p2pkm.simulate(method, topologies.build(graph, n), shards, rounds=rounds, central=False), points
+    return p2pkm.simulate(method, topologies.build(graph, n), shards, rounds=rounds, baselines=False), points
 
 
 @pytest.mark.parametrize(("n", "graph"), [(16, "ring"), (100, "path")])
@@ -44,7 +44,7 @@ def test_estimates():
 def test_the_expected_rate_is_that_of_an_even_ring(coupling, theta):
     ring = topologies.ring(12)
     found = measures.predict(ring, coupling=coupling, colors=np.arange(12) % 2, theta=theta)
-    assert expect_rate(coupling, theta, "coloured") == pytest.approx(found.contraction_coloured.value)
+    assert expect_rate(coupling, theta, "colored") == pytest.approx(found.contraction_colored.value)
     assert expect_rate(coupling, 1.0, "jacobi") == pytest.approx(found.contraction.value)
 
 

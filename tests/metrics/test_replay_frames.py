@@ -23,7 +23,7 @@ POINTS = [np.array([[0.0], [2.0]]), np.array([[4.0]]), np.array([[8.0], [10.0]])
 
 
 def solve(graph, shards, algorithm=None, **options):
-    return p2pkm.simulate(algorithm or p2pkm.GTVMin(2), graph, shards, **{"rounds": 5, "central": False} | options)
+    return p2pkm.simulate(algorithm or p2pkm.GTVMin(2), graph, shards, **{"rounds": 5, "baselines": False} | options)
 
 
 def deal(n, points=3, d=2, seed=0):

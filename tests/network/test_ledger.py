@@ -20,7 +20,7 @@ def deal(*sizes, d=2):
 
 
 def run(method, shards, graph=GRAPH, rounds=0, **options):
-    return p2pkm.simulate(method, graph, shards, rounds=rounds, central=False, **options)
+    return p2pkm.simulate(method, graph, shards, rounds=rounds, baselines=False, **options)
 
 
 def spent(result, stage):
@@ -45,7 +45,7 @@ def said(result, stage):
     return rows
 
 
-@pytest.mark.parametrize("schedule", ["coloured", "jacobi"])
+@pytest.mark.parametrize("schedule", ["colored", "jacobi"])
 def test_gtvmin_says_every_centroid_once_per_round_and_at_the_opening(schedule):
     method = p2pkm.GTVMin(3, alpha=1.0, schedule=schedule, tol=0.0)
     result = run(method, deal(3, 3, 3, 3), rounds=4, start=np.random.default_rng(0).normal(size=(4, 3, 2)))

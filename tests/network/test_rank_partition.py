@@ -17,7 +17,7 @@ from p2pkm.core.messages import expand_ranges
 from p2pkm.network import rank_partition as module
 from p2pkm.network.graph import Topology, sort_stably
 from p2pkm.network.halo import place
-from p2pkm.network.rank_partition import RankPartition, check_placement, choose, count_cut, divide, imbalance
+from p2pkm.network.rank_partition import RankPartition, check_rank_partition, choose, count_cut, divide, imbalance
 from tests.network.test_transport import draw
 from tests.support.programs import placement as placement_program
 from tests.support.run_cli import here, ranks, there
@@ -46,7 +46,7 @@ def test_no_bit_depends_on_the_placement(size):
     wrong = [(line["name"], line["division"]) for line in lines if line["found"] != in_process()[line["name"]]]
     assert wrong == []
     assert all(line["placed"]["placement"] == line["division"] for line in lines)
-    cuts = {line["division"]: line["placed"]["cut"] for line in lines if line["name"] == "coloured"}
+    cuts = {line["division"]: line["placed"]["cut"] for line in lines if line["name"] == "colored"}
     assert cuts["metis"] < min(cuts["blocks"], cuts["interleaved"])
 
 
@@ -170,19 +170,19 @@ def test_with_one_rank_or_one_device_each_nothing_is_computed(monkeypatch):
 def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):
     monkeypatch.setattr(module, "_has_metis", lambda: False)
     assert choose(SHUFFLED, EVEN, 2).name == "blocks"
-    with pytest.raises(ExperimentError, match=r"placement 'metis' needs pymetis.*pip install \"p2pkm\[metis\]\""):
-        check_placement("metis", 2)
+    with pytest.raises(ExperimentError, match=r"rank_partition 'metis' needs pymetis.*pip install \"p2pkm\[metis\]\""):
+        check_rank_partition("metis", 2)
     for wish, size in (("metis", 1), ("auto", 2), ("blocks", 2)):
-        check_placement(wish, size)
+        check_rank_partition(wish, size)
 
 
 def test_unknown_placements_are_refused():
     shards = p2pkm.Shards.from_list([np.zeros((2, 1))] * 4)
-    with pytest.raises(ExperimentError, match="placement is 'random'; expected one of auto, blocks, metis"):
-        p2pkm.simulate(p2pkm.GTVMin(1), topologies.ring(4), shards, placement="random")
-    ending = here("--placement", "random", "--out", "none")
+    with pytest.raises(ExperimentError, match="rank_partition is 'random'; expected one of auto, blocks, metis"):
+        p2pkm.simulate(p2pkm.GTVMin(1), topologies.ring(4), shards, rank_partition="random")
+    ending = here("--rank-partition", "random", "--out", "none")
     assert ending.code == 2
-    assert "placement" in ending.err and "metis" in ending.err
+    assert "rank-partition" in ending.err and "metis" in ending.err
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 16])
@@ -224,7 +224,7 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
              "--rounds", 5, "--out", "none")  # fmt: skip
     alone = here(*words, "--format", "json").summary
     assert alone["placement"] is None and alone["cut"] is None
-    ending = there(*ranks(3), "-m", "p2pkm", *words, "--placement", "metis", "--format", "json", cwd=tmp_path)
+    ending = there(*ranks(3), "-m", "p2pkm", *words, "--rank-partition", "metis", "--format", "json", cwd=tmp_path)
     summary = ending.summary
     assert ending.err.startswith(
         f"p2pkm: placement metis: {summary['cut']} links cut, {summary['ghosts']} ghosts; at most "
@@ -232,5 +232,5 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
     assert summary["placement"] == "metis" and summary["balance"] >= 1.0 and summary["balance_devices"] >= 1.0
     for name in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean", "ari"):
         assert summary[name] == alone[name]
-    quiet = there(*ranks(2), "-m", "p2pkm", *words, "--placement", "blocks", "-q", cwd=tmp_path)
+    quiet = there(*ranks(2), "-m", "p2pkm", *words, "--rank-partition", "blocks", "-q", cwd=tmp_path)
     assert quiet.code == 0 and "placement" not in quiet.err

@@ -27,8 +27,9 @@ from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
 from tests.support.run_cli import SMALL, environment, here, listed, ranks, there
 
-ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--checkpoint-every", "1",
-           "--no-central", "--out", "run", "-q")  # fmt: skip
+ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
+           "--checkpoint-every", "1",
+           "--no-baselines", "--out", "run", "-q")  # fmt: skip
 ME = f"process {os.getpid()} on {platform.node()}"
 
 
@@ -129,8 +130,8 @@ def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.mpi)])
 def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     start = [sys.executable] if count == 1 else ranks(count)
-    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-central", "--rounds", "3000",
-             "--every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
+    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-baselines", "--rounds", "3000",
+             "--record-every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     runs = [subprocess.Popen([*map(str, words), str(seed)], **pipes) for seed in range(5 - count)]
     ends = [(*one.communicate(timeout=90), one.returncode) for one in runs]

@@ -24,8 +24,8 @@ from tests.support.run_cli import here, ranks, there
 
 PROGRAM = Path(resume_program.__file__)
 
-SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-central", "--quiet", "-k", "4",
-         "--checkpoint-every", "1", "--every", "1", "--partition", "iid")  # fmt: skip
+SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "-k", "4",
+         "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
     **{name: ("--algorithm", name, "--rounds", "4", *(("--seeding", "leader") if name in
        {"consensus", "pushsum", "tracking", "admm", "gossip", "gtvmin"} else ())) for name in METHODS},
@@ -33,41 +33,44 @@ RUNS = {
        ("own", "box", "leader", "raced", "raced:greedy=false", "summaries", "summaries:hops=1",
         "summaries:candidates=3", "rooted", "rooted:candidates=3")},
     **{f"schedule {name}": ("--schedule", name, "--seeding", "own", "--rounds", "5") for name in
-       ("jacobi", "coloured", "async")},
+       ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
     "recipe groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete"),
     "liars in groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
-    "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-count", "2"),
+    "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-cluster-size",
+    "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--seeding", "own"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
-    "net": ("--net", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
-    "net rooted": ("--net", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
+    "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
+    "net rooted": ("--link-model", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--seeding", "leader"),
-    "seldom recorded": ("--every", "3", "--rounds", "7", "--seeding", "own"),
+    "seldom recorded": ("--record-every", "3", "--rounds", "7", "--seeding", "own"),
     "float32": ("--dtype", "float32", "--rounds", "3"),
     "loss": ("--faults", "loss=0.2", "--rounds", "5", "--seeding", "own"),
-    "late": ("--faults", "loss=0.1,delay=0.4,lag=3", "--rounds", "6", "--seeding", "own", "--stale", "keep:age=2"),
-    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale", "drop"),
-    "churn": ("--faults", "churn=0.2,away=2,late=0.3,stragglers=0.2,pause=2", "--rounds", "6", "--algorithm",
-              "tracking", "--seeding", "leader"),
-    "parted": ("--faults", "partition=1-3,links=0.2,repair=2", "--rounds", "6", "--algorithm", "pushsum",
+    "late": ("--faults", "loss=0.1,delay=0.4,max_delay=3", "--rounds", "6", "--seeding", "own", "--stale-policy",
+             "keep:age=2"),
+    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale-policy", "drop"),
+    "dropout": ("--faults", "dropout=0.2,dropout_length=2,late_join=0.3,straggler=0.2,straggler_length=2", "--rounds",
+                "6", "--algorithm", "tracking", "--seeding", "leader"),
+    "parted": ("--faults", "partition=1-3,link_failure=0.2,link_downtime=2", "--rounds", "6", "--algorithm", "pushsum",
                "--seeding", "own"),
-    "struck server": ("--faults", "churn=0.3,away=2,server=0.3,delay=0.2", "--rounds", "6", "--algorithm", "fkm"),
-    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.1,away=2,stages=all", "--rounds", "4",
+    "struck server": ("--faults", "dropout=0.3,dropout_length=2,server=0.3,delay=0.2", "--rounds", "6",
+                      "--algorithm", "fkm"),
+    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.1,dropout_length=2,stages=all", "--rounds", "4",
                           "--seeding", "summaries:candidates=3"),
     "struck here and there": ("--faults", "loss=0.2,delay=0.2,stages=all", "--rounds", "4", "--seeding", "raced",
                               "--scale", "minmax"),
     "struck changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "pushsum",
-                        "--seeding", "own", "--faults", "delay=0.4,lag=3,churn=0.1,away=2"),
+                        "--seeding", "own", "--faults", "delay=0.4,max_delay=3,dropout=0.1,dropout_length=2"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
-                     "--algorithm", "consensus", "--seeding", "own", "--min-count", "3"),
+                     "--algorithm", "consensus", "--seeding", "own", "--min-cluster-size", "3"),
     "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--seeding",
                        "summaries:candidates=3"),
     "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
-    "withheld": ("--min-count", "4", "--rounds", "4"),
-    "events": ("--schedule", "async", "--net", "wan", "--rounds", "6", "--seeding", "own"),
-    "slow events": ("--schedule", "async", "--net", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
+    "withheld": ("--min-cluster-size", "4", "--rounds", "4"),
+    "events": ("--schedule", "async", "--link-model", "wan", "--rounds", "6", "--seeding", "own"),
+    "slow events": ("--schedule", "async", "--link-model", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
                     "standard", "--byzantine", "1:kind=flip"),
 }  # fmt: skip
 
@@ -85,14 +88,14 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
         ending = here(*SMALL, *RUNS[name], "--out", "run")
         assert ending.code == 0, ending.err
     copies = sorted((tmp_path / "copies").iterdir())
-    assert copies or name == "alone"  # ends with its opening
+    assert copies or name == "local"  # ends with its opening
     middle = copies[len(copies) // 2 :][:1]
     for copy in middle if most == 1 else copies[-1 :: -1 - len(copies) // most]:  # all of most runs, some of long ones
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 
 
 MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
-STRUCK = ("late", "churn", "parted", "struck server", "struck everywhere", "struck here and there")
+STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "struck here and there")
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 
 
@@ -117,7 +120,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
         assert difference(Path(name), copy) == "", copy
 
 
-ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--every", "50", "--out", "run")
+ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run")
 
 
 @pytest.mark.slow
@@ -340,7 +343,7 @@ def test_a_really_full_disk(tmp_path):
         pytest.skip("mounting is not allowed here")
     try:
         words = ("--data", "grid16:points=400", "--devices", "1500", "-k", "16", "--seeding", "own", "--rounds", "30",
-                 "--tol", "0", "--no-plot", "--no-central", "--checkpoint-every", "1")  # fmt: skip
+                 "--tol", "0", "--no-plot", "--no-baselines", "--checkpoint-every", "1")  # fmt: skip
         ending = there(sys.executable, "-m", "p2pkm", *words, "--out", disk / "run")
         assert ending.code in {0, 4} and "Traceback" not in ending.err
         assert "No space left on device" in ending.err, ending

@@ -77,7 +77,7 @@ def test_rounds_are_the_trace_of_the_result(tmp_path):
 
 
 def test_every_third_round_and_always_the_last(tmp_path):
-    run("--seeding", "own", "--tol", 0, "--rounds", 7, "--every", 3)
+    run("--seeding", "own", "--tol", 0, "--rounds", 7, "--record-every", 3)
     assert [record["round"] for record in records(tmp_path / "run") if record["stage"] == "gtvmin"] == [0, 3, 6, 7]
 
 

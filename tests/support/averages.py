@@ -65,7 +65,7 @@ def states(algorithm, table, start, rounds):
     devices, network = table.devices, table.network
     schedule = make(algorithm.schedule, devices, table.topology.colors)
     network.open()
-    found = [algorithm.init(devices, Start(np.array(start, float), np.ones(len(devices), np.bool_)))]
+    found = [algorithm.initial_state(devices, Start(np.array(start, float), np.ones(len(devices), np.bool_)))]
     said = [algorithm.message(found[0], devices.of(schedule.opening))]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):

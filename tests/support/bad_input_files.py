@@ -434,10 +434,10 @@ P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
 --data wrong/                             | 3 | b.csv, line 3, column 'x' is 'red'
 --data no-folder/                         | 3 | there is no file no-folder
 --data mixed                              | 2 | write mixed/
---centers pipe.csv                        | 3 | is no regular file
---centers cube.npy                        | 3 | has shape (2, 2, 2)
---centers ''                              | 2 | centers is empty
-P2PKM_MEMORY=0 --centers bomb.npz         | 3 | unpacks to
+--true-centers pipe.csv                        | 3 | is no regular file
+--true-centers cube.npy                        | 3 | has shape (2, 2, 2)
+--true-centers ''                              | 2 | true_centers is empty
+P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 """,
     "Generated data and partitions": """
 --data grid16:points=99999999999999       | 3 | does not fit into memory
@@ -546,7 +546,7 @@ P2PKM_MEMORY=0 --centers bomb.npz         | 3 | unpacks to
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
 -k 1e3                                    | 2 | not a valid integer
---placement x                             | 2 | Known: auto, blocks, metis
+--rank-partition x                             | 2 | Known: auto, blocks, metis
 --silhouette=3                            | 2 | does not take a value
 --seeds ''                                | 2 | is not a list of seeds
 --seeds 0-                                | 2 | is not a list of seeds
@@ -567,15 +567,15 @@ P2PKM_MEMORY=0 --centers bomb.npz         | 3 | unpacks to
 --coupling-path 3,1,2                     | 2 | ascending or descending
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
---net ''                                  | 2 | unknown net ''
---net wifi                                | 2 | Known: edge, lan, lora, wan
---net lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
---net lan:latency=nan                     | 2 | expected a finite number
---net lan:latency=1e308                   | 2 | a latency up to 1e+30
---net lan:bandwidth=0                     | 2 | bandwidth is 0.0
---net lan:bandwidth=1e-320                | 2 | all others from 1e-30
---net wan:speeed=1                        | 2 | Did you mean 'speed'?
---net lan --devices 200000                | 2 | not kept above 100,000 devices
+--link-model ''                                  | 2 | unknown link model ''
+--link-model wifi                                | 2 | Known: edge, lan, lora, wan
+--link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
+--link-model lan:latency=nan                     | 2 | expected a finite number
+--link-model lan:latency=1e308                   | 2 | a latency up to 1e+30
+--link-model lan:bandwidth=0                     | 2 | bandwidth is 0.0
+--link-model lan:bandwidth=1e-320                | 2 | all others from 1e-30
+--link-model wan:speeed=1                        | 2 | Did you mean 'speed'?
+--link-model lan --devices 200000                | 2 | not kept above 100,000 devices
 P2PKM_MEMORY=lots --graph ring            | 2 | P2PKM_MEMORY is 'lots'; expected a size
 P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
 """,

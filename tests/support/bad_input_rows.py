@@ -40,7 +40,7 @@ FILES = {
     "type.toml": "devices = 'many'\n",
     "float.toml": "devices = 3.5\n",
     "bool.toml": "rounds = true\n",
-    "truth.toml": "central = 1\n",
+    "truth.toml": "baselines = 1\n",
     "text.toml": "graph = 5\n",
     "nan.toml": "alpha = nan\n",
     "huge.toml": f"alpha = 1{'0' * 400}\n",
@@ -98,7 +98,7 @@ USAGE = """
 --algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
 --algorithm gtvmin:update=printed         | Known: as-printed, exact
 --algorithm gtvmin:alpha=1 --alpha 2      | given both
---algorithm gtvmin:passes=0               | passes is 0
+--algorithm gtvmin:local_steps=0               | local_steps is 0
 --algorithm fkm:seeding=own               | Known: lloyd, plusplus, random
 --algorithm fkm:server_n_init=0           | server_n_init is 0
 --algorithm fkm:min_count=two             | expected a whole number
@@ -133,25 +133,25 @@ compare --out full                        | is in use, but not by a comparison
 --coupling nan                            | expected a finite number
 --coupling 1e999                          | expected a finite number
 --alpha 1 --coupling 1                    | both given
---schedule random                         | Known: async, coloured, jacobi
---theta 0                                 | above 0 and below 2
---theta 2                                 | above 0 and below 2
---theta -1                                | above 0 and below 2
---theta nan                               | expected a finite number
---theta 1.5 --schedule jacobi             | jacobi
---passes 0                                | passes is 0
---passes 99999999999999999999             | below 2^63
+--schedule random                         | Known: async, colored, jacobi
+--relaxation 0                                 | above 0 and below 2
+--relaxation 2                                 | above 0 and below 2
+--relaxation -1                                | above 0 and below 2
+--relaxation nan                               | expected a finite number
+--relaxation 1.5 --schedule jacobi             | jacobi
+--local-steps 0                                | local_steps is 0
+--local-steps 99999999999999999999             | below 2^63
 --rounds -1                               | rounds is -1
 --rounds 1.5                              | not a valid integer
 --tol -1                                  | tol is -1
 --tol nan                                 | expected a finite number
 --seed -1                                 | seed is -1
 --seed 9223372036854775808                | below 2^63
---every 0                                 | every is 0
+--record-every 0                                 | record_every is 0
 --format xml                              | is not one of 'table', 'json'
 --nope                                    | No such option
 --graph simple-base --recipe groups       | change from round to round
---graph peer-sampler:degree=2 --theta 1.2 | change from round to round
+--graph peer-sampler:degree=2 --relaxation 1.2 | change from round to round
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
 --rounds 3 run                            | after the command
@@ -187,9 +187,9 @@ CONTENT = """
 --algorithm fkm --graph ring              | talks to a server
 --algorithm alone --graph ring            | star
 --algorithm fkm -k 81                     | 81 clusters of 80 points
---algorithm fkm --centers missing.csv     | missing.csv
---algorithm fkm --centers five.csv        | 1 features, the data 2
---centers text.csv                        | is 'red'
+--algorithm fkm --true-centers missing.csv     | missing.csv
+--algorithm fkm --true-centers five.csv        | 1 features, the data 2
+--true-centers text.csv                        | is 'red'
 --graph grid --devices 7                  | 7 devices is a prime number
 --graph torus --devices 7                 | prime
 --graph grid:rows=3                       | does not divide 4

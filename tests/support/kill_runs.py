@@ -17,8 +17,8 @@ from p2pkm.storage.checkpoint import newest
 from tests.support.resume import difference
 from tests.support.run_cli import environment, ranks, there
 
-SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-central",
-         "--quiet", "--checkpoint-every", "1", "--every", "1", "--rounds", "40")  # fmt: skip
+SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-baselines",
+         "--quiet", "--checkpoint-every", "1", "--record-every", "1", "--rounds", "40")  # fmt: skip
 PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip")
 OTHERS = sorted(set(METHODS) - set(PEERS))
 RUNS = {
@@ -27,20 +27,20 @@ RUNS = {
     "recipe global": (),
     "recipe groups": ("--recipe", "groups", "--graph", "complete"),
     "raced": ("--seeding", "raced"),
-    "rooted": ("--seeding", "rooted:candidates=3", "--net", "wan"),
+    "rooted": ("--seeding", "rooted:candidates=3", "--link-model", "wan"),
     "scaled": ("--scale", "standard", "--seeding", "box"),
     "async": ("--schedule", "async", "--seeding", "own", "--scale", "minmax"),
     "changing": ("--graph", "exponential:base=2", "--algorithm", "pushsum", "--seeding", "leader"),
-    "struck": ("--faults", "loss=0.2,delay=0.3,lag=3,churn=0.05,stragglers=0.05", "--seeding", "own"),
-    "parted": ("--faults", "partition=5-15,links=0.05", "--algorithm", "tracking", "--seeding", "leader"),
-    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,churn=0.05,stages=all"),
-    "struck server": ("--faults", "churn=0.1,server=0.1,delay=0.2", "--algorithm", "fkm"),
+    "struck": ("--faults", "loss=0.2,delay=0.3,max_delay=3,dropout=0.05,straggler=0.05", "--seeding", "own"),
+    "parted": ("--faults", "partition=5-15,link_failure=0.05", "--algorithm", "tracking", "--seeding", "leader"),
+    "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.05,stages=all"),
+    "struck server": ("--faults", "dropout=0.1,server=0.1,delay=0.2", "--algorithm", "fkm"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--algorithm",
-                     "consensus", "--seeding", "own", "--min-count", "3"),
+                     "consensus", "--seeding", "own", "--min-cluster-size", "3"),
     "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--recipe", "groups", "--graph",
                         "complete"),
-    "withheld": ("--min-count", "4"),
-    "events": ("--schedule", "async", "--net", "lora", "--seeding", "own"),
+    "withheld": ("--min-cluster-size", "4"),
+    "events": ("--schedule", "async", "--link-model", "lora", "--seeding", "own"),
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def play(algorithm, table, start, rounds, schedule=None):
     schedule = schedule or make(algorithm.schedule, devices, table.topology.colors)
     network.open()
     start = np.array(start, float)
-    state = algorithm.init(devices, Start(start, np.ones(len(devices), np.bool_)))
+    state = algorithm.initial_state(devices, Start(start, np.ones(len(devices), np.bool_)))
     inbox = network.exchange(algorithm.message(state, devices.of(schedule.opening)))
     history = [state.centroids.copy()]
     for t in range(1, rounds + 1):

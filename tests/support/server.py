@@ -48,7 +48,7 @@ def serve(method, data, rounds=1, **more):
     network.open()
     algorithm, n = Star(method), len(data)
     schedule = make("star", devices, np.zeros(n + 1, int))
-    state = algorithm.init(devices, start)
+    state = algorithm.initial_state(devices, start)
     mail = algorithm.message(state, devices.of(schedule.opening))
     uplinks = []
     for t in range(1, rounds + 1):
@@ -72,7 +72,7 @@ def _measure(devices, network):
     network.open()
     box = Box(1)
     everybody = np.ones(len(devices), bool)
-    state = box.init(devices, None)
+    state = box.initial_state(devices, None)
     inbox = network.exchange(box.message(state, devices.of(everybody)))
     for t in range(1, 5):
         now = devices.at(t, 0, everybody)

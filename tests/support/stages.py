@@ -19,7 +19,7 @@ def state_of(algorithm, graph, shards, *, seed=0, start=None):
     network.open()
     schedule = make(algorithm.schedule, devices, topology.colors)
     given = None if start is None else Start(np.array(start), np.ones(topology.n, bool))
-    state = algorithm.init(devices, given)
+    state = algorithm.initial_state(devices, given)
     mail = algorithm.message(state, devices.of(schedule.opening))
     t = 0
     while (mail.rows >= 0).any() and t < 100:

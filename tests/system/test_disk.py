@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 MEGABYTE = 1 << 20
 MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--seeding", "own")
-ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "--seeding", "own", "--no-central")
+ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "--seeding", "own", "--no-baselines")
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_local_starts_as_many_ranks_as_asked(tmp_path, arguments, more, expected
 
 @pytest.mark.mpi
 def test_local_runs_a_job(tmp_path):
-    options = "--graph ring --data grid16:points=10 --rounds 3 --no-central --out none --format json -q".split()
+    options = "--graph ring --data grid16:points=10 --rounds 3 --no-baselines --out none --format json -q".split()
     done = run([LAUNCH / "local.sh", "3", *options], tmp_path)
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("{")]

@@ -82,7 +82,7 @@ def test_the_sdist_can_be_tested_and_cited(built):
 def test_the_wheel_runs_outside_the_checkout(built, tmp_path):
     with zipfile.ZipFile(built[0]) as wheel:
         wheel.extractall(tmp_path / "site")
-    words = "-m p2pkm --graph gallery:karate --data grid16:points=5 --rounds 2 --out none --no-central -q".split()
+    words = "-m p2pkm --graph gallery:karate --data grid16:points=5 --rounds 2 --out none --no-baselines -q".split()
     known = environment(PYTHONPATH=str(tmp_path / "site"))
     done = subprocess.run(
         [sys.executable, *words], cwd=tmp_path, env=known, capture_output=True, text=True, check=False, timeout=200
@@ -111,9 +111,9 @@ def _completed(line):
         ("p2pkm run --data gr", ["grid16"]),
         ("p2pkm --partition di", ["dirichlet"]),
         ("p2pkm --seeding r", ["raced", "rooted"]),
-        ("p2pkm --net la", ["lan"]),
+        ("p2pkm --link-model la", ["lan"]),
         ("p2pkm --recipe g", ["global", "groups"]),
-        ("p2pkm --schedule ", ["coloured", "jacobi", "async"]),
+        ("p2pkm --schedule ", ["colored", "jacobi", "async"]),
         ("p2pkm --graph nothing-like-it", []),
         ("p2pkm compare --algorithm gtvmin,fe", ["gtvmin,feca"]),
         ("p2pkm compare --graph ring,kara", ["ring,karate"]),

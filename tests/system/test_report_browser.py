@@ -382,7 +382,7 @@ def test_two_thousand_devices_load_and_scrub(browser, tmp_path):
 
 
 def test_tables_sort_by_a_click(browser, tmp_path):
-    words = ("--algorithm", "gtvmin,alone,kfed", "--graph", "ring", "--seeds", "0", "--data", "grid16:points=3")
+    words = ("--algorithm", "gtvmin,local,kfed", "--graph", "ring", "--seeds", "0", "--data", "grid16:points=3")
     assert here("compare", *words, "--devices", "4", "--out", tmp_path / "compared", "-q", "--no-plot").code == 0
     assert here("report", tmp_path / "compared").code == 0
     with Opened(browser, Path(tmp_path / "compared" / "report.html"), 400, replay=False) as opened:

@@ -15,7 +15,7 @@ from tests.support.run_cli import ROOT, environment, here
 from tests.support.slurm import lacking, two_nodes
 
 SCRIPT = ROOT / "launch/slurm.sbatch"
-LONG = "--devices 4 --data grid16:points=100 --no-central --rounds 1000000 --tol 0 --no-plot -q".split()
+LONG = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --tol 0 --no-plot -q".split()
 OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
 STUDY = """
 devices = 4

@@ -14,7 +14,7 @@ import pytest
 from tests.support.hosts import lacking, two_hosts
 from tests.support.run_cli import StageResult, environment, here
 
-LONG = "--devices 4 --data grid16:points=100 --no-central --rounds 1000000 --tol 0 --no-plot -q".split()
+LONG = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --tol 0 --no-plot -q".split()
 OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
 HERE = Path(sys.executable).parent
 PATH = f"{HERE}:{os.environ['PATH']}"

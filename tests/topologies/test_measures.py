@@ -494,7 +494,7 @@ def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
     points, labels = p2pkm.grid16(points=60, sd=0.4, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(960) % 6, devices=6, labels=labels)
     method = p2pkm.GTVMin(16, schedule="jacobi", coupling=1, seeding="leader", tol=1e-9)
-    result = p2pkm.simulate(method, graph, shards, rounds=60, central=False)
+    result = p2pkm.simulate(method, graph, shards, rounds=60, baselines=False)
     predicted = value(measures.predict(graph, coupling=1).contraction)
     found = measures.fitted(result.rounds)
     assert found.contraction == pytest.approx(predicted**2, rel=1e-4)
@@ -508,22 +508,22 @@ def test_a_run_of_the_default_schedule_contracts_as_predicted(graph):
     points, labels = p2pkm.grid16(points=10 * n, sd=0.4, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(160 * n) % n, devices=n, labels=labels)
     method = p2pkm.GTVMin(16, coupling=10, seeding="leader", tol=1e-9)
-    result = p2pkm.simulate(method, graph, shards, rounds=150, central=False)
+    result = p2pkm.simulate(method, graph, shards, rounds=150, baselines=False)
     predicted = measures.predict(graph, coupling=10, colors=result.topology.colors)
     found = measures.fitted(result.rounds)
-    assert found.contraction == pytest.approx(value(predicted.contraction_coloured) ** 2, rel=0.01)
-    assert value(predicted.rounds_coloured) < value(predicted.rounds)
+    assert found.contraction == pytest.approx(value(predicted.contraction_colored) ** 2, rel=0.01)
+    assert value(predicted.rounds_colored) < value(predicted.rounds)
 
 
 @pytest.mark.parametrize("coupling", [5, 10, 30])
 def test_two_colors_follow_young(coupling):
     """(l + theta - 1)^2 = theta^2 mu^2 l for the largest eigenvalue mu of a jacobi round (Young, 1954)."""
     ring, mu = topologies.ring(12), 2 * coupling / (1 + 2 * coupling)
-    found = measures.predict(ring, coupling=coupling, colors=np.arange(12) % 2, theta=1.2).contraction_coloured
+    found = measures.predict(ring, coupling=coupling, colors=np.arange(12) % 2, theta=1.2).contraction_colored
     root = (1.2 * mu + math.sqrt(1.44 * mu**2 - 0.8)) / 2
     assert value(found) == pytest.approx(root**2)
     large = measures.predict(topologies.ring(1_200), coupling=coupling, colors=np.arange(1_200) % 2, theta=1.2)
-    assert large.contraction_coloured.value == pytest.approx(root**2, rel=0.01) and not large.rounds_coloured.exact
+    assert large.contraction_colored.value == pytest.approx(root**2, rel=0.01) and not large.rounds_colored.exact
 
 
 # --- fits ---

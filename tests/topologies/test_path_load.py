@@ -103,7 +103,7 @@ def test_a_real_run_contracts_to_its_orbit_as_predicted():
     shards = p2pkm.Shards.from_list([np.array([[float(x)]]) for x in range(5)])
     method = p2pkm.GTVMin(1, coupling=2.0, schedule="jacobi", tol=0.0)
     period = graph.period
-    ends = [p2pkm.simulate(method, graph, shards, rounds=r * period, start=np.full((5, 1, 1), 9.0), central=False)
+    ends = [p2pkm.simulate(method, graph, shards, rounds=r * period, start=np.full((5, 1, 1), 9.0), baselines=False)
             .centroids[:, 0, 0] for r in (10, 11, 12)]  # fmt: skip
     steps = [np.linalg.norm(ends[i + 1] - ends[i]) for i in (0, 1)]
     assert predict(graph, coupling=2.0).contraction.value == pytest.approx((steps[1] / steps[0]) ** (1 / period), 1e-3)

@@ -75,7 +75,7 @@ def ring(tmp_path_factory):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "compared"
-    words = ("--algorithm", "gtvmin,alone,kfed", "--graph", "ring,star", "--seeds", "0-1", "--data", "grid16:points=3")
+    words = ("--algorithm", "gtvmin,local,kfed", "--graph", "ring,star", "--seeds", "0-1", "--data", "grid16:points=3")
     assert here("compare", *words, "--devices", "4", "--out", folder, "-q", "--no-plot").code == 0
     return folder
 
@@ -239,9 +239,9 @@ def test_a_run_without_frames_has_no_replay_and_says_why(ring):
     [
         ("--data", "iris"),
         ("--algorithm", "fkm", "--data", "wine", "--scale", "standard"),
-        ("--algorithm", "alone"),
+        ("--algorithm", "local"),
         ("--devices", "1"),
-        ("--no-central", "--graph", "star"),
+        ("--no-baselines", "--graph", "star"),
     ],
     ids=" ".join,
 )
@@ -308,8 +308,8 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "alone – gtvmin on star", "bytes busiest", "Quality against traffic",
-                  "compare --algorithm gtvmin,alone,kfed --graph ring,star --seeds 0,1 --devices 4 "
+                  "local – gtvmin on star", "bytes busiest", "Quality against traffic",
+                  "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words
 

@@ -35,7 +35,7 @@ from topologies.measures.types import (
 
 _GOAL = 1e-3  # of the distance at the start, at which `rounds` ends
 _PERIODS = 32  # of a power iteration
-_SWEEPS = 400  # the same, of the schedule coloured
+_SWEEPS = 400  # the same, of the schedule colored
 _FLOOR = 1e-12  # of the largest change, below which changes are rounding
 
 
@@ -52,8 +52,8 @@ class Prediction(NamedTuple):
     disagreement : Measure
         Share that is left of the longest-lived difference between devices: 1 / (1 + 2 c l) on a regular graph, l the
         second smallest eigenvalue of the normalised Laplacian. None where links change.
-    contraction_coloured, rounds_coloured : Measure
-        The same two of a round of the schedule coloured: one color after the other, relaxed by theta. None without
+    contraction_colored, rounds_colored : Measure
+        The same two of a round of the schedule colored: one color after the other, relaxed by theta. None without
         colors and where links change.
 
     Notes
@@ -65,8 +65,8 @@ class Prediction(NamedTuple):
     contraction: Measure
     rounds: Measure
     disagreement: Measure
-    contraction_coloured: Measure
-    rounds_coloured: Measure
+    contraction_colored: Measure
+    rounds_colored: Measure
 
 
 class Fit(NamedTuple):
@@ -104,9 +104,9 @@ def predict(
     seed : int
         Of the random vectors of an estimate, which there is above 1,000 devices.
     colors : int64[n], optional
-        Of the schedule coloured: neighbors have different ones, from 0 on.
+        Of the schedule colored: neighbors have different ones, from 0 on.
     theta : float
-        Relaxation of the schedule coloured.
+        Relaxation of the schedule colored.
 
     Raises
     ------

@@ -51,8 +51,8 @@ def play(world: World, algorithm: Any, topology: Topology, points: int, features
         start = means + _NEAR * rng.standard_normal((n, k, features))
     clock = _Clock([], [])
     job = Job(
-        algorithm, topology, shards, central=False, start=start, rounds=min(_ROUNDS, algorithm.default_rounds),
-        every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
+        algorithm, topology, shards, baselines=False, start=start, rounds=min(_ROUNDS, algorithm.default_rounds),
+        record_every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
     )  # fmt: skip
     run_job(job, world)
     return clock.read()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
-from p2pkm.channel.suppression import check_min_count
+from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import DataError, P2PKMError, TopologyError
 from p2pkm.core.spec import Spec, complete, parse
@@ -151,7 +151,7 @@ def _arrange(
     before: tuple[Stage, ...] = ()
     try:
         check_byzantine(parse_byzantine(experiment.byzantine), method, setting.topology)
-        check_min_count(experiment.min_count, method)
+        check_min_cluster_size(experiment.min_cluster_size, method)
         if experiment.scale != "none":
             before = (scaling_stage(experiment.scale, setting),)
         return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal

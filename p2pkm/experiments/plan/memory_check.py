@@ -56,10 +56,10 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
 
 def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
-    records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
+    records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
     kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
     return MemoryInputs(
-        size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,
+        size.points, size.features, *graph, method.k, records, experiment.baselines, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
         copies=(_SHIPPED if isinstance(method, Central) else _SERVED) if needs_hub(method) else 0,
         reading="first" if not size.stored else "each" if kept else "drawn",

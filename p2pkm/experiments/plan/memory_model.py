@@ -31,7 +31,7 @@ class MemoryInputs(NamedTuple):
         Of the whole run; edges are directed.
     records : int
         Rounds that are recorded.
-    central : bool
+    baselines : bool
     flooded : int
         Rows of the table of each device that is flooded, 0 if none is.
     swell : float
@@ -56,7 +56,7 @@ class MemoryInputs(NamedTuple):
     edges: int
     clusters: int
     records: int = 2
-    central: bool = False
+    baselines: bool = False
     flooded: int = 0
     swell: float = 0.0
     ghosts: int = 0
@@ -138,10 +138,10 @@ def _read(load: MemoryInputs, own: int, *, first: bool) -> int:
 def _price(load: MemoryInputs, mine: int, *, first: bool) -> int:
     """Return what a rank with so many devices needs to price centroids: costs of each set on each device, and sets."""
     m, d, n, _, k = load[:5]
-    most = _COMPARED if load.central else _SAMPLE
-    sets = min(n, max(int(most / max(min(m, _PRICED) * k * d + _VISIT * n, 1)), _LEAST)) + load.central
+    most = _COMPARED if load.baselines else _SAMPLE
+    sets = min(n, max(int(most / max(min(m, _PRICED) * k * d + _VISIT * n, 1)), _LEAST)) + load.baselines
     several = load.ranks > 1
-    pooled = 3 * 8 * min(_POOLED, m * d) if load.central and first else 0
+    pooled = 3 * 8 * min(_POOLED, m * d) if load.baselines and first else 0
     return 8 * sets * (mine + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
 
 
@@ -172,10 +172,10 @@ def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
     """Return what would make a run fit, at least one thing."""
     found = []
     changes = {
-        "--no-central": load._replace(central=False),
-        "a larger --every": load._replace(records=2),
+        "--no-baselines": load._replace(baselines=False),
+        "a larger --record-every": load._replace(records=2),
         "--dtype float32": load._replace(word=4),
-        "--no-central and a larger --every": load._replace(central=False, records=2),
+        "--no-baselines and a larger --record-every": load._replace(baselines=False, records=2),
         "--seeding box": load._replace(flooded=0),
     }
     for what, other in changes.items():
@@ -185,7 +185,7 @@ def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
     if enough is not None:
         found.append(f"or {enough} ranks on as many machines like this one")
     if not found:
-        least = load._replace(central=False, records=2, flooded=0)
+        least = load._replace(baselines=False, records=2, flooded=0)
         share = max((limit - together(least._replace(points=0), here)) / max(together(least, here), 1), 0.0)
         most = int(load.points * share)
         found.append(f"take fewer points (about {most:,} would fit)" if most else "take fewer devices")

@@ -79,7 +79,7 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
     """Return what every stage of a plan sends."""
     asked = plan.experiment
     found, full = [], False
-    narrow = asked.min_count > 1 or asked.byzantine is not None  # rows that nobody says, or that are none
+    narrow = asked.min_cluster_size > 1 or asked.byzantine is not None  # rows that nobody says, or that are none
     lies = _suspect(plan)
     for stage in plan.stages:
         rule = next((rule for kind, rule in _RULES.items() if isinstance(stage.algorithm, kind)), None)

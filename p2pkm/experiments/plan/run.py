@@ -18,7 +18,7 @@ from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryEstimate, MemoryInputs, need, refuse, together
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.text import show
-from p2pkm.network.rank_partition import check_placement
+from p2pkm.network.rank_partition import check_rank_partition
 from p2pkm.network.world import connect
 
 _MEASURED = (1, 2)
@@ -57,9 +57,9 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
             raise ExperimentError(f"{name} is {value}; expected a number above 0")
     if experiment.faults is not None:  # from --config
         print("p2pkm: planned without faults: docs/faults.md says what a run under faults sends", file=sys.stderr)
-        experiment = replace(experiment, faults=None, stale=None)
+        experiment = replace(experiment, faults=None, stale_policy=None)
     world = connect()
-    check_placement(experiment.placement, wanted.ranks or world.size)
+    check_rank_partition(experiment.rank_partition, wanted.ranks or world.size)
     plan = build_plan(experiment, world.size if launched() else None)
     ranks = wanted.ranks or world.size
     limit, refusals = available(), [] if plan.refusal is None else [plan.refusal]

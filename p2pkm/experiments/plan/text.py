@@ -85,7 +85,7 @@ def _virtual(found: dict[str, Any]) -> Iterator[str]:
     if told is None:
         return
     yield ""
-    yield f"virtual   seconds in life on {told['net']}"
+    yield f"virtual   seconds, estimated on the link model {told['net']}"
     if not told["known"]:
         yield "  not known before the run"
         return

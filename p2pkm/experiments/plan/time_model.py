@@ -98,7 +98,7 @@ def split(topology: Topology, division: RankPartition) -> Split:
 
 def divide(plan: RunPlan, ranks: int, asked: int) -> RankPartition:
     """Return which of so many ranks hosts which devices in a run; blocks if METIS would take long and nobody asks."""
-    wish = plan.experiment.placement
+    wish = plan.experiment.rank_partition
     long = ranks != asked and len(plan.topology.indices) > _LONG
     return choose(plan.topology, plan.sizes, ranks, "blocks" if long else wish)
 
@@ -215,7 +215,7 @@ def count_turns(algorithm: Any, topology: Topology) -> int:
     """Return how many exchanges a round has."""
     placed = algorithm.on(topology) if hasattr(algorithm, "on") else algorithm
     word, _, turns = getattr(placed, "schedule", "star").partition("*")
-    if word == "coloured":
+    if word == "colored":
         return int(topology.colors.max(initial=0)) + 1
     return int(turns or (2 if word == "star" else 1))
 

@@ -83,7 +83,9 @@ COLUMNS: Mapping[type, int] = {  # beside the features, of the methods that say 
 
 def by_events(stage: OneStage, plan: RunPlan) -> bool:
     """Return whether clocks decide who acts in a stage, one device per turn."""
-    asked = stage.algorithm.schedule == "async" and plan.experiment.net is not None and plan.topology.varying is None
+    asked = (
+        stage.algorithm.schedule == "async" and plan.experiment.link_model is not None and plan.topology.varying is None
+    )
     return asked and stage is plan.stages[-1]
 
 

@@ -80,9 +80,9 @@ def tell(plan: RunPlan) -> dict[str, Any] | None:
     begins), ``first`` (of its first round), ``round`` (of a later one, on average), ``total``; ``kind`` of these
     ("exact", "at most" or "about") by name.
     """
-    if plan.experiment.net is None:
+    if plan.experiment.link_model is None:
         return None
-    spec = str(parse_net(plan.experiment.net, plan.topology.n))
+    spec = str(parse_net(plan.experiment.link_model, plan.topology.n))
     net = rebuild_link_model(spec, plan.topology, parse_graph(plan.experiment, plan.algorithm))
     ahead = None if net is None else predict_virtual_time(plan, net)
     if ahead is None:

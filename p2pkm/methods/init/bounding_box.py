@@ -36,15 +36,15 @@ class Box:
     Message: 2 rows whenever the own box has grown.
 
     Privacy: each number of a corner is a coordinate of some point, at first of a point of the device itself; the
-    corners of one point are that point. With a `min_count` p they are means of the p smallest and of the p largest
-    values instead, and a device of fewer points has none.
+    corners of one point are that point. With a `min_cluster_size` p they are means of the p smallest and of the p
+    largest values instead, and a device of fewer points has none.
     """
 
     name: ClassVar[str] = "box"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> BoxState:
+    def initial_state(self, devices: Devices, start: Any) -> BoxState:
         """Find the own bounding box."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf

@@ -61,7 +61,7 @@ class DistributedD2Sampling:
     schedule: str = "jacobi"
     says: ClassVar[str] = "keyed"
 
-    def init(self, devices: Devices, start: Any) -> RaceState:
+    def initial_state(self, devices: Devices, start: Any) -> RaceState:
         """Draw the own contenders."""
         n, d = len(devices), devices.d
         centroids = np.full((n, self.k, d), np.inf) if start is None else start.centroids

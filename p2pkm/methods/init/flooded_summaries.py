@@ -62,7 +62,7 @@ class FloodedSummaries:
     schedule: str = "jacobi"
     says: ClassVar[str] = "pairs"
 
-    def init(self, devices: Devices, start: Any) -> FloodedSummariesState:
+    def initial_state(self, devices: Devices, start: Any) -> FloodedSummariesState:
         """Summarise the own points."""
         pairs, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)

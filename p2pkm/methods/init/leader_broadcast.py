@@ -40,7 +40,7 @@ class Leader:
     schedule: str = "jacobi"
     says: ClassVar[str] = "forwarded"
 
-    def init(self, devices: Devices, start: Any) -> LeaderState:
+    def initial_state(self, devices: Devices, start: Any) -> LeaderState:
         """Let the leaders draw their seeds."""
         centroids = np.full((len(devices), self.k, devices.d), np.inf)
         leads = self.parent[devices.ids] < 0

@@ -36,8 +36,8 @@ class Review:
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
 
-    Privacy: neighbours see the centroids, and a bit about what theirs cost; with a `min_count` it is about the summary
-    of the own points, see `p2pkm.methods.init.select_candidate.judges`.
+    Privacy: neighbours see the centroids, and a bit about what theirs cost; with a `min_cluster_size` it is about the
+    summary of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
     name: ClassVar[str] = "review"
@@ -46,7 +46,7 @@ class Review:
     says: ClassVar[str] = "opening"
     spares: ClassVar[bool] = True
 
-    def init(self, devices: Devices, start: Any) -> ReviewState:
+    def initial_state(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
         return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)

@@ -66,7 +66,7 @@ class LinkSelection:
     spares: ClassVar[bool] = True
     agreed: ClassVar[bool] = True  # both ends of a link must come to the same verdict, so nobody lies here
 
-    def init(self, devices: Devices, start: Any) -> LinkSelectionState:
+    def initial_state(self, devices: Devices, start: Any) -> LinkSelectionState:
         """Summarise the own points."""
         n, e = len(devices), len(devices.indices)
         centroids = np.full((n, self.k, devices.d), np.inf) if start is None else start.centroids

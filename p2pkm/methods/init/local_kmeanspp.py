@@ -26,15 +26,15 @@ class LocalKMeansPP:
     """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
 
     Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
-    at every alpha: this seeding exists to show it. With a `min_count` Lloyd steps follow, and rows of fewer points are
-    absent.
+    at every alpha: this seeding exists to show it. With a `min_cluster_size` Lloyd steps follow, and rows of fewer
+    points are absent.
     """
 
     name: ClassVar[str] = "own"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> OwnState:
+    def initial_state(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
         centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)

@@ -58,7 +58,7 @@ class MinIdAgreement:
     chosen: bool = False
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> MinIdAgreementState:
+    def initial_state(self, devices: Devices, start: Any) -> MinIdAgreementState:
         """Take the candidates of the stage before, or the centroids of the own points where there are none."""
         n, candidates = len(devices), start.centroids[:, None] if self.chosen else start.candidates
         missing = ~np.isfinite(candidates).any(axis=(1, 2, 3))

@@ -245,9 +245,11 @@ def check_links(algorithm: Any, topology: Topology) -> None:
     why = getattr(algorithm, "fixed_links", "")
     if getattr(algorithm, "recipe", None) == "groups":
         why = "decides with recipe groups which links to cut for good"
-    theta = getattr(algorithm, "theta", None)
+    theta = getattr(algorithm, "relaxation", None)
     if theta is not None and theta > 1.0:
-        why = f"overshoots with theta {theta:g}, which adds up and diverges unless links last (up to 1 is possible)"
+        why = (
+            f"overshoots with relaxation {theta:g}, which adds up and diverges unless links last (up to 1 is possible)"
+        )
     if topology.varying is not None and why:
         raise ExperimentError(
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "

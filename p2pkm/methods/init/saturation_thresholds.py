@@ -34,7 +34,7 @@ class SaturationThresholds:
     says: ClassVar[str] = "opening"
     spares: ClassVar[bool] = True
 
-    def init(self, devices: Devices, start: Any) -> SaturationThresholdsState:
+    def initial_state(self, devices: Devices, start: Any) -> SaturationThresholdsState:
         """Take the centroids of the stage before."""
         n, e = len(devices), len(devices.indices)
         return SaturationThresholdsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))

@@ -30,16 +30,16 @@ class SelectCandidate:
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
     travels uncounted. A device without points says an empty table. Starts from a stage with `candidates`.
 
-    Privacy: d + 1 losses of one point tell where it is. With a `min_count` the losses are those of the summary of the
-    own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had none
-    to say says an empty table.
+    Privacy: d + 1 losses of one point tell where it is. With a `min_cluster_size` the losses are those of the summary
+    of the own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had
+    none to say says an empty table.
     """
 
     name: ClassVar[str] = "choose"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> SelectCandidateState:
+    def initial_state(self, devices: Devices, start: Any) -> SelectCandidateState:
         """Price the candidates on the own points."""
         candidates: Floats = start.candidates
         judging = judges(devices, self.k)
@@ -70,7 +70,7 @@ class SelectCandidate:
 def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
     """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
 
-    With a `min_count`, the pairs (centroid, count) of every device's summary, which are said before.
+    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are said before.
     """
     if devices.min_count < 2:
         return devices.own

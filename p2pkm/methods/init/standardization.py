@@ -38,14 +38,14 @@ class Standardization:
     the origin travels uncounted.
 
     Privacy: everybody sees the moments of every device; those of one point are that point, and those of two points are
-    both of them, coordinate by coordinate. With a `min_count` p a device of at most p points says none.
+    both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
     """
 
     name: ClassVar[str] = "moments"
     k: int
     schedule: str = "jacobi"
 
-    def init(self, devices: Devices, start: Any) -> StandardizationState:
+    def initial_state(self, devices: Devices, start: Any) -> StandardizationState:
         """Measure the own points."""
         n, d = len(devices), devices.d
         owner = np.repeat(np.arange(n), devices.sizes)

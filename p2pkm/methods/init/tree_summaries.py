@@ -115,7 +115,7 @@ class TreeSummaries:
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{max(1, int(self.tree.layer.max())) * self.ways}"
 
-    def init(self, devices: Devices, start: Any) -> RootedState:
+    def initial_state(self, devices: Devices, start: Any) -> RootedState:
         """Summarise the own points; the deepest layer speaks first."""
         n = len(devices)
         routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)

@@ -84,7 +84,7 @@ class ADMM:
         positive(self.eta, "eta")
         positive(self.tol, "tol", zero=True)
 
-    def init(self, devices: Devices, start: Any) -> ADMMState:
+    def initial_state(self, devices: Devices, start: Any) -> ADMMState:
         """Start from the centroids of the last stage."""
         return ADMMState(start.centroids, np.zeros(len(devices), np.bool_), np.zeros_like(start.centroids))
 

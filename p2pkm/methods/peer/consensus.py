@@ -86,7 +86,7 @@ class ConsensusLloyd:
         """Return the schedule: everybody, T times a round."""
         return f"jacobi*{self.gossips}"
 
-    def init(self, devices: Devices, start: Any) -> ConsensusState:
+    def initial_state(self, devices: Devices, start: Any) -> ConsensusState:
         """Start from the centroids of the last stage."""
         asleep = np.zeros(len(devices), np.bool_)
         return ConsensusState(start.centroids, asleep, local_sums(devices, start.centroids))

@@ -201,7 +201,7 @@ class Flooded:
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{2 * self.hops + 1}"
 
-    def init(self, devices: Devices, start: Any) -> CoresetState:
+    def initial_state(self, devices: Devices, start: Any) -> CoresetState:
         """Cluster the own points; only a device that has points has a cost to say."""
         state = self.method.begin(devices)
         rows = (devices.sizes > 0).astype(np.int64)
@@ -250,7 +250,7 @@ class Rooted:
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{4 * self.depth}"
 
-    def init(self, devices: Devices, start: Any) -> CoresetState:
+    def initial_state(self, devices: Devices, start: Any) -> CoresetState:
         """Cluster the own points."""
         return self.method.begin(devices)
 

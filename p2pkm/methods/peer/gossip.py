@@ -120,7 +120,7 @@ class PairwiseGossip:
         """Return the number of clusters."""
         return self.method.k
 
-    def init(self, devices: Devices, start: Any) -> MeetingsState:
+    def initial_state(self, devices: Devices, start: Any) -> MeetingsState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
         confidences = local_sums(devices, start.centroids)[:, :, -1]
         blended = blend(devices, start.centroids, confidences, self.method.share)

@@ -77,14 +77,15 @@ class GTVMin:
     * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
     * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
     * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
-      sum_j alpha_ij)``, relaxed by theta: ``w + theta (w_new - w)``. A centroid without any weight stays.
+      sum_j alpha_ij)``, relaxed by theta (`relaxation`): ``w + theta (w_new - w)``. A centroid without any weight
+      stays.
 
     Message: the k centroids, once per turn awake.
 
     Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
     counts of all others, recipe `groups` those of its neighbours.
 
-    Guarantee: F never rises for `coloured` and `async` (theta in (0, 2), any number of passes, with swaps or without)
+    Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
     and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
 
     Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
@@ -104,10 +105,10 @@ class GTVMin:
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
-    schedule : {"coloured", "jacobi", "async"}
-    theta : float, optional
+    schedule : {"colored", "jacobi", "async"}
+    relaxation : float, optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
-    passes : int
+    local_steps : int
         Passes per turn.
     star_term : bool
         Whether E3 counts.
@@ -143,8 +144,8 @@ class GTVMin:
     alpha: float | None
     coupling: float | None
     schedule: str
-    theta: float | None
-    passes: int
+    relaxation: float | None
+    local_steps: int
     star_term: bool
     update_rule: str
     recipe: str
@@ -160,19 +161,21 @@ class GTVMin:
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
-        schedule: Literal["coloured", "jacobi", "async"] = "coloured", theta: float | None = None, passes: int = 1,
+        schedule: Literal["colored", "jacobi", "async"] = "colored", relaxation: float | None = None,
+        local_steps: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
         recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
-        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "theta": theta, "passes": passes,
+        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
+                 "local_steps": local_steps,
                  "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
                  "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
 
-    def init(self, devices: Devices, start: Any) -> GTVMinState:
+    def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
@@ -202,7 +205,7 @@ class GTVMin:
         centroids, moves = devices.kernels.gtvmin(
             points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.passes,
+            self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
             self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
         if self.swaps and devices.step % _EVERY == 0:
@@ -220,11 +223,11 @@ class GTVMin:
         return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
-    def relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
-        """Return theta, or its default: above 1, overshooting adds up where links vary or mail is late."""
+    def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
+        """Return the relaxation, or its default: above 1, overshooting adds up where links vary or mail is late."""
         return (
-            self.theta
-            if self.theta is not None
+            self.relaxation
+            if self.relaxation is not None
             else 1.0
             if has_stale_or_varying_links or self.schedule == "jacobi"
             else 1.5
@@ -234,11 +237,18 @@ class GTVMin:
     def certified(self) -> bool:
         """Return whether (7) provably never rises with these parameters."""
         exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
-        return exact and (self.schedule != "jacobi" or (self.passes == 1 and not self.swaps))
+        return exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps))
+
+    @property
+    def no_min_count(self) -> str:
+        """Return why small clusters cannot be suppressed with these parameters, "" if they can."""
+        if self.local_steps > 1:
+            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+        return "with swaps tries own points as rows" if self.swaps else ""
 
     def flops(self, work: Work) -> Integers:
         """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
-        return self.passes * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+        return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
@@ -280,13 +290,13 @@ def _check(given: GTVMin) -> None:
     ExperimentError
         If one is; the message says which values are legal.
     """
-    words = {"schedule": ("coloured", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
+    words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
              "recipe": ("global", "groups", "none"), "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
         if value not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
-    for name, label in (("k", "clusters"), ("passes", "passes")):
+    for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
         whole(getattr(given, name), 1, label)
     _check_numbers(given)
 
@@ -301,10 +311,10 @@ def _check_numbers(given: GTVMin) -> None:
         value = getattr(given, name)
         if value is not None:
             positive(value, name, zero=True, most=_LARGEST)
-    if given.theta is not None and not 0 < given.theta < 2:
-        raise ExperimentError(f"theta is {given.theta!r}; expected a number above 0 and below 2")
-    if given.theta is not None and given.schedule == "jacobi" and given.theta > 1:
+    if given.relaxation is not None and not 0 < given.relaxation < 2:
+        raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2")
+    if given.relaxation is not None and given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(
-            f"theta is {given.theta!r} with the jacobi schedule, where only values up to 1 descend; "
-            "lower theta or use --schedule coloured"
+            f"relaxation is {given.relaxation!r} with the jacobi schedule, where only values up to 1 descend; "
+            "lower relaxation or use --schedule colored"
         )

@@ -11,7 +11,7 @@ from p2pkm.core.states import register
 from p2pkm.core.validation import whole
 
 
-@register("alone")
+@register("local")
 class AloneState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
 
@@ -53,7 +53,7 @@ class LocalOnly:
     _: KW_ONLY
     n_init: int = 5
 
-    name: ClassVar[str] = "alone"
+    name: ClassVar[str] = "local"
     schedule: ClassVar[str] = "star"
     default_rounds: ClassVar[int] = 1
 
@@ -62,7 +62,7 @@ class LocalOnly:
         whole(self.k, 1, "clusters")
         whole(self.n_init, 1, "n_init")
 
-    def init(self, devices: Devices, start: Any) -> AloneState:
+    def initial_state(self, devices: Devices, start: Any) -> AloneState:
         """Cluster the own points."""
         centroids, _, _ = devices.kmeans(self.k, ALONE, starts=self.n_init)
         return AloneState(centroids, np.ones(len(devices), np.bool_))

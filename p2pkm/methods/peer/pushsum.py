@@ -121,7 +121,7 @@ class PushSumLloyd:
         """Return the schedule: everybody, T times a round."""
         return f"jacobi*{self.gossips}"
 
-    def init(self, devices: Devices, start: Any) -> PushSumState:
+    def initial_state(self, devices: Devices, start: Any) -> PushSumState:
         """Start from the centroids of the last stage."""
         asleep, own = np.zeros(len(devices), np.bool_), local_sums(devices, start.centroids)
         if not self.counters:

@@ -123,7 +123,7 @@ class TrackingLloyd:
         """Return the schedule: everybody, T times a round."""
         return f"jacobi*{self.gossips}"
 
-    def init(self, devices: Devices, start: Any) -> TrackingState:
+    def initial_state(self, devices: Devices, start: Any) -> TrackingState:
         """Start from the centroids of the last stage."""
         own, asleep = local_sums(devices, start.centroids), np.zeros(len(devices), np.bool_)
         if not self.counters:

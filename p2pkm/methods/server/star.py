@@ -72,7 +72,7 @@ class Star:
         """Return what the reports of clients are about, see `algorithm.Algorithm`."""
         return getattr(self.method, "says", "centroids")
 
-    def init(self, devices: Devices, start: Any) -> StarState:
+    def initial_state(self, devices: Devices, start: Any) -> StarState:
         """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
         n, shape = len(devices), (len(devices), devices.d)
         shift, span = self._units(shape, start)

@@ -35,7 +35,7 @@ _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "line
 
 
 def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
-    """Draw the communication graph: devices and links coloured by figures of theirs.
+    """Draw the communication graph: devices and links colored by figures of theirs.
 
     Devices whose figure is not known, such as those without points, are grey, devices with points but without a
     centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
@@ -82,7 +82,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
 
 
 def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Axes":
-    """Draw a graph before anything ran on it: devices coloured by their number of links, if that differs.
+    """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
 
     Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
 

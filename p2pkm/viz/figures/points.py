@@ -105,7 +105,7 @@ def draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool)
     ax.scatter(
         points[:, 0], points[:, 1], s=4 * size if upright else size, c=shown, marker="|" if upright else "o",
         linewidths=0.8 if upright else 0, zorder=1, rasterized=len(points) > RASTER,
-        label="point, coloured by true class" if labelled else "point",
+        label="point, colored by true class" if labelled else "point",
     )  # fmt: skip
 
 

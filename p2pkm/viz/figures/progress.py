@@ -27,7 +27,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
     against : {"virtual_seconds", "bytes"}
-        Virtual seconds are known of runs with a network (``--net``, ``net=``).
+        Virtual seconds are known of runs with a network (``--link-model``, ``link_model=``).
 
     Returns
     -------
@@ -45,11 +45,13 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         raise ExperimentError(f"against is {against!r}; expected {', '.join(_AXES)}")
     places = read_records(result.rounds, against)
     if not np.isfinite(places).any():
-        raise DataError("the run has no virtual time; run it with a network in life, such as --net wan")
+        raise DataError("the run has no virtual time; run it with a network in life, such as --link-model wan")
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
-        raise DataError("the run was not compared with central k-means; leave out --no-central, or look at more rounds")
+        raise DataError(
+            "the run was not compared with central k-means; leave out --no-baselines, or look at more rounds"
+        )
     ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
     _, spans = line_up(result.rounds)
     numbers = np.cumsum([record["round"] == 0 for record in result.rounds]) - 1

@@ -20,8 +20,15 @@ from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
-_STRIKING = ("faults", "stale", "byzantine", "robust", "min_count")
-_UNSPOKEN = ("seed", "graph", "algorithm", "placement", "require_converged", "checkpoint_every")  # by no comparison
+_STRIKING = ("faults", "stale_policy", "byzantine", "robust", "min_cluster_size")
+_UNSPOKEN = (
+    "seed",
+    "graph",
+    "algorithm",
+    "rank_partition",
+    "require_converged",
+    "checkpoint_every",
+)  # by no comparison
 _LISTED = 1_000  # runs
 _MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
           *MILESTONES)  # fmt: skip

@@ -31,11 +31,12 @@ SEEDINGS = "own box leader raced summaries summaries:hops=1 summaries:candidates
 
 def compare(**options):
     """Return, for every recorded round, the stage, what was planned for it and what the real run sent in it."""
-    experiment = Experiment(central=False, out="none", **options)
+    experiment = Experiment(baselines=False, out="none", **options)
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
+    run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
+                link_model=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
                 byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
@@ -81,7 +82,7 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
     )
     check(rows)
     assert all(volume.exact_messages for course, volume, _ in rows if course.name == name)
-    if name in ("central", "cdkm", "alone") or (partition == "iid" and name == "mavg"):
+    if name in ("central", "cdkm", "local") or (partition == "iid" and name == "mavg"):
         assert all(volume.exact_bytes for _, volume, _ in rows)
 
 
@@ -109,11 +110,11 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
 
 
 SPOILED = {
-    **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "alone", "mufc")},
+    **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "local", "mufc")},
     **{f"{name} all": {"seeding": name} for name in SEEDINGS},
     "groups": {"recipe": "groups", "graph": "complete"},
     "async": {"schedule": "async"},
-    "events": {"schedule": "async", "net": "wan"},
+    "events": {"schedule": "async", "link_model": "wan"},
     "scaled": {"scale": "standard", "algorithm": "fkm"},
 }
 
@@ -129,14 +130,14 @@ def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
         assert not any(volume.exact_bytes for _, volume, _ in rows)
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_schedules_wake_whom_the_plan_says(schedule):
     assert check(compare(schedule=schedule, devices=12, graph="grid", partition="iid", rounds=6, seed=3)) == 1.0
 
 
 @pytest.mark.parametrize("graph", ["ring", "star"])
 def test_a_round_by_events_has_a_turn_for_each_device(graph):
-    rows = compare(schedule="async", net="wan", devices=12, graph=graph, partition="iid", rounds=6)
+    rows = compare(schedule="async", link_model="wan", devices=12, graph=graph, partition="iid", rounds=6)
     assert check(rows) >= 0.6 and rows[-1][1].exact_messages == (graph == "ring")
 
 

@@ -115,7 +115,7 @@ def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
 PROGRAM = """
 import contextlib, io, pathlib, sys
 from p2pkm.cli.main import main
-COMMON = "-q --no-plot --no-central --out none --format json --seeding box --every 100".split()
+COMMON = "-q --no-plot --no-baselines --out none --format json --seeding box --record-every 100".split()
 def peak(*arguments):
     with contextlib.redirect_stdout(io.StringIO()):
         assert main([*COMMON, *arguments]) == 0
@@ -138,7 +138,7 @@ def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
-    plan = build_plan(Experiment(seeding="box", central=False, every=100, rounds=2, **options), None)
+    plan = build_plan(Experiment(seeding="box", baselines=False, record_every=100, rounds=2, **options), None)
     one = need(weigh_plan(plan, 1, 0))
     assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
 
@@ -147,7 +147,7 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
     base = MemoryInputs(10_000, 4, 1000, 6000, 8)
     for name in ("points", "features", "devices", "edges", "clusters", "records"):
         assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
-    assert need(base._replace(central=True)).peak > need(base).peak
+    assert need(base._replace(baselines=True)).peak > need(base).peak
     assert need(base._replace(flooded=80, swell=20.0)).peak > need(base).peak
     assert need(base._replace(word=4)).peak < need(base).peak
     others = [need(base._replace(ranks=r), first=False).held for r in (2, 4, 8, 16)]
@@ -156,8 +156,8 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
 
 
 def test_a_refusal_says_what_would_do():
-    load = MemoryInputs(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, central=True)
-    with pytest.raises(DataError, match=r"--no-central and a larger --every would do.*P2PKM_MEMORY"):
+    load = MemoryInputs(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, baselines=True)
+    with pytest.raises(DataError, match=r"--no-baselines and a larger --record-every would do.*P2PKM_MEMORY"):
         refuse(load, 10**9)
     refuse(load, None)
     refuse(load, together(load))
@@ -271,7 +271,7 @@ def test_json_holds_what_the_text_says(uncalibrated):
 @pytest.mark.slow
 def test_a_million_devices_are_planned_without_a_point(uncalibrated, monkeypatch):
     monkeypatch.setattr(sources, "generator", None)
-    ending = here("plan", *HUGE, "--seeding", "box", "--no-central", "--every", "1000", "--format", "json")
+    ending = here("plan", *HUGE, "--seeding", "box", "--no-baselines", "--record-every", "1000", "--format", "json")
     found = json.loads(ending.out)
     assert ending.code == 0
     assert (found["devices"], found["links"], found["points"]) == (10**6, 10**6, 5 * 10**7)
@@ -294,7 +294,7 @@ def test_wrong_options_are_refused(options):
 
 
 def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrated):
-    crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-central", "--every", "1000")
+    crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-baselines", "--record-every", "1000")
     ending = here("plan", *crowd, "--seeding", "summaries")
     assert ending.code == ExperimentError.code
     assert "floods the graph" in ending.err

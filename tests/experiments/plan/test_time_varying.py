@@ -20,7 +20,7 @@ from tests.support.run_cli import here
 
 NET = "lan:latency=0.5,access=1000,speed=1000"
 METHODS = {
-    "jacobi": {"schedule": "jacobi"}, "coloured": {"schedule": "coloured"}, "async": {"schedule": "async"},
+    "jacobi": {"schedule": "jacobi"}, "colored": {"schedule": "colored"}, "async": {"schedule": "async"},
     "consensus": {"algorithm": "consensus:gossips=3"}, "pushsum": {"algorithm": "pushsum"},
     "gossip": {"algorithm": "gossip"},
 }  # fmt: skip
@@ -35,11 +35,17 @@ def uncalibrated(monkeypatch):
 
 def both(**options):
     """Return a plan and the records of its real run, which has its own idea of when to stop."""
-    given = {"data": "blobs:points=60,clusters=4", "clusters": 3, "partition": "iid", "rounds": 7, "net": NET} | options
-    experiment = Experiment(central=False, out="none", **{key: one for key, one in given.items() if one is not None})
+    given = {
+        "data": "blobs:points=60,clusters=4",
+        "clusters": 3,
+        "partition": "iid",
+        "rounds": 7,
+        "link_model": NET,
+    } | options
+    experiment = Experiment(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
-    job = Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
+    job = Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale, link_model=real.net,
               rounds=plan.experiment.rounds, seed=experiment.seed)  # fmt: skip
     return plan, run_job(job, connect()).rounds
 
@@ -93,7 +99,7 @@ def test_a_period_adds_up_as_if_every_round_were_played():
 
 
 def test_methods_that_need_links_that_last_are_refused(uncalibrated):
-    for words in (("--algorithm", "admm"), ("--recipe", "groups"), ("--theta", "1.5")):
+    for words in (("--algorithm", "admm"), ("--recipe", "groups"), ("--relaxation", "1.5")):
         ended = here("plan", "--graph", "one-peer-exponential", *words)
         assert ended.code == 2 and "change" in ended.err and not ended.out
 
@@ -135,11 +141,11 @@ def test_recipe_groups_lasts_at_most_so_long():
     assert kinds[-1] == MOST
 
 
-@pytest.mark.parametrize("method", "fkm mavg feca fkmeanscb kfed central cdkm alone".split())
+@pytest.mark.parametrize("method", "fkm mavg feca fkmeanscb kfed central cdkm local".split())
 def test_runs_with_a_server_last_as_planned(method):
     plan, records = both(algorithm=method, devices=6)
     (kind,) = check_time(plan, records)
-    assert kind == (EXACT if method in ("mavg", "central", "cdkm", "alone") else MOST)
+    assert kind == (EXACT if method in ("mavg", "central", "cdkm", "local") else MOST)
 
 
 @pytest.mark.parametrize("method", ["admm", "tracking", "pushsum"])
@@ -157,7 +163,7 @@ def test_seconds_are_about_so_many_where_nobody_knows_how_many_points_a_device_h
 
 def test_a_ring_with_a_barrier_is_planned_in_closed_form():
     plan, _ = both(graph="ring", devices=8, schedule="jacobi", seeding="own", rounds=40, data="grid16:points=5",
-                   clusters=3, net="lan:latency=0.5,bandwidth=64,access=none,speed=1", tol=0.0)  # fmt: skip
+                   clusters=3, link_model="lan:latency=0.5,bandwidth=64,access=none,speed=1", tol=0.0)  # fmt: skip
     told = tell(plan)
     one = (3 * 3 + 2) * 2 * 10 + 3 * 9 * 2 * 2 + 0.5 + 3 * 2 * 8 / 64
     assert told["round"] == pytest.approx(one) == pytest.approx(told["first"])
@@ -175,22 +181,22 @@ def test_rounds_that_would_take_long_to_play_are_carried_on(monkeypatch):
 
 
 def test_plan_tells_of_virtual_seconds_and_links_in_use(uncalibrated):
-    words = ("plan", "--graph", "one-peer-exponential", "--devices", "16", "--partition", "iid", "--net", "wan")
+    words = ("plan", "--graph", "one-peer-exponential", "--devices", "16", "--partition", "iid", "--link-model", "wan")
     text, found = here(*words), json.loads(here(*words, "--format", "json").out)
-    assert text.code == 0 and "virtual   seconds in life on wan" in text.out and "at most" in text.out
+    assert text.code == 0 and "seconds, estimated on the link model wan" in text.out and "at most" in text.out
     assert "56 links (14 in use in a round)" in text.out
     assert found["links_in_use"] == 14 and found["virtual"]["rounds"] == 150
     assert found["virtual"]["total"] > 0.075 * 150
     silent = json.loads(here("plan", "--format", "json").out)
     assert silent["virtual"] is silent["links_in_use"] is None
-    unknown = here("plan", "--algorithm", "coreset", "--net", "lan")
+    unknown = here("plan", "--algorithm", "coreset", "--link-model", "lan")
     assert unknown.code == 0 and "not known before the run" in unknown.out
-    assert here("plan", "--net", "lam").code == 2
+    assert here("plan", "--link-model", "lam").code == 2
 
 
 def test_plan_says_which_placement_it_counts(uncalibrated):
     words = ("plan", "--graph", "small-world", "--devices", "200", "--ranks", "5", "--format", "json")
-    blocks = json.loads(here(*words, "--placement", "blocks").out)["strong"]
+    blocks = json.loads(here(*words, "--rank-partition", "blocks").out)["strong"]
     auto = json.loads(here(*words).out)["strong"]
     assert {row["placement"] for row in blocks} == {"blocks"}
     assert all(row["cut"] <= other["cut"] for row, other in zip(auto, blocks, strict=True))

@@ -113,7 +113,7 @@ def test_absent_rows_stay_absent_and_a_single_row_stays():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", ["coloured", "async"])
+@pytest.mark.parametrize("schedule", ["colored", "async"])
 def test_the_objective_never_rises_with_swaps(schedule):
     swapped = 0
     for seed in range(25):
@@ -121,10 +121,10 @@ def test_the_objective_never_rises_with_swaps(schedule):
         k, d = int(rng.integers(2, 5)), int(rng.integers(1, 4))
         data, links, start, mass, component = draw(seed, k, d)
         table = arrange(data, links, d=d, weights=mass, seed=seed)
-        method = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=1.5, tol=0.0, swaps=True)
+        method = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, relaxation=1.5, tol=0.0, swaps=True)
         assert method.certified
         history, _ = play(method, table, start, 9)
-        without, _ = play(p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=1.5, tol=0.0), table, start, 9)
+        without, _ = play(p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, relaxation=1.5, tol=0.0), table, start, 9)
         swapped += (history[-1] != without[-1]).any()
         seen = objectives(history, table, method, component)
         allowed = 1e-9 * np.maximum(seen[:-1], 1e-9 * seen[0])

@@ -52,7 +52,7 @@ def test_all_devices_get_the_same_seeds(spec):
     X, y = p2pkm.grid16(points=30, seed=3)
     device = p2pkm.partition.dirichlet(y, 9, alpha=0.1, seed=3)
     given = p2pkm.Shards.deal(X, device, devices=9)
-    result = p2pkm.simulate(p2pkm.GTVMin(16, seeding=spec), nx.cycle_graph(9), given, rounds=0, central=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(16, seeding=spec), nx.cycle_graph(9), given, rounds=0, baselines=False)
     assert np.isfinite(result.centroids).all()
     assert (result.centroids == result.centroids[0]).all()
     if spec != "raced:draw=centroids":  # they are raw points, and different ones
@@ -75,5 +75,5 @@ def test_greedy_races_reach_what_central_kmeans_reaches():
 
 def test_fewer_distinct_points_than_seeds_leave_rows_absent():
     given = p2pkm.Shards.from_list([[[1.0]] * 3, np.zeros((0, 1)), [[2.0]] * 2])
-    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding="raced"), nx.path_graph(3), given, rounds=0, central=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding="raced"), nx.path_graph(3), given, rounds=0, baselines=False)
     assert (np.isfinite(result.centroids).sum(axis=(1, 2)) == 2).all()

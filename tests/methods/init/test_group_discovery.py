@@ -27,7 +27,7 @@ def talk(algorithm, table, start=None, rounds=3):
     devices, network = table.devices, table.network
     network.open()
     given = None if start is None else Start(np.array(start, float), np.ones(len(devices), bool))
-    state = algorithm.init(devices, given)
+    state = algorithm.initial_state(devices, given)
     inbox = network.exchange(algorithm.message(state, devices))
     for t in range(1, rounds + 1):
         now = devices.at(t, 0, devices.awake)
@@ -243,8 +243,8 @@ def give_way(method, table, start, limit, rounds):
         schedule, message, update = method.schedule, staticmethod(method.message), staticmethod(method.update)
 
         @staticmethod
-        def init(devices, given):
-            return method.init(devices, Limited(given.centroids, limit))
+        def initial_state(devices, given):
+            return method.initial_state(devices, Limited(given.centroids, limit))
 
     return play(Seeded, table, start, rounds)
 
@@ -267,14 +267,16 @@ def test_a_turn_is_that_of_fixed_links_of_less_strength(seed):
     assert_allclose(found[-1], expected[-1])
 
 
-@given(seeds, st.sampled_from(["coloured", "async", "jacobi"]))
+@given(seeds, st.sampled_from(["colored", "async", "jacobi"]))
 def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
     table, start = draw(seed)
     devices, rng = table.devices, np.random.default_rng(seed)
     limit = 10 ** rng.uniform(-2, 3, (len(devices),) * 2)
     limits = np.maximum(limit, limit.T)[devices.sources, devices.indices]
     theta = 1.0 if schedule == "jacobi" else float(rng.uniform(0.2, 1.95))
-    method = p2pkm.GTVMin(start.shape[1], alpha=10 ** rng.uniform(-1, 1.5), schedule=schedule, theta=theta, tol=0.0)
+    method = p2pkm.GTVMin(
+        start.shape[1], alpha=10 ** rng.uniform(-1, 1.5), schedule=schedule, relaxation=theta, tol=0.0
+    )
     history, state = give_way(method, table, start, limits, 6)
     seen = []
     for centroids in history:
@@ -287,7 +289,7 @@ def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
 def test_only_awake_devices_weigh_their_links_anew():
     table = arrange([[[0.0]], [[9.0]]], [(0, 1)])
     method = p2pkm.GTVMin(1, alpha=1.0)
-    state = method.init(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
+    state = method.initial_state(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
     inbox = table.network.exchange(method.message(state, table.devices))
     state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
     assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])
@@ -333,7 +335,7 @@ def stages(result):
 def test_the_ledger_by_hand():
     table, data = split()
     result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups", tol=0.0), table.topology, p2pkm.Shards.from_list(data),
-                            rounds=3, central=False)  # fmt: skip
+                            rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
     gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
     summaries = ("summaries", kept, 8 * kept * 2 * 3)
@@ -352,13 +354,13 @@ def test_the_ledger_by_hand():
 def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
-    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, central=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, baselines=False)
     assert result.summary["stop"] == "converged"
     assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
     assert_array_equal(result.groups, made.truth)
     assert made.score(result.centroids).max() < 1.1
     assert result.summary["coupling"] == 10.0
-    flat = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, central=False)
+    flat = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, baselines=False)
     assert made.score(flat.centroids).mean() > 2
     assert_array_equal(flat.groups, 0)
 

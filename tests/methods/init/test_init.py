@@ -169,7 +169,7 @@ def test_the_candidate_of_least_summed_loss_is_chosen(seed):
     candidates = rng.normal(6, 5, (5, 3, 2))
     start = type("State", (), {"candidates": np.repeat(candidates[None], 6, axis=0)})
     algorithm, own, network = SelectCandidate(3), table.devices, table.network
-    state = algorithm.init(own, start)
+    state = algorithm.initial_state(own, start)
     inbox = network.exchange(algorithm.message(state, own.of(np.ones(6, bool))))
     for t in range(1, 6):
         now = own.at(t, 0, np.ones(6, bool))
@@ -186,7 +186,7 @@ def test_the_first_candidate_wins_ties():
     candidates = np.array([rows + 100, rows, rows[::-1], rows])
     start = type("State", (), {"candidates": np.repeat(candidates[None], 2, axis=0)})
     algorithm = SelectCandidate(3)
-    state = algorithm.init(table.devices, start)
+    state = algorithm.initial_state(table.devices, start)
     for t in (1, 2):
         inbox = table.network.exchange(algorithm.message(state, table.devices.at(t - 1, 0, np.ones(2, bool))))
         state = algorithm.update(state, inbox, table.devices.at(t, 0, np.ones(2, bool)))
@@ -212,7 +212,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_hardly_any_data_is_no_problem(case, seeding):
     data, k = CASES[case]
-    for schedule in ("coloured", "jacobi", "async"):
+    for schedule in ("colored", "jacobi", "async"):
         method = p2pkm.GTVMin(k, seeding=seeding, schedule=schedule)
         result = p2pkm.simulate(method, topologies.path(len(data)), p2pkm.Shards.from_list(data), rounds=30)
         real = np.isfinite(result.centroids).all(axis=2)
@@ -230,7 +230,7 @@ def test_hardly_any_data_is_no_problem(case, seeding):
 def test_without_links_every_seeding_stays_at_home():
     data = blobs(4, 5, 0)
     for seeding in (None, "own", "box", "leader", "summaries"):
-        method, shards = p2pkm.GTVMin(2, theta=1.0, seeding=seeding), p2pkm.Shards.from_list(data)
+        method, shards = p2pkm.GTVMin(2, relaxation=1.0, seeding=seeding), p2pkm.Shards.from_list(data)
         result = p2pkm.simulate(method, nx.empty_graph(3), shards, rounds=5, allow_disconnected=True)
         assert np.isposinf(result.centroids[2]).all()
         assert result.summary["bytes"] == 0

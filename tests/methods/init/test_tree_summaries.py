@@ -51,13 +51,13 @@ def test_the_ledger_on_a_path_of_four_by_hand():
     data = [[0.0, 9.0], [1.0, 8.0], [], [2.0]]
     shards = p2pkm.Shards.from_list([np.array(points)[:, None] for points in data])
     algorithm, path = p2pkm.GTVMin(2, seeding="rooted:candidates=3"), topologies.path(4)
-    result = p2pkm.simulate(algorithm, path, shards, rounds=0, central=False)
+    result = p2pkm.simulate(algorithm, path, shards, rounds=0, baselines=False)
     opening = 2 * 3 * 2 * 8  # GTVMin says its two rows over every link
     pairs = 2 * 2 * 8 + 1 * 2 * 8 + 1 * 2 * 8  # of 0; of 3 to 2; the same from 2 to 1
     candidates, losses, choice = 3 * (3 * 2) * 8, 3 * 3 * 8, 3 * 8  # over three links each
     assert result.summary["bytes"] == pairs + candidates + losses + choice + opening
     assert result.summary["messages"] == 4 * 3 + 2 * 3
-    one = p2pkm.simulate(p2pkm.GTVMin(2, seeding="rooted"), path, shards, rounds=0, central=False)
+    one = p2pkm.simulate(p2pkm.GTVMin(2, seeding="rooted"), path, shards, rounds=0, baselines=False)
     assert one.summary["bytes"] == pairs + 3 * 2 * 8 + opening
 
 
@@ -105,7 +105,7 @@ def test_bounded_tables_cost_at_most_a_percent(name):
         shards, graph = mix(n, k, seed), BOUNDED[name](n)
         runs = [
             p2pkm.simulate(p2pkm.GTVMin(k, seeding=f"rooted:candidates=5,rows={rows}"), graph, shards, rounds=0,
-                           central=False)
+                           baselines=False)
             for rows in (40 * k, n * k)
         ]  # fmt: skip
         assert len(np.unique(runs[0].centroids, axis=0)) == 1
@@ -118,7 +118,7 @@ def listen(algorithm, table):
     """Return the letters of every exchange of a walk over the tree, and the last state."""
     devices, network = table.devices, table.network
     awake = np.ones(len(devices), np.bool_)
-    state = algorithm.init(devices, None)
+    state = algorithm.initial_state(devices, None)
     said = [algorithm.message(state, devices.of(awake))]
     for turn in range(int(algorithm.schedule.partition("*")[2])):
         now = devices.at(1, turn, awake)

@@ -122,7 +122,7 @@ def test_a_row_without_points_and_links_stays():
 def test_messages_by_hand():
     shards = p2pkm.Shards.from_list([np.zeros((1, 2)), np.zeros((0, 2)), np.ones((2, 2))])
     result = p2pkm.simulate(ADMM(2, tol=0.0), topologies.path(3), shards, rounds=5,
-                            start=[[[0, 0], [np.inf, np.inf]]] * 3, central=False)  # fmt: skip
+                            start=[[[0, 0], [np.inf, np.inf]]] * 3, baselines=False)  # fmt: skip
     assert result.summary["rounds"] == 5
     assert (result.summary["messages"], result.summary["bytes"]) == (6 * 4, 6 * 4 * 2 * 2 * 8)
     assert [record["turn_count"] for record in result.rounds] == [0, 1, 1, 1, 1, 1]

@@ -121,7 +121,7 @@ def test_news_does_not_travel_further_than_the_gossips():
 def test_messages_by_hand():
     shards = p2pkm.Shards.from_list([np.zeros((1, 2)), np.zeros((0, 2)), np.ones((2, 2))])
     result = p2pkm.simulate(ConsensusLloyd(2, gossips=4, tol=0.0), topologies.path(3), shards, rounds=3,
-                            start=[[[0, 0], [np.inf, np.inf]]] * 3, central=False)  # fmt: skip
+                            start=[[[0, 0], [np.inf, np.inf]]] * 3, baselines=False)  # fmt: skip
     assert result.summary["rounds"] == 2  # the second step stands still
     messages = (1 + 2 * 4) * 4
     assert (result.summary["messages"], result.summary["bytes"]) == (messages, messages * 2 * 3 * 8)

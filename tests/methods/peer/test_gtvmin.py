@@ -28,11 +28,11 @@ def column(*rows):
 
 
 def jacobi(k, alpha, **options):
-    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "jacobi", "theta": 1.0, "tol": 0.0} | options)
+    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "jacobi", "relaxation": 1.0, "tol": 0.0} | options)
 
 
-def coloured(k, alpha, **options):
-    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "coloured", "theta": 1.0, "tol": 0.0} | options)
+def colored(k, alpha, **options):
+    return p2pkm.GTVMin(k, **{"alpha": alpha, "schedule": "colored", "relaxation": 1.0, "tol": 0.0} | options)
 
 
 def variations(table, centroids):
@@ -61,7 +61,7 @@ TWO = [column(0, 2), column(10)]
 )
 def test_two_devices_reach_the_fixed_point(form, alpha, exact):
     table = arrange(TWO, PAIR, kernels=form)
-    for algorithm in (jacobi(1, alpha), coloured(1, alpha)):
+    for algorithm in (jacobi(1, alpha), colored(1, alpha)):
         close(last(algorithm, table, np.zeros((2, 1, 1)), 300).ravel(), exact)
 
 
@@ -69,7 +69,7 @@ def test_two_devices_at_a_huge_alpha_stay_at_the_fixed_point(form):
     table = arrange(TWO, PAIR, kernels=form)
     fixed = np.array([12000001 / 3000001, 12000010 / 3000001]).reshape(2, 1, 1)
     close(last(jacobi(1, 1e6), table, fixed, 1), fixed)
-    close(last(coloured(1, 1e6), table, fixed, 1), fixed)
+    close(last(colored(1, 1e6), table, fixed, 1), fixed)
     away = np.array([0.0, 1e-3]).reshape(2, 1, 1)
     assert abs(last(jacobi(1, 1e6), table, fixed + away, 1) - fixed).max() > 1e-4
 
@@ -83,7 +83,7 @@ def test_two_devices_first_sweeps_losses_and_objective(form):
     close(form.losses(own.points, own.point_weights, own.offsets, fixed)[0], [12.125, 20.25])
     close(variations(table, fixed), [10.125, 0.0])
     graph, shards = nx.path_graph(2), p2pkm.Shards.from_list(TWO)
-    result = p2pkm.simulate(jacobi(1, 1.0), graph, shards, rounds=200, start=np.zeros((2, 1, 1)), central=False)
+    result = p2pkm.simulate(jacobi(1, 1.0), graph, shards, rounds=200, start=np.zeros((2, 1, 1)), baselines=False)
     close(result.centroids, fixed)
     close([result.summary["objective"], result.summary["gtv"]], [42.5, 10.125])
 
@@ -92,26 +92,24 @@ def test_path_of_three_with_link_weights(form):
     data = [[[0, 0], [2, 4]], [[6, 0]], [[12, 3], [12, 9], [9, 9]]]
     table = arrange(data, [(0, 1, 0.5), (1, 2, 2.0)], kernels=form)
     fixed = np.array([[[226, 188]], [[536, 280]], [[641, 373]]]) / 71
-    for algorithm in (jacobi(1, 1.0), coloured(1, 1.0), coloured(1, 1.0, theta=1.3)):
+    for algorithm in (jacobi(1, 1.0), colored(1, 1.0), colored(1, 1.0, relaxation=1.3)):
         found = last(algorithm, table, np.zeros((3, 1, 2)), 300)
         close(found, fixed)
         close(objective(algorithm, table, found), 125.49295774647887)
-    close(last(coloured(1, 4.0), arrange(data, [(0, 1, 0.125), (1, 2, 0.5)], kernels=form), np.zeros((3, 1, 2)), 300),
+    close(last(colored(1, 4.0), arrange(data, [(0, 1, 0.125), (1, 2, 0.5)], kernels=form), np.zeros((3, 1, 2)), 300),
           fixed)  # fmt: skip
 
 
 def test_rows_held_in_another_order_are_matched(form):
     table = arrange([column(0, 1, 10), column(11, 13, 2)], PAIR, kernels=form)
     start = [column(0, 10), column(12, 2)]
-    for algorithm in (jacobi(2, 0.5), coloured(2, 0.5)):
+    for algorithm in (jacobi(2, 0.5), colored(2, 0.5)):
         found = last(algorithm, table, start, 100)
         close(found[:, :, 0], [[0.8, 10.8], [11.6, 1.4]])
         close(objective(algorithm, table, found), 5.0)
         close(variations(table, found)[0], 2.0)
-    close(last(coloured(2, 0.0), table, start, 5)[:, :, 0], [[0.5, 10.0], [12.0, 2.0]])
-    errors = [
-        abs(np.sort(last(coloured(2, alpha), table, found, 1000)[:, :, 0]) - [1.0, 34 / 3]) for alpha in (25, 100)
-    ]
+    close(last(colored(2, 0.0), table, start, 5)[:, :, 0], [[0.5, 10.0], [12.0, 2.0]])
+    errors = [abs(np.sort(last(colored(2, alpha), table, found, 1000)[:, :, 0]) - [1.0, 34 / 3]) for alpha in (25, 100)]
     assert errors[1].max() < 0.02
     assert_allclose(errors[0] / errors[1], 4.0, rtol=0.1)
 
@@ -140,7 +138,7 @@ def test_undamped_jacobi_swaps_for_ever_without_points(form):
         found = last(jacobi(1, 3.0), table, start, rounds)
         close(found.ravel(), expected)
         close(objective(jacobi(1, 3.0), table, found), 6.0)
-    for algorithm, expected in ((jacobi(1, 3.0, theta=0.5), [0.5, 0.5, 5]), (coloured(1, 3.0), [1, 1, 5])):
+    for algorithm, expected in ((jacobi(1, 3.0, relaxation=0.5), [0.5, 0.5, 5]), (colored(1, 3.0), [1, 1, 5])):
         found = last(algorithm, table, start, 1)
         close(found.ravel(), expected)
         close(objective(algorithm, table, found), 0.0)
@@ -157,12 +155,12 @@ def test_a_swap_for_ever_is_called_stalled():
     graph = nx.empty_graph(3)
     graph.add_edge(0, 1)
     shards = p2pkm.Shards.from_list([np.zeros((0, 1)), np.zeros((0, 1)), column(5, 6)])
-    given = {"rounds": 50, "start": [column(0), column(1), column(5)], "central": False, "allow_disconnected": True}
+    given = {"rounds": 50, "start": [column(0), column(1), column(5)], "baselines": False, "allow_disconnected": True}
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, schedule="jacobi"), graph, shards, **given)
     assert result.summary["stop"] == "stalled"
     assert result.summary["rounds"] == 3  # the first round that returns, and one more to be sure
     assert result.summary["descent"] == "certified"
-    for other in ({"schedule": "jacobi", "theta": 0.5}, {"theta": 1.0}, {"schedule": "async"}):
+    for other in ({"schedule": "jacobi", "relaxation": 0.5}, {"relaxation": 1.0}, {"schedule": "async"}):
         assert (
             p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, **other), graph, shards, **given).summary["stop"] == "converged"
         )
@@ -173,7 +171,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
     shards = p2pkm.Shards.from_list([column(0, 1), np.zeros((0, 1))])
     result = p2pkm.simulate(
         p2pkm.GTVMin(1, alpha=20.0, schedule="jacobi"), nx.path_graph(2), shards, rounds=2000,
-        start=[column(one) for one in start], central=False,
+        start=[column(one) for one in start], baselines=False,
     )  # fmt: skip
     assert result.summary["stop"] == "converged"
     assert result.summary["rounds"] > 10
@@ -182,7 +180,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
 def test_several_passes_of_jacobi_can_raise_the_objective(form):
     table = arrange([column(6), column(6)], PAIR, kernels=form)
     start = np.array([column(4, 7), column(5, 8)])
-    many, one, turns = jacobi(2, 2.0, passes=50), jacobi(2, 2.0), coloured(2, 2.0, passes=50)
+    many, one, turns = jacobi(2, 2.0, local_steps=50), jacobi(2, 2.0), colored(2, 2.0, local_steps=50)
     close(objective(many, table, start), 10.0)
     risen = last(many, table, start, 1)
     close(risen[:, :, 0], [[5.2, 8.0], [4.0, 6.8]])
@@ -213,7 +211,7 @@ def test_without_the_star_term_a_device_clusters_the_augmented_set(form):
     algorithm = jacobi(2, 1.0, star_term=False)
     start = np.array([column(0, 9), column(2, 13)])
     own, network = table.devices, table.network
-    state = algorithm.init(own, type("Start", (), {"centroids": start}))
+    state = algorithm.initial_state(own, type("Start", (), {"centroids": start}))
     inbox = network.exchange(algorithm.message(state, own))
     for t in range(1, 6):
         now = own.at(t, 0, np.array([True, False]))
@@ -247,8 +245,13 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     default = p2pkm.GTVMin(2)
     found = [default.effective_coupling(n, hops) for n, hops in ((9, 7), (10, 1), (2, 8), (9, 8))]
     assert found == [10.0, 30.0, 30.0, 30.0]
-    assert (default.relaxation(), default.schedule, default.passes, default.tol) == (1.5, "coloured", 1, 1e-3)
-    assert p2pkm.GTVMin(2, schedule="jacobi").relaxation() == 1.0
+    assert (default.effective_relaxation(), default.schedule, default.local_steps, default.tol) == (
+        1.5,
+        "colored",
+        1,
+        1e-3,
+    )
+    assert p2pkm.GTVMin(2, schedule="jacobi").effective_relaxation() == 1.0
 
 
 @pytest.mark.parametrize(
@@ -257,15 +260,15 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
         ({"k": 0}, "clusters is 0; expected a whole number of at least 1"),
         ({"k": 2.5}, "clusters is 2.5"),
         ({"k": True}, "clusters is True"),
-        ({"passes": 0}, "passes is 0; expected a whole number of at least 1"),
+        ({"local_steps": 0}, "local_steps is 0; expected a whole number of at least 1"),
         ({"alpha": -0.1}, "alpha is -0.1; expected a finite number of at least 0"),
         ({"alpha": np.nan}, "alpha is nan"),
         ({"coupling": np.inf}, "coupling is inf; expected a finite number"),
         ({"alpha": 1.0, "coupling": 1.0}, "both given; give one"),
         ({"tol": -1.0}, "tol is -1.0"),
-        ({"theta": 0.0}, "theta is 0.0; expected a number above 0 and below 2"),
-        ({"theta": 2.0}, "theta is 2.0"),
-        ({"theta": 1.1, "schedule": "jacobi"}, "theta is 1.1 with the jacobi schedule.*coloured"),
+        ({"relaxation": 0.0}, "relaxation is 0.0; expected a number above 0 and below 2"),
+        ({"relaxation": 2.0}, "relaxation is 2.0"),
+        ({"relaxation": 1.1, "schedule": "jacobi"}, "relaxation is 1.1 with the jacobi schedule.*colored"),
         ({"schedule": "jacob"}, "unknown schedule 'jacob'. Did you mean 'jacobi'"),
         ({"update": "printed"}, "unknown update 'printed'. Did you mean 'as-printed'"),
         ({"recipe": "globl"}, "unknown recipe 'globl'. Did you mean 'global'"),
@@ -277,7 +280,12 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 
 def test_what_is_certified():
-    certified = [{}, {"theta": 1.99, "passes": 3}, {"schedule": "async", "passes": 2}, {"schedule": "jacobi"}]
-    not_claimed = [{"schedule": "jacobi", "passes": 2}, {"star_term": False}, {"update": "as-printed"}]
+    certified = [
+        {},
+        {"relaxation": 1.99, "local_steps": 3},
+        {"schedule": "async", "local_steps": 2},
+        {"schedule": "jacobi"},
+    ]
+    not_claimed = [{"schedule": "jacobi", "local_steps": 2}, {"star_term": False}, {"update": "as-printed"}]
     assert all(p2pkm.GTVMin(3, **options).certified for options in certified)
     assert not any(p2pkm.GTVMin(3, **options).certified for options in not_claimed)

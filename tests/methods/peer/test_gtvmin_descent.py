@@ -50,12 +50,14 @@ def objectives(history, table, algorithm, component):
 
 def rises(setting, seed):
     """Return by how much (7) rose at most in every instance, relative to what rounding may do, [instances]."""
-    schedule, theta, passes, options = setting
+    schedule, theta, local_steps, options = setting
     rng = np.random.default_rng(seed)
     k, d = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     data, links, start, mass, component = draw(seed, k, d)
     table = arrange(data, links, d=d, weights=mass, seed=seed)
-    algorithm = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=theta, passes=passes, tol=0.0, **options)
+    algorithm = p2pkm.GTVMin(
+        k, alpha=1.0, schedule=schedule, relaxation=theta, local_steps=local_steps, tol=0.0, **options
+    )
     history, _ = play(algorithm, table, start, ROUNDS)
     assert not algorithm.certified or (history[-1] != start).any()
     seen = objectives(history, table, algorithm, component)
@@ -70,7 +72,7 @@ def settings(schedule, seed):
     return schedule, float(rng.choice([rng.uniform(0.01, 1.99), 1.5, 1.99])), int(rng.integers(1, 4)), {}
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured", "async"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_the_objective_never_rises_where_it_is_certified(schedule):
     worst = [(rises(settings(schedule, seed), seed).max(), seed, settings(schedule, seed)) for seed in range(BATCHES)]
     assert BATCHES * INSTANCES >= 2000
@@ -81,8 +83,8 @@ def test_the_objective_never_rises_where_it_is_certified(schedule):
     ("setting", "least"),
     [
         (("jacobi", 1.0, 5, {}), 0.01),
-        (("coloured", 1.0, 1, {"star_term": False}), 0.01),
-        (("coloured", 1.0, 1, {"update": "as-printed"}), 0.2),
+        (("colored", 1.0, 1, {"star_term": False}), 0.01),
+        (("colored", 1.0, 1, {"update": "as-printed"}), 0.2),
     ],
     ids=["jacobi with passes", "no star term", "as printed"],
 )
@@ -95,10 +97,10 @@ def test_the_referee_reports_what_it_sees():
     rng = np.random.default_rng(0)
     shards = p2pkm.Shards.from_list([rng.normal(size=(5, 2)) for _ in range(4)])
     start = rng.normal(size=(4, 3, 2))
-    for options, word in (({}, "certified"), ({"passes": 2, "schedule": "jacobi"}, "not claimed")):
+    for options, word in (({}, "certified"), ({"local_steps": 2, "schedule": "jacobi"}, "not claimed")):
         method = p2pkm.GTVMin(3, alpha=1.0, **options)
         result = p2pkm.simulate(method, p2pkm.Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1], [2, 3, 1]])),
-                                shards, start=start, rounds=9, central=False)  # fmt: skip
+                                shards, start=start, rounds=9, baselines=False)  # fmt: skip
         assert {record["descent"] for record in result.rounds} == {word}
         assert result.summary["descent"] == word
 
@@ -110,15 +112,15 @@ def test_the_referee_sees_a_rise(offset, weight):
     shards = p2pkm.Shards.from_list([[[6.0 + offset]], [[6.0 + offset]]], weights=[[weight], [weight]])
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
     start = np.array([[[4.0], [7.0]], [[5.0], [8.0]]]) + offset
-    result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", passes=50), graph, shards, rounds=3,
-                            start=start, central=False)  # fmt: skip
+    result = p2pkm.simulate(bold(2, alpha=2.0 * weight, schedule="jacobi", local_steps=50), graph, shards, rounds=3,
+                            start=start, baselines=False)  # fmt: skip
     assert [record["descent"] for record in result.rounds[:2]] == ["certified", "violated"]
     assert result.summary["descent"] == "violated"
 
 
 def descends(points, n, method, seed):
     shards = p2pkm.Shards.from_list(np.split(points, n))
-    summary = p2pkm.simulate(method, topologies.ring(n), shards, rounds=30, seed=seed, central=False).summary
+    summary = p2pkm.simulate(method, topologies.ring(n), shards, rounds=30, seed=seed, baselines=False).summary
     return summary["descent"]
 
 
@@ -131,7 +133,7 @@ def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
 
 @given(
     st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
-    st.sampled_from(["coloured", "jacobi", "async"]),
+    st.sampled_from(["colored", "jacobi", "async"]),
 )  # fmt: skip
 def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, ties, schedule):
     rng, offset = np.random.default_rng(seed), 10.0**exponent

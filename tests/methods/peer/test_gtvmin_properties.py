@@ -10,15 +10,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
 
 import p2pkm
-from p2pkm.methods.schedules import asynchronous, coloured
+from p2pkm.methods.schedules import asynchronous, colored
 from tests.support.play_rounds import arrange, last, objective, play, points_of, random_links, squared, variation
 
-SCHEDULES = [("jacobi", 1.0, 1), ("jacobi", 0.6, 1), ("coloured", 1.5, 1), ("coloured", 1.0, 1), ("async", 1.5, 1)]
+SCHEDULES = [("jacobi", 1.0, 1), ("jacobi", 0.6, 1), ("colored", 1.5, 1), ("colored", 1.0, 1), ("async", 1.5, 1)]
 seeds = st.integers(0, 2**32 - 1)
 
 
-def method(k, alpha, schedule="jacobi", theta=1.0, passes=1, **options):
-    return p2pkm.GTVMin(k, alpha=alpha, schedule=schedule, theta=theta, passes=passes, tol=0.0, **options)
+def method(k, alpha, schedule="jacobi", relaxation=1.0, local_steps=1, **options):
+    return p2pkm.GTVMin(
+        k, alpha=alpha, schedule=schedule, relaxation=relaxation, local_steps=local_steps, tol=0.0, **options
+    )
 
 
 def instance(seed, k=3, d=2, least=0, n=None):
@@ -71,7 +73,7 @@ def lloyd(points, weights, centroids):
     raise AssertionError("Lloyd did not end")
 
 
-@pytest.mark.parametrize("schedule", ["jacobi", "coloured"])
+@pytest.mark.parametrize("schedule", ["jacobi", "colored"])
 def test_without_links_every_device_runs_lloyd(schedule):
     compared = 0
     for seed in range(30):
@@ -91,7 +93,7 @@ def test_one_cluster_reaches_the_solution_of_the_linear_system(setting):
     for seed in range(4):
         data, links, start, _ = instance(seed, k=1, n=5)
         table, alpha = arrange(data, links), 0.8
-        found = sweep(data, links, start, setting, alpha, rounds=400 if setting[0] == "coloured" else 800)[:, 0]
+        found = sweep(data, links, start, setting, alpha, rounds=400 if setting[0] == "colored" else 800)[:, 0]
         laplacian = np.zeros((len(data), len(data)))
         for i, j, weight in links:
             laplacian[[i, j], [i, j]] += alpha * weight
@@ -107,7 +109,7 @@ def test_one_cluster_tends_to_the_pooled_mean_as_alpha_grows():
     data, links, start, _ = instance(3, k=1, n=3)
     mean, errors = np.concatenate(data).mean(axis=0), []
     for alpha in (10.0, 40.0, 160.0):
-        found = last(method(1, alpha, "coloured", 1.8), arrange(data, links), start, 1500)
+        found = last(method(1, alpha, "colored", 1.8), arrange(data, links), start, 1500)
         errors.append(abs(found[:, 0] - mean).max())
     assert errors[2] < 0.02
     assert_allclose(np.array(errors[:-1]) / errors[1:], 4.0, rtol=0.15)  # O(1 / alpha)
@@ -136,7 +138,7 @@ def test_without_the_star_term_a_device_runs_lloyd_on_the_augmented_set(alpha):
         start[0] = data[0][rng.choice(len(data[0]), 3, replace=False)]
         table = arrange(data, [(i, j) for i, j, _ in links])
         history, state = play(method(3, alpha, star_term=False), table, start, 0)
-        own, algorithm = table.devices, method(3, alpha, star_term=False, passes=40)
+        own, algorithm = table.devices, method(3, alpha, star_term=False, local_steps=40)
         inbox = table.network.exchange(algorithm.message(state, own))
         awake = np.arange(len(own)) == 0
         moved = algorithm.update(state, inbox, own.at(1, 0, awake)).centroids
@@ -209,9 +211,9 @@ def test_renaming_devices_renames_their_centroids(seed, setting):
     renamed = arrange([data[i] for i in place], [(name[i], name[j], w) for i, j, w in links], d=2)
     settle(data, links, start, setting)
     kind, algorithm, schedule, other = setting[0], method(3, 0.7, *setting), None, None
-    if kind == "coloured":
-        schedule = coloured(table.devices, table.topology.colors)
-        other = coloured(renamed.devices, table.topology.colors[place])
+    if kind == "colored":
+        schedule = colored(table.devices, table.topology.colors)
+        other = colored(renamed.devices, table.topology.colors[place])
     if kind == "async":
         schedule, other = asynchronous(table.devices), asynchronous(renamed.devices, place)
     found, _ = play(algorithm, table, start, 4, schedule)

@@ -16,7 +16,7 @@ def test_every_device_clusters_its_own_points_and_is_silent():
     devices, network = clients_of(data)
     network.open()
     method = LocalOnly(3)
-    state = method.init(devices, None)
+    state = method.initial_state(devices, None)
     inbox = network.exchange(method.message(state, devices.of(devices.ids != devices.hub)))
     assert method.update(state, inbox, devices.at(1, 0, devices.ids == devices.hub)) is state
     assert network.ledger.totals == (0, 0)
@@ -30,7 +30,7 @@ def test_more_seedings_are_not_worse():
     devices, _ = clients_of(data)
     costs = []
     for starts in (1, 20):
-        rows = LocalOnly(8, n_init=starts).init(devices, None).centroids[0]
+        rows = LocalOnly(8, n_init=starts).initial_state(devices, None).centroids[0]
         costs.append(((data[0][:, None] - rows) ** 2).sum(axis=2).min(axis=1).sum())
     assert costs[1] < costs[0]
 

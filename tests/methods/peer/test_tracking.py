@@ -117,7 +117,7 @@ def test_an_absent_row_is_filled_from_elsewhere():
 def test_messages_by_hand():
     shards = p2pkm.Shards.from_list([np.zeros((1, 2)), np.zeros((0, 2)), np.ones((2, 2))])
     result = p2pkm.simulate(TrackingLloyd(2), topologies.path(3), shards, rounds=2,
-                            start=[[[0, 0], [5, 5]]] * 3, central=False)  # fmt: skip
+                            start=[[[0, 0], [5, 5]]] * 3, baselines=False)  # fmt: skip
     messages = (1 + 2 * 3) * 4
     assert (result.summary["messages"], result.summary["bytes"]) == (messages, messages * 2 * 3 * 8)
     assert [record["turn_count"] for record in result.rounds] == [0, 3, 3]

@@ -43,10 +43,10 @@ def test_messages_of_rounds_on_clients(name):
     before = [record["messages"] for record in result.rounds if record["stage"] == "box"]
     sent = result.summary["messages"] - (before[-1] if before else 0)
     rounds = result.summary["rounds"]
-    assert sent == (0 if name == "alone" else 2 * n if name in ONE_SHOT else n * (rounds + 1) + n * rounds)
+    assert sent == (0 if name == "local" else 2 * n if name in ONE_SHOT else n * (rounds + 1) + n * rounds)
 
 
-@pytest.mark.parametrize("name", [name for name in ONE_SHOT if name != "alone"])
+@pytest.mark.parametrize("name", [name for name in ONE_SHOT if name != "local"])
 @pytest.mark.parametrize("rounds", [1, 5])
 def test_one_shot_methods_end_by_silence_after_one_round(name, rounds):
     result = p2pkm.simulate(find(name)(3), None, shards(), rounds=rounds)
@@ -64,7 +64,7 @@ def test_clients_without_points_with_few_and_with_duplicates(name):
     data = [rng.normal(size=(12, 2)), np.zeros((0, 2)), np.ones((1, 2)), np.repeat(rng.normal(size=(2, 2)), 5, axis=0)]
     result = p2pkm.simulate(find(name)(4), None, p2pkm.Shards.from_list(data), rounds=2)
     assert np.isfinite(result.centroids[np.isfinite(result.centroids[:, :, 0])]).all()
-    if name != "alone":
+    if name != "local":
         assert 1 <= len(result.server_centroids) <= 4
 
 
@@ -83,7 +83,7 @@ def test_the_summary_of_a_star_says_what_applies(name):
     assert [summary[key] for key in ("objective", "descent", "recipe", "alpha", "coupling", "theta")] == [None] * 6
     assert summary["ari_clients"] == summary["ari_local"]
     assert 0 < summary["purity_clients"] <= 1
-    assert (summary["rows_at_server"] is None) == (name == "alone")
+    assert (summary["rows_at_server"] is None) == (name == "local")
 
 
 def test_the_server_stands_beside_the_devices_in_the_result():
@@ -188,7 +188,7 @@ def test_the_command_line_runs_a_star_and_scores_what_was_asked_for(tmp_path):
     rows = "\n".join(f"{x},{y}" for x in (-7.5, -2.5, 2.5, 7.5) for y in (-7.5, -2.5, 2.5, 7.5))
     centers = tmp_path / "centers.csv"
     centers.write_text("x0,x1\n" + rows + "\n")
-    wanted = "--silhouette", "--centers", centers
+    wanted = "--silhouette", "--true-centers", centers
     summary = solve("--algorithm", "fkm:server_n_init=3", "--devices", 5, "--data", "grid16:points=20", *wanted)
     assert 0 < summary["silhouette"] < summary["simplified_silhouette"] < 1
     assert 0 < summary["l2_centers"] < 30

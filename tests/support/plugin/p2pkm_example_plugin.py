@@ -58,7 +58,7 @@ class NeighborMean:
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 50
 
-    def init(self, devices: Devices, start: Any) -> NeighborMeanState:
+    def initial_state(self, devices: Devices, start: Any) -> NeighborMeanState:
         """Start from the seeds."""
         return NeighborMeanState(start.centroids, np.zeros(len(devices), np.bool_))
 

@@ -35,7 +35,7 @@ CHANGING = {
     "peer sampler": lambda: topologies.peer_sampler(16, period=3, seed=2),
     "flaky ring": lambda: topologies.edge_markov(16, over="ring", on=0.5, seed=2),
 }
-SCHEDULES, SEEDINGS = ("jacobi", "coloured", "async"), ("box", "leader", "summaries")
+SCHEDULES, SEEDINGS = ("jacobi", "colored", "async"), ("box", "leader", "summaries")
 KEYS = (
     "centroids_sha256",
     "chain_sha256",
@@ -79,7 +79,7 @@ def communities():
 
 def configurations():
     """Return (name, graph, shards, algorithm, options) of every run."""
-    brief, few = {"rounds": 3, "central": False}, {"rounds": 4, "central": True}
+    brief, few = {"rounds": 3, "baselines": False}, {"rounds": 4, "baselines": True}
     for graph in GRAPHS:
         for schedule in SCHEDULES:
             for seeding in SEEDINGS:
@@ -100,7 +100,7 @@ def configurations():
         ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
         ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"seeding": "rooted:candidates=3,rows=60"}),
         ("grid rooted", topologies.grid(49), deal(49, 6), {"seeding": "rooted:rows=60"}),
-        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "passes": 2, "theta": 0.7}),
+        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "local_steps": 2, "relaxation": 0.7}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
         ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
@@ -117,7 +117,7 @@ def configurations():
     yield from over_changing_links(few)
     events = p2pkm.GTVMin(3, schedule="async")
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
-    yield from under_faults(few | {"net": None})
+    yield from under_faults(few | {"link_model": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     yield from with_liars(few)
     yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
@@ -151,8 +151,8 @@ def with_liars(options):
     for rule in ("clip", "trim", "saturate"):
         yield f"{rule} among liars", world, deal(16, 5), p2pkm.GTVMin(3, robust=rule), options | {"byzantine": "2"}
     for name in ("gtvmin", "consensus", "gossip"):
-        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_count": 3}
-    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_count": 3}
+        yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_cluster_size": 3}
+    yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_cluster_size": 3}
     yield "trimmed server", None, deal(16, 5), p2pkm.FKM(3, robust="trim"), options | {"byzantine": "3:kind=drift"}
     yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, recipe="groups"), everywhere
     yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, seeding="leader"), everywhere
@@ -169,11 +169,11 @@ def over_changing_links(options):
 
 def under_faults(options):
     """Return the same for messages, links and devices that fail."""
-    faults = "loss=0.1,delay=0.2,churn=0.05,links=0.05,stragglers=0.05,late=0.2,partition=3-4,server=0.1"
+    faults = "loss=0.1,delay=0.2,dropout=0.05,link_failure=0.05,straggler=0.05,late_join=0.2,partition=3-4,server=0.1"
     longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
     graph = GRAPHS["small-world"]
     yield "gtvmin under faults", graph(16), deal(16), p2pkm.GTVMin(3), longer
-    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale": "drop"}
+    yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale_policy": "drop"}
     yield "pushsum under loss", graph(16), deal(16, 7), find("pushsum")(3), options | {"faults": "loss=0.3"}
     yield "tracking under faults", graph(16), deal(16, 7), find("tracking")(3), longer
     yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
@@ -183,7 +183,7 @@ def under_faults(options):
 def runs():
     """Return one record per configuration."""
     for name, graph, shards, algorithm, options in configurations():
-        result = p2pkm.simulate(algorithm, graph, shards, seed=5, every=1, **{"net": "edge"} | options)
+        result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"link_model": "edge"} | options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]

@@ -33,7 +33,7 @@ def break_something(what):
     if what == "update":
         GTVMin.update = _fail
     elif what == "init":
-        GTVMin.init = _fail
+        GTVMin.initial_state = _fail
     elif what == "prepare":
         p2pkm.experiments.run.prepare = _fail
     elif what == "wait":

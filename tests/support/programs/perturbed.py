@@ -54,7 +54,7 @@ def configurations():
             spec = f"{seeding}:{options}" if options else seeding
             yield spec, graph, p2pkm.GTVMin(3, seeding=spec), brief
     yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, seeding="rooted:candidates=3"), brief
-    for schedule in ("coloured", "async"):
+    for schedule in ("colored", "async"):
         yield schedule, graph, p2pkm.GTVMin(3, schedule=schedule), brief
     for robust in ("clip", "trim", "saturate"):
         yield robust, graph, p2pkm.GTVMin(3, robust=robust), brief
@@ -62,7 +62,7 @@ def configurations():
     yield "groups swap", graph, p2pkm.GTVMin(3, recipe="groups", swaps=True), brief
     for scale in ("standard", "minmax"):
         yield f"scale {scale}", graph, p2pkm.GTVMin(3, seeding="own"), brief | {"scale": scale}
-    struck = {"faults": "loss=0.1,delay=0.2,churn=0.1,stragglers=0.1,stages=all", "rounds": 8}
+    struck = {"faults": "loss=0.1,delay=0.2,dropout=0.1,straggler=0.1,stages=all", "rounds": 8}
     yield "faults", graph, p2pkm.GTVMin(3), struck
     yield "faults and Byzantine", graph, p2pkm.GTVMin(3), struck | {"byzantine": "2:kind=random,stages=all"}
     yield "one peer", topologies.one_peer_exponential(14), find("pushsum")(3), brief
@@ -74,7 +74,7 @@ def runs(size):
         with changing(size, server_alone=name in SEALED):
             with scaled(options.get("scale", "none")):
                 given = {key: value for key, value in options.items() if key != "scale"}
-                result = p2pkm.simulate(method, graph, deal(14), seed=5, central=False, **given)
+                result = p2pkm.simulate(method, graph, deal(14), seed=5, baselines=False, **given)
             yield {"name": name, **{key: result.summary[key] for key in KEYS}}
 
 
@@ -144,9 +144,9 @@ class Watched:
 
     algorithm: Any
 
-    def init(self, devices, start):
+    def initial_state(self, devices, start):
         """Return the state before the opening."""
-        return self.algorithm.init(devices, start)
+        return self.algorithm.initial_state(devices, start)
 
     def message(self, state, devices):
         """Return what is sent."""

@@ -72,7 +72,7 @@ def shuffled_ring(n):
 def configurations():
     """Return (name, graph, shards, algorithm) of every run."""
     ring, small = shuffled_ring(24), topologies.small_world(23, degree=4, rewire=0.3, seed=2)
-    yield "coloured", ring, deal(24, 1), p2pkm.GTVMin(3)
+    yield "colored", ring, deal(24, 1), p2pkm.GTVMin(3)
     yield "jacobi", small, deal(23, 2), p2pkm.GTVMin(3, schedule="jacobi", seeding="raced")
     yield "groups", small, deal(23, 3), p2pkm.GTVMin(3, recipe="groups", schedule="async")
     yield "gossip", small, deal(23, 4), find("gossip")(3)
@@ -98,7 +98,7 @@ def runs(divisions):
                 patch.object(p2pkm.engine.simulate, "choose", chosen),
                 patch.object(p2pkm.metrics.final_labels, "_SAMPLE", 50),
             ):
-                result = p2pkm.simulate(algorithm, graph, shards, seed=3, rounds=4, placement=wish)
+                result = p2pkm.simulate(algorithm, graph, shards, seed=3, rounds=4, rank_partition=wish)
             placed = {key: result.summary[key] for key in PLACED}
             yield {"name": name, "division": division, "placed": placed, "found": fingerprint(result)}
 

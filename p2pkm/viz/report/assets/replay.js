@@ -393,7 +393,7 @@
     byId("graph-key").replaceChildren(key(shades[byId("devices").value], "viridis"), key(shades[byId("links").value], "lit"));
     byId("strip-key").textContent = `line: ${way.title}${way.range.log ? ", logarithmic" : ""}; bands: stages`;
     byId("cloud-key").textContent = `${devices * k <= CROSSES ? "crosses" : "squares"}: the devices' centroids; dots: points`
-      + (data.pointClass.some((one) => one >= 0) ? ", coloured by true class" : "");
+      + (data.pointClass.some((one) => one >= 0) ? ", colored by true class" : "");
   }
 
   function tell() { // the frame in words

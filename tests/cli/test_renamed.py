@@ -1,0 +1,38 @@
+"""An option, key or value of version 0.1.0 is refused with its name of today."""
+
+import pytest
+
+from p2pkm.channel.fault_model import parse_faults
+from p2pkm.channel.sampled_faults import FaultRates
+from p2pkm.cli.options import with_options
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import RENAMED, parameters
+from p2pkm.experiments.config import FIELDS, Experiment
+from tests.support.run_cli import here
+
+OPTIONS = {old: new for old, new in RENAMED.items() if new in FIELDS}
+FLAGS = (*OPTIONS, "no_central")
+
+
+@pytest.mark.parametrize("old", FLAGS)
+def test_an_old_option_is_told_its_new_name(old):
+    ending = here(f"--{old.replace('_', '-')}", "1")
+    assert ending.code == 2
+    assert f"It is called --{RENAMED[old].replace('_', '-')} now." in ending.err
+
+
+@pytest.mark.parametrize("old", OPTIONS)
+def test_an_old_key_of_a_file_is_told_its_new_name(old):
+    with pytest.raises(ExperimentError, match=f"It is called '{RENAMED[old]}' now"):
+        Experiment.from_mapping({old: 1}, "a file")
+
+
+@pytest.mark.parametrize("old", {old: new for old, new in RENAMED.items() if new in parameters(FaultRates)})
+def test_an_old_key_of_faults_is_told_its_new_name(old):
+    with pytest.raises(ExperimentError, match=f"unknown key '{old}' .* It is called '{RENAMED[old]}' now"):
+        parse_faults(f"{old}=0.1")
+
+
+def test_no_old_name_is_an_option_still():
+    command = with_options(lambda: None)
+    assert not {one.name for one in command.__click_params__} & set(RENAMED)
