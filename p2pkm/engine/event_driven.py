@@ -56,14 +56,14 @@ def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -
     ExperimentError
         If there are too many devices for a turn per event, or the method overshoots.
     """
-    if net is None or getattr(algorithm, "schedule", "") != "async" or topology.varying is not None:
+    if net is None or algorithm.schedule != "async" or topology.varying is not None:
         return None
     if topology.n > MOST:
         raise ExperimentError(
             f"schedule async with a net plays one turn per event, for up to {MOST:,} devices; there are "
             f"{topology.n:,}. Leave --net out, which wakes many devices in a turn, or take --schedule coloured"
         )
-    theta = getattr(algorithm, "theta", None)
+    theta = algorithm.traits.relaxation
     if theta is not None and theta > 1.0:
         raise ExperimentError(
             f"theta is {theta:g} with schedule async and a net: devices go on with what has arrived, and overshooting "

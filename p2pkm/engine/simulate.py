@@ -189,7 +189,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     shards = shards if topology.hub < 0 else shards.with_hub()
     every = usual_every(topology.n) if every is None else every
     check(algorithm, topology, shards, rounds=rounds, every=every, allow_disconnected=allow_disconnected)
-    if start is not None and getattr(algorithm, "recipe", None) is None:
+    if start is not None and algorithm.traits.recipe is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if net is None else build_link_model(net, topology, graph)
     schedule_events(algorithm, life, topology)

@@ -263,7 +263,7 @@ def build(experiment: Experiment, k: int) -> Any:
     from p2pkm.methods.init.pipelines import check_seeding, needs_hub
 
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding, algorithm.k)
+        check_seeding(algorithm.traits.seeding, algorithm.k)
     return algorithm
 
 

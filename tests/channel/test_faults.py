@@ -520,7 +520,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --net wan", "--faults and --net are both given"),
         ("--faults loss=.1 --theta 1.5", "overshooting on old tables diverges"),
-        ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
+        ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
         ("--faults loss=.1 --stale drp", "Did you mean 'drop'"),
         ("--faults loss=.1 --stale keep:age=0", "stale keep:age is 0"),

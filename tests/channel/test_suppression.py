@@ -23,7 +23,7 @@ from p2pkm.network.world import connect
 from tests.support.run_cli import here, solve
 
 LEAST = 4
-SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "alone"]
+SHY = [name for name in METHODS if not find(name)(3).traits.no_suppression and name != "alone"]
 
 
 def deal(n=8, seed=0):
@@ -180,7 +180,7 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
     assert_array_equal(play(2)[0, :, 0], [2 / 5, 9.0])
 
 
-@pytest.mark.parametrize("name", [name for name in SHY if not getattr(find(name)(4), "spares", name == "gossip")])
+@pytest.mark.parametrize("name", [name for name in SHY if not find(name)(4).traits.suppresses_small_clusters])
 def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
@@ -217,8 +217,8 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("--algorithm", "central"), "says points as they are"),
-    (("--algorithm", "coreset"), "says points as they are"),
+    (("--algorithm", "central"), "sends raw points"),
+    (("--algorithm", "coreset"), "sends raw points"),
     (("--algorithm", "mufc"), "masked as a whole"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),

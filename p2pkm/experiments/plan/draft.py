@@ -156,8 +156,7 @@ def _arrange(
             before = (scaling_stage(experiment.scale, setting),)
         return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal
     except P2PKMError as error:
-        placed = method.on(setting.topology) if hasattr(method, "on") else method
-        return (*before, Stage(method.name, placed, experiment.rounds or 0)), error
+        return (*before, Stage(method.name, method.on(setting.topology), experiment.rounds or 0)), error
 
 
 def _key(seed: int) -> int:

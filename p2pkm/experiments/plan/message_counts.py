@@ -190,7 +190,7 @@ def _star(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     _, _, k, d = facts.shape
     reports = Volume(n, 8 * said.rows * said.columns, True, said.exact)
     down = tables(n, k, d, full=said.answered)
-    again = NOTHING if method.one_shot else reports._replace(exact_bytes=said.exact and said.answered)
+    again = NOTHING if method.traits.one_shot else reports._replace(exact_bytes=said.exact and said.answered)
     return lambda t: down + again if t else reports, True
 
 

@@ -279,5 +279,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 def test_what_is_certified():
     certified = [{}, {"theta": 1.99, "passes": 3}, {"schedule": "async", "passes": 2}, {"schedule": "jacobi"}]
     not_claimed = [{"schedule": "jacobi", "passes": 2}, {"star_term": False}, {"update": "as-printed"}]
-    assert all(p2pkm.GTVMin(3, **options).certified for options in certified)
-    assert not any(p2pkm.GTVMin(3, **options).certified for options in not_claimed)
+    assert all(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in certified)
+    assert not any(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in not_claimed)

@@ -58,7 +58,7 @@ def rises(setting, seed):
     table = arrange(data, links, d=d, weights=mass, seed=seed)
     algorithm = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, theta=theta, passes=passes, tol=0.0, **options)
     history, _ = play(algorithm, table, start, ROUNDS)
-    assert not algorithm.certified or (history[-1] != start).any()
+    assert not algorithm.traits.guarantees_descent or (history[-1] != start).any()
     seen = objectives(history, table, algorithm, component)
     allowed = 1e-9 * np.maximum(seen[:-1], 1e-9 * seen[0])
     return ((np.diff(seen, axis=0) - allowed) / np.maximum(seen[0], 1e-300)).max(axis=0)
