@@ -55,14 +55,6 @@ class MethodBase:
         """Return what each own link adds to the objective, float64[e], given its variation (4), if there is one."""
         raise NotImplementedError
 
-    says = property(lambda self: self.traits.message_content.value)  # until the channel reads the traits
-    spares = property(lambda self: self.traits.suppresses_small_clusters)
-    floods = property(lambda self: self.traits.floods)
-    no_min_count = property(lambda self: self.traits.no_suppression)
-    needs_all = property(lambda self: self.traits.needs_reliable_links)
-    agreed = property(lambda self: self.traits.needs_honest_messages)
-    frame = property(lambda self: self.traits.normalization)
-
 
 class Algorithm(Protocol):
     """A method: a frozen dataclass of its hyper-parameters. It never sees network, rank, clock or file.

@@ -94,7 +94,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     network = LocalNetwork(place(topology, 0, 1))
     faults = TraceFaults(parse_tape(events(*lines), topology, "tape"), topology.n)
     trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
-    method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
+    method, schedule = trouble.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
     state, heard = method.init(table.devices, None), Heard([], [], [], trouble)
 
@@ -434,7 +434,7 @@ def balance(method, lines, rounds):
     trouble = FaultInjector(TraceFaults(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
                       network.placement)  # fmt: skip
     schedule = make(method.schedule, devices, topology.colors)
-    played, schedule = trouble.open(method, schedule, network)
+    played, schedule = trouble.wrap(method, schedule, network)
     network.open(trouble)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
     state = played.init(devices, Start(centroids, np.ones(5, bool)))

@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.channel.pipeline import plan_channel
+from p2pkm.channel.transform import Context
 from p2pkm.cli.summary_table import guide
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.simulate import Job, run_job
@@ -473,7 +475,8 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
     with monkeypatch.context() as patch:
         sent, method = tap(patch), p2pkm.GTVMin(5)
         graph = place_graph(method, topologies.ring(4), 4)
-        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, min_count=least), connect())
+        channel = plan_channel({"min_count": least}, method)
+        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, channel=channel), connect())
     return sent, result, shards
 
 
@@ -601,10 +604,12 @@ def test_points_in_the_units_of_a_method_are_found():
     rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
     mail = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
     found = Disclosure(devices, 9)
-    found.note(mail, state, devices)
+    found.start((), devices, None)
+    found.outgoing(mail, Context(0, devices, state))
     assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
     found = Disclosure(devices, 9)
-    found.note(mail, state._replace(shift=shift * 0.0, span=span / span), devices)
+    found.start((), devices, None)
+    found.outgoing(mail, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
     assert not found.left.any()
 
 
