@@ -26,7 +26,7 @@ METHODS = {
 
 def play(method: Any, shards: p2pkm.Shards, rounds: int, seed: int) -> tuple[float | None, float]:
     """Return the silhouette and its simplified form after a run."""
-    limit = None if method.one_shot else rounds
+    limit = None if method.traits.one_shot else rounds
     centroids = p2pkm.simulate(method, None, shards, rounds=limit, seed=seed, baselines=False).server_centroids
     assert centroids is not None  # of a server method
     return silhouettes(shards.points, centroids)

@@ -27,7 +27,7 @@ SCORES = ("silhouette", "simplified silhouette", "adjusted Rand index")
 
 def play(method: Any, shards: p2pkm.Shards, sample: int, rounds: int, seed: int) -> tuple[float, float, float]:
     """Return the SCORES of a run (silhouettes on a sample of the points, nan where there is none)."""
-    limit = None if method.one_shot else rounds
+    limit = None if method.traits.one_shot else rounds
     result = p2pkm.simulate(method, None, shards, rounds=limit, seed=seed, baselines=False)
     drawn = np.random.default_rng(0).permutation(shards.m)[:sample]
     assert result.server_centroids is not None  # of a server method

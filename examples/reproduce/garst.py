@@ -108,7 +108,7 @@ def deal(columns: Mapping[str, Any]) -> p2pkm.Shards:
 
 def play(method: Any, shards: p2pkm.Shards, rounds: int, seed: int) -> tuple[list[float], float]:
     """Return the scores of a run after every round, and that of all points together."""
-    limit = None if method.one_shot else rounds
+    limit = None if method.traits.one_shot else rounds
     result = p2pkm.simulate(method, None, shards, rounds=limit, seed=seed, baselines=False)
     curve = [record["ari_clients"] for record in result.rounds if record["round"] > 0]
     return curve, result.summary["ari"]

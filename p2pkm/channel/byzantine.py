@@ -1,20 +1,24 @@
-"""Byzantine devices: some say wrong tables; who they are, and what they say in the place of their own message.
+"""Byzantine devices: some send wrong tables; who they are, and what they send in the place of their own message.
 
-A lie is told between the algorithm and the network: the liar's own state goes on as if it were honest, with what it
-hears from others. Lies are functions of (seed, device, round, turn), so they are the same on any number of ranks.
+The message is replaced between the algorithm and the network: the device's own state goes on as if it were honest, with
+what it receives from others. What it sends is a function of (seed, stage, round, turn, device), so it is the same on
+any number of ranks.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.channel.rejection import reject_malformed
-from p2pkm.core.batch import LIE, PLACE, Devices, Floats, Integers, Mask
+from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
+from p2pkm.core.batch import LIE, PLACE, Devices, Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, parse
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.init.pipelines import Stage
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
@@ -23,7 +27,6 @@ _FAR = 3.0  # spans of the data: how far away colluding devices meet
 _ABSURD = 1e101
 _NAMED = 10  # liars in a note
 _MISSHAPEN = 3  # of the four kinds of tables that are none: it ends within a row
-_ALWAYS = 2**32 - 1  # number of a draw that stays the same in all rounds
 
 
 @dataclass(frozen=True)
@@ -76,21 +79,6 @@ def parse_byzantine(text: str | None) -> Byzantine | None:
     return Byzantine(int(name), **parse(text, {name: Byzantine}, "byzantine").options)
 
 
-def check_byzantine(spec: Byzantine | None, algorithm: Any, topology: Topology) -> None:
-    """Refuse more liars than there can be, and methods whose messages have no rows to lie about."""
-    if spec is None:
-        return
-    if not spec.count < topology.clients:
-        raise ExperimentError(
-            f"byzantine is {spec.count} of {topology.clients} devices; expected fewer, so that one is honest"
-        )
-    if not _subject(algorithm):
-        raise ExperimentError(
-            f"{algorithm.name} says nothing that a Byzantine device could replace by other centroids; take another "
-            "method, such as gtvmin, admm, consensus or fkm"
-        )
-
-
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
     """Return the ids of the liars, ascending; the server is never among them."""
     if spec is None or not spec.count:
@@ -106,132 +94,187 @@ def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> I
     return np.sort(np.argsort(merit[: topology.clients], kind="stable")[: spec.count])
 
 
-@dataclass(frozen=True)
-class ByzantineMessages:
-    """What the liars of a batch say in a stage.
+@dataclass
+class ByzantineMessages(Transform):
+    """What the Byzantine devices of a batch send.
 
     Attributes
     ----------
     spec : Byzantine
-    liars : bool[n]
+    ids : int64[b]
+        Of all Byzantine devices.
     method : type
         Of the stage that the run is about.
     low, high, mean : float64[d]
-        Box and mean of all points, in the units that the method speaks in.
+        Box and mean of all points, in the units that the method sends in.
     opening : bool
-        Whether they lie in the opening alone.
-    says : str
-        What the stage says: "centroids", "pairs" (flooded, with counts) or "mass" (sums and counts).
+        Whether they send wrong tables in the opening of the stage alone.
+    content : MessageContent
+        What the stage sends.
+    started : list of bool
+        Not empty once the method has begun.
     """
 
     spec: Byzantine
-    liars: Mask
-    method: type
-    low: Floats
-    high: Floats
-    mean: Floats
+    ids: Integers
+    method: type = object
+    low: Floats = field(default_factory=lambda: np.zeros(0))
+    high: Floats = field(default_factory=lambda: np.zeros(0))
+    mean: Floats = field(default_factory=lambda: np.zeros(0))
     opening: bool = False
-    says: str = "centroids"
+    content: MessageContent = MessageContent.CENTROIDS
     started: list[bool] = field(default_factory=list)
 
-    flooded: ClassVar[str] = "pairs"
+    name: ClassVar[str] = "byzantine"
+    order: ClassVar[Order] = Order.REPLACE
 
-    def during(self, algorithm: Any) -> "ByzantineMessages | None":
-        """Return what is said in a stage, None if everybody is honest in it."""
-        own, says = isinstance(algorithm, self.method), _subject(algorithm)
+    @classmethod
+    def configure(cls, options: Settings) -> Settings | None:
+        """Read the option `byzantine`."""
+        spec = parse_byzantine(options.get("byzantine"))
+        return None if spec is None else {"spec": spec}
+
+    @classmethod
+    def check(cls, settings: Settings, algorithm: Any) -> None:
+        """Refuse methods whose messages have no rows that could be replaced."""
+        if not _replaceable(algorithm.traits):
+            raise ExperimentError(
+                f"{algorithm.name} sends nothing that a Byzantine device could replace by other centroids; take "
+                "another method, such as gtvmin, admm, consensus or fkm"
+            )
+
+    @classmethod
+    def place(
+        cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Choose the devices; refuse more than there can be."""
+        spec = settings["spec"]
+        if not spec.count < topology.clients:
+            raise ExperimentError(
+                f"byzantine is {spec.count} of {topology.clients} devices; expected fewer, so that one is honest"
+            )
+        return {"spec": spec, "ids": select_byzantine(spec, topology, seed)}
+
+    @classmethod
+    def build(cls, settings: Settings, scope: RunScope) -> "ByzantineMessages":
+        """Return what sends in their place."""
+        return cls(**settings)
+
+    @property
+    def purpose(self) -> int:
+        """Return the purpose of the random stream."""
+        return LIE
+
+    @property
+    def left_out(self) -> Integers:
+        """Return the Byzantine devices, of which no score is."""
+        return self.ids
+
+    def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
+        """Measure all points in the units of these stages."""
+        if not len(self.ids):
+            return
+        method = stages[-1].algorithm
+        self.method = type(method)
+        self.low, self.high, self.mean = _convert(_measure(devices, network), method.traits.normalization)
+
+    def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
+        """Return what is sent in a stage, None if everybody is honest in it; see `acts`, too."""
+        own, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
+        if not _replaceable(traits) or not len(self.ids):
+            return None
         if own:
             self.started.append(True)
-        if not says or not (own or self.started or self.spec.stages == "all"):
-            return None
-        return replace(self, opening=not own, says=says)
+        return replace(self, opening=not own, content=traits.message_content)
 
-    def snapshot(self) -> dict[str, bool]:
-        """Return whether the method has begun, as `p2pkm.engine.state_tree` takes it."""
+    @property
+    def acts(self) -> bool:
+        """Return whether wrong tables are sent by now."""
+        return bool(self.started) or self.spec.stages == "all"
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return whether the method has begun."""
         return {"started": bool(self.started)}
 
-    def restore(self, kept: dict[str, bool]) -> None:
+    def restore(self, kept: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self.started[:] = [True] * kept["started"]
 
-    def say(self, mail: DenseMessages | SparseMessages, devices: Devices) -> DenseMessages | SparseMessages:
-        """Return the mail with the lies in it, and with what its receivers will refuse marked.
+    def figures(self, network: Network) -> dict[str, Any]:
+        """Return the spec."""
+        return {"byzantine": str(self.spec)}
 
-        Of what is flooded a liar replaces its own rows alone, whenever it sends them; it forwards others as they are.
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Return the messages with those of the Byzantine devices replaced, all marked as not to be trusted.
+
+        Of what is flooded a Byzantine device replaces its own rows alone, whenever it sends them; it forwards others as
+        they are.
         """
-        forwards = self.says == self.flooded and self.spec.kind != "nan"
-        if isinstance(mail, SparseMessages) or (self.opening and devices.step > 0 and not forwards):
-            return mail
-        who = np.flatnonzero(self.liars & (mail.rows > 0))
-        if len(who) and self.spec.kind == "nan":
-            mail = self._malform(mail, who, devices)
-        elif len(who):
-            values, first, last = mail.values.copy(), mail.header, mail.header + devices.d
-            own = values[who, :, :1] == devices.ids[who, None, None] if forwards else True
-            unit = values[who, :, last:] if self.says == "mass" else np.ones(1)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                rows = np.where(unit != 0.0, values[who, :, first:last] / unit, 0.0)
-            invented = self._invent(rows, who, devices) * unit
-            values[who, :, first:last] = np.where(own, invented, values[who, :, first:last])
-            mail = mail._replace(values=values)
-        return reject_malformed(mail)
+        devices, summaries = context.devices, self.content is MessageContent.SUMMARIES
+        forwards = summaries and self.spec.kind != "nan"
+        if (
+            isinstance(messages, SparseMessages)
+            or not self.acts
+            or (self.opening and devices.step > 0 and not forwards)
+        ):
+            return messages
+        who = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
+        messages = messages._replace(unfit=np.zeros(len(devices), np.bool_))
+        if not len(who):
+            return messages
+        if self.spec.kind == "nan":
+            return self._malform(messages, who, context)
+        values, first, last = messages.values.copy(), messages.header, messages.header + devices.d
+        own = values[who, :, :1] == devices.ids[who, None, None] if forwards else True
+        unit = values[who, :, last:] if self.content is MessageContent.SUMS else np.ones(1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rows = np.where(unit != 0.0, values[who, :, first:last] / unit, 0.0)
+        invented = self._invent(rows, who, context) * unit
+        values[who, :, first:last] = np.where(own, invented, values[who, :, first:last])
+        return messages._replace(values=values)
 
-    def _invent(self, rows: Floats, who: Integers, devices: Devices) -> Floats:
-        """Return what the liars say instead of their rows, float64[w, r, d]."""
+    def _invent(self, rows: Floats, who: Integers, context: Context) -> Floats:
+        """Return what the Byzantine devices send instead of their rows, float64[w, r, d]."""
+        devices = context.devices
         kind, span, (_, r, d), ids = self.spec.kind, self.high - self.low, rows.shape, devices.ids[who]
         if kind == "flip":
             return 2.0 * self.mean - rows
         if kind == "drift":
-            way = 2.0 * _draw(devices, ids, d, _ALWAYS) - 1.0
+            way = 2.0 * context.draw(LIE, ids, d, always=True) - 1.0
             way /= np.sqrt(np.cumsum(way * way, axis=1)[:, -1:])
             return rows + (devices.step + 1) * _PACE * (way * span)[:, None, :]
         if kind == "collude":
-            drawn = _FAR + _draw(devices, np.zeros(1, np.int64), r * d, _ALWAYS)
+            drawn = _FAR + context.draw(LIE, np.zeros(1, np.int64), r * d, always=True)
         else:
-            drawn = _draw(devices, ids, r * d)
+            drawn = context.draw(LIE, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
-    def _malform(self, mail: DenseMessages, who: Integers, devices: Devices) -> DenseMessages:
+    def _malform(self, mail: DenseMessages, who: Integers, context: Context) -> DenseMessages:
         """Return the mail with tables in it that are none."""
         values, rows = mail.values.copy(), mail.rows.copy()
-        which = (4.0 * _draw(devices, devices.ids[who], 1)[:, 0]).astype(np.int64)
+        which = (4.0 * context.draw(LIE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
         values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
         broken = np.zeros(len(rows), np.bool_)
         broken[who[which == _MISSHAPEN]] = True
         return mail._replace(values=values, rows=rows + broken, unfit=broken)
 
 
-def _draw(devices: Devices, ids: Integers, count: int, number: int | None = None) -> Floats:
-    """Return draws from [0, 1) of each liar in this turn, or of a number of its own, float64[w, count]."""
-    number = (devices.step << 12) + devices.turn if number is None else number
-    steps = (ids.astype(np.uint64) << np.uint64(32)) + np.uint64(number)
-    drawn: Floats = uniforms(devices.shared_key, LIE, steps, count)
-    return drawn
-
-
-def prepare_lies(
-    spec: Byzantine | None, liars: Integers, devices: Devices, network: Network, method: Any
-) -> ByzantineMessages | None:
-    """Return what this rank's liars say; method: what the last stage runs."""
-    if spec is None or not len(liars):
-        return None
+def _measure(devices: Devices, network: Network) -> Floats:
+    """Return lower end, upper end and mean of all points, float64[3, d]."""
     low, high = (extreme(devices.stored, axis=0, initial=start) for extreme, start in
                  ((np.min, np.inf), (np.max, -np.inf)))  # fmt: skip
     ends = network.share(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
     ends = ends.min(axis=0).astype(np.float64)
     sums = network.share(devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, : 1 + devices.d])
     total = np.cumsum(sums, axis=0)[-1]
-    box = np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
-    return ByzantineMessages(
-        spec, np.isin(devices.ids, liars), type(method), *_convert(box, getattr(method, "method", None))
-    )
+    return np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
 
 
-def _convert(box: Floats, method: Any) -> Floats:
+def _convert(box: Floats, normalization: str | tuple[float, float]) -> Floats:
     """Return lower end, upper end and mean, float64[3, d], in the units of a method with a server."""
-    frame = getattr(method, "frame", "none")
-    if frame == "none":
+    if normalization == "none":
         return box
-    low, high = (box[0], box[1]) if frame == "coordinate" else (box[0].min(), box[1].max())
+    low, high = (box[0], box[1]) if normalization == "coordinate" else (box[0].min(), box[1].max())
     return (box - low) / np.where(high > low, high - low, 1.0)
 
 
@@ -244,9 +287,7 @@ def byzantine_note(ids: Integers) -> list[str]:
     return [f"{devices} Byzantine ({names}): scores are over the others, objective and variation over all"]
 
 
-def _subject(algorithm: Any) -> str:
-    """Return what the messages of an algorithm are about: "centroids", "pairs", "mass", or nothing of the kind."""
-    if getattr(algorithm, "agreed", False):
-        return ""
-    says = str(getattr(algorithm, "says", "centroids" if hasattr(algorithm, "aggregate") else ""))
-    return "" if says == "keyed" else says
+def _replaceable(traits: MethodTraits) -> bool:
+    """Return whether rows stand for centroids that could be replaced, where nobody must be honest."""
+    closed = (MessageContent.OTHER, MessageContent.KEYED_POINTS)
+    return not traits.needs_honest_messages and traits.message_content not in closed

@@ -1,5 +1,6 @@
 """Faults: which devices, links and messages fail in which round, drawn from a seed or written on a tape."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -130,7 +131,7 @@ def build_fault_model(text: str | None, topology: Topology, seed: int) -> Faults
     return None if drawn.empty else SampledFaults(drawn, topology, seed)
 
 
-def rebuild_fault_model(text: str | None, order: dict[str, Any], topology: Topology, seed: int) -> Faults | None:
+def rebuild_fault_model(text: str | None, order: Mapping[str, Any], topology: Topology, seed: int) -> Faults | None:
     """Return the same as `build_fault_model` on a rank that got what `Faults.to_arrays` returns."""
     if "tape_events" in order:
         stages = "all" if order["tape_all"] else "method"
@@ -163,47 +164,27 @@ def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 
     return FaultTrace(np.concatenate(found), faults.stages)
 
 
-def check_faults(algorithm: Any, text: str | None, stale: str | None, net: str | None) -> None:
-    """Refuse what cannot be done under faults, before any work starts.
-
-    Raises
-    ------
-    ExperimentError
-        If the specs cannot be read, or there is a net, or the method overshoots or needs every message.
-    """
-    if stale is not None:
-        parse_stale(stale)
-        if text is None:
-            raise ExperimentError(f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults")
-    if text is None:
-        return
-    spec = parse_faults(text)
-    if net is not None:
+def check_faults(algorithm: Any) -> None:
+    """Refuse a method that overshoots or needs every message."""
+    relaxation = algorithm.traits.relaxation
+    if relaxation is not None and relaxation > 1.0:
         raise ExperimentError(
-            "--faults and --link-model are both given: virtual time does not know who was away or asleep. Leave one "
-            "of them out"
-        )
-    if spec.name == "drawn" and FaultRates(**spec.options).empty:
-        return
-    theta = getattr(algorithm, "relaxation", None)
-    if theta is not None and theta > 1.0:
-        raise ExperimentError(
-            f"relaxation is {theta:g} with faults: devices go on with what they have heard, and overshooting on old "
+            f"relaxation is {relaxation:g} with faults: devices go on with what they have heard, and overshooting on old "
             "tables diverges. Take up to 1"
         )
-    why = getattr(algorithm, "needs_all", "")
+    why = algorithm.traits.needs_reliable_links
     if why:
         raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Take another method, such as fkm")
 
 
-def use_fault_tolerant_variant(algorithm: Any, faults: Faults | None, topology: Topology) -> Any:
-    """Return the method in the form that bears faults, if there are any and it has one of its own.
+def use_fault_tolerant_variant(algorithm: Any, topology: Topology) -> Any:
+    """Return the method in the form that bears faults, if it has one of its own.
 
-    Counters need links that stay: a total is the same for all neighbours.
+    Counters need links that stay: a total is the same for all neighbors.
     """
-    if faults is None or topology.varying is not None or getattr(algorithm, "counters", True) is not None:
-        return algorithm
-    return replace(algorithm, counters=True)
+    if topology.varying is None and algorithm.traits.optional_counters:
+        return replace(algorithm, counters=True)
+    return algorithm
 
 
 def locate(places: Integers, wanted: Integers) -> tuple[Integers, Any]:

@@ -5,15 +5,28 @@ acts nor speaks, but hears. Both go on from the state in which they were. A link
 it. A message that is late is heard in the exchange so many rounds later; of several that come at once the newest is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.channel.fault_model import Faults, Stale, locate
+from p2pkm.channel.fault_model import (
+    Faults,
+    Stale,
+    build_fault_model,
+    check_faults,
+    locate,
+    parse_faults,
+    parse_stale,
+    rebuild_fault_model,
+    use_fault_tolerant_variant,
+)
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
+from p2pkm.channel.sampled_faults import FaultRates
+from p2pkm.channel.transform import Order, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import Schedule
@@ -25,7 +38,7 @@ from p2pkm.network.transport import Network
 _NEVER = np.iinfo(np.int64).max
 
 
-class FaultInjector:
+class FaultInjector(Transform):
     """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they strike.
 
     The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
@@ -38,9 +51,62 @@ class FaultInjector:
         How many devices of the system were away, summed over so many rounds.
     """
 
+    name: ClassVar[str] = "faults"
+    order: ClassVar[Order] = Order.DELIVER
+    delays: ClassVar[bool] = True
+
+    @classmethod
+    def configure(cls, options: Settings) -> Settings | None:
+        """Read the options `faults` and `stale_policy`."""
+        text, stale, model = (options.get(name) for name in ("faults", "stale_policy", "link_model"))
+        policy = parse_stale("keep" if stale is None else stale)
+        if text is None:
+            if stale is not None:
+                raise ExperimentError(
+                    f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults"
+                )
+            return None
+        spec = parse_faults(text)
+        if model is not None:
+            raise ExperimentError(
+                "--faults and --link-model are both given: virtual time does not know who was unavailable. Leave one "
+                "of them out"
+            )
+        if spec.name == "drawn" and FaultRates(**spec.options).empty:
+            return None
+        return {"text": text, "stale": policy}
+
+    @classmethod
+    def check(cls, settings: Settings, algorithm: Any) -> None:
+        """Refuse a method that overshoots or needs every message."""
+        check_faults(algorithm)
+
+    @classmethod
+    def place(
+        cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
+    ) -> Settings | None:
+        """Read the tape, or prepare the draws, for a graph."""
+        text = settings["text"]
+        if arrays is None:
+            faults = build_fault_model(text, topology, seed)
+        else:
+            faults = rebuild_fault_model(text, arrays, topology, seed)
+        return None if faults is None else {**settings, "faults": faults}
+
+    @classmethod
+    def to_arrays(cls, settings: Settings) -> dict[str, Any]:
+        """Return the tape, which other ranks may not be able to read."""
+        arrays: dict[str, Any] = settings["faults"].to_arrays()
+        return arrays
+
+    @classmethod
+    def build(cls, settings: Settings, scope: RunScope) -> "FaultInjector":
+        """Return the faults as this rank sees them."""
+        return cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement)
+
     def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
-        self.stages, self._faults, self._age = faults.stages, faults, stale.age
+        self._stages, self._faults, self._age = faults.stages, faults, stale.age
         self._n, self._clients = n, topology.clients
         self._ids, self._ghosts, self._senders = placement.ids, placement.ghosts, placement.senders
         self._indptr = placement.indptr
@@ -63,7 +129,36 @@ class FaultInjector:
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = np.zeros(e, np.bool_)
 
-    def open(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple["FaultyAlgorithm", Schedule]:
+    @property
+    def exposes(self) -> bool:
+        """Return whether faults strike the stages before the method, too."""
+        return self._stages == "all"
+
+    def adapt(self, algorithm: Any, topology: Topology) -> Any:
+        """Return the method in the form that bears faults."""
+        return use_fault_tolerant_variant(algorithm, topology)
+
+    def notes(self, stages: Sequence[Stage]) -> list[str]:
+        """Return which stages need all messages, and what the tape has in vain."""
+        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
+        notes = []
+        if left and self.exposes:
+            notes.append(f"faults do not strike {left}: these need all messages, and get them")
+        elif left:
+            notes.append(
+                f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too"
+            )
+        if self._faults.strange:
+            notes.append(
+                f"{self._faults.strange:,} events of the tape are about links or a server that this graph does not have"
+            )
+        return notes
+
+    def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
+        """Strike the method's own stage, and those before it that are exposed."""
+        return self if closing or stage.exposed else None
+
+    def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
         tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
         self.bound = self._age + self._faults.longest * tables if self._age else 0
@@ -182,21 +277,6 @@ class FaultInjector:
         """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
         return {"lost": lost, "away": self.away / (self.rounds * self._clients) if self.rounds else 0.0}
-
-
-def warn(faults: Faults | None, stages: Sequence[Stage]) -> list[str]:
-    """Return what the user should know of the faults of a run."""
-    if faults is None:
-        return []
-    left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
-    notes = []
-    if left and faults.stages == "all":
-        notes.append(f"faults do not strike {left}: these need all messages, and get them")
-    elif left:
-        notes.append(f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too")
-    if faults.strange:
-        notes.append(f"{faults.strange:,} events of the tape are about links or a server that this graph does not have")
-    return notes
 
 
 @dataclass(frozen=True)

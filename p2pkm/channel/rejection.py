@@ -1,14 +1,17 @@
-"""What receivers refuse: tables that cannot be tables of numbers, whoever said them.
+"""What receivers reject: tables that cannot be tables of numbers, whoever sent them.
 
-The rule looks at the table alone, so all who hear a table come to the same verdict, and one look serves all of them.
-A table that is refused has travelled and is counted as sent; for its receivers its sender was silent, so that the last
-good table stays in use.
+The rule looks at the table alone, so all receivers of a table come to the same verdict, and one look, before delivery,
+serves all of them. A table that is rejected counts as sent; for its receivers its sender was silent, so that the last
+valid table stays in use.
 """
+
+from typing import ClassVar
 
 import numpy as np
 
+from p2pkm.channel.transform import Context, Messages, Order, Settings, Transform
 from p2pkm.core.batch import Mask
-from p2pkm.core.messages import DenseMessages
+from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.validation import LARGEST
 
 
@@ -22,5 +25,24 @@ def reject_malformed(mail: DenseMessages) -> DenseMessages:
         wild = ~(np.abs(values) <= LARGEST).all(axis=2)
     unfit: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
     if mail.unfit is not None:
-        unfit |= mail.unfit
-    return mail._replace(unfit=unfit) if unfit.any() else mail
+        unfit = unfit | mail.unfit
+    found = unfit if unfit.any() else None
+    return mail if found is mail.unfit else mail._replace(unfit=found)
+
+
+class Rejection(Transform):
+    """Mark the malformed tables among messages that may be some, for `DenseMessages.accepted`."""
+
+    name: ClassVar[str] = "rejection"
+    order: ClassVar[Order] = Order.ACCEPT
+
+    @classmethod
+    def configure(cls, options: Settings) -> Settings:
+        """Act in all runs."""
+        return {}
+
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Return the messages with a mark on what is rejected, if another transform has set `unfit`."""
+        if isinstance(messages, SparseMessages) or messages.unfit is None:
+            return messages
+        return reject_malformed(messages)

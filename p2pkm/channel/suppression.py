@@ -1,32 +1,82 @@
-"""What leaves a device: points as they are, counted; rows of few points, withheld; and whose tables others see.
+"""What leaves a device: rows of small clusters, suppressed; raw points, counted; and whose tables others receive.
 
-`Disclosure` stands between algorithms and network. Methods and stages of this package withhold by themselves
-(`Devices.min_count`, `p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made
-of; where ``spares = True`` points of rows of few take no part. `withhold` is for all others.
+Methods and stages of this package suppress by themselves (`Devices.min_count`,
+`p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made of; where
+`MethodTraits.suppresses_small_clusters` says so, points of small clusters take no part. `withhold` is for all others.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
+from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
+from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _POINTS = ("raced", "leader")  # seedings whose rows are points
-_FORWARDED = ("pairs", "forwarded", "keyed")
+_FORWARDED = (MessageContent.SUMMARIES, MessageContent.FORWARDED_CENTROIDS, MessageContent.KEYED_POINTS)
 _BLOCK = 1 << 15  # rows looked at together
 _SPARSE = 16  # places of a sieve for each point
 _SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
 
 
-class Disclosure:
+class Suppression(Transform):
+    """Leave out rows of centroids to which fewer than `least` own points are nearest, see `withhold`."""
+
+    name: ClassVar[str] = "suppression"
+    order: ClassVar[Order] = Order.SUPPRESS
+
+    def __init__(self, *, least: int = 0) -> None:
+        self._least, self._content = least, MessageContent.OTHER
+
+    @classmethod
+    def configure(cls, options: Settings) -> Settings:
+        """Return the option `min_cluster_size`."""
+        least = options.get("min_cluster_size", 0)
+        if least < 0:
+            raise ExperimentError(f"min_cluster_size is {least}; expected a whole number of at least 0")
+        return {"least": least}
+
+    @classmethod
+    def check(cls, settings: Settings, algorithm: Any) -> None:
+        """Refuse methods that cannot leave out single rows."""
+        if settings["least"] > 1:
+            check_min_cluster_size(settings["least"], algorithm)
+
+    def equip(self, devices: Devices) -> Devices:
+        """Tell the methods, which suppress by themselves where they can."""
+        return replace(devices, min_count=self._least)
+
+    def begin(self, stage: Stage, *, closing: bool) -> "Suppression | None":
+        """Act where rows of centroids are sent from which the stage itself leaves nothing out."""
+        traits = stage.algorithm.traits
+        self._content = traits.message_content
+        own = self._content in (MessageContent.CENTROIDS, MessageContent.OPENING_CENTROIDS)
+        return self if self._least > 1 and own and not traits.suppresses_small_clusters else None
+
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Return what may be sent."""
+        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.step > 0
+        if isinstance(messages, SparseMessages) or over:
+            return messages
+        return withhold(messages, context.devices)
+
+    def figures(self, network: Network) -> dict[str, Any]:
+        """Return the least number of points of a row."""
+        return {"min_cluster_size": self._least}
+
+
+class Disclosure(Transform):
     """Watch what a batch sends in a run.
 
     A point has left its device if all its coordinates have stood side by side, bit for bit, in a row that its device
@@ -46,13 +96,25 @@ class Disclosure:
         Which own points have left their device; None: of so many points nobody keeps count.
     """
 
-    def __init__(self, devices: Devices, total: int) -> None:
-        self._least, self._sizes = devices.min_count, devices.sizes
-        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
-        self.meet(devices)
+    name: ClassVar[str] = "disclosure"
+    order: ClassVar[Order] = Order.OBSERVE
 
-    def meet(self, devices: Devices) -> None:
-        """Go on with the same points, in other units."""
+    def __init__(self, devices: Devices, total: int) -> None:
+        self._sizes = devices.sizes
+        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
+
+    @classmethod
+    def configure(cls, options: Settings) -> Settings:
+        """Watch all runs."""
+        return {}
+
+    @classmethod
+    def build(cls, settings: Settings, scope: RunScope) -> "Disclosure":
+        """Return the observer of a batch."""
+        return cls(scope.devices, scope.devices.total_points)
+
+    def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
+        """Go on with the same points, in the units of these stages."""
         if self.left is not None:
             self._known = _know(devices, devices.points)
 
@@ -65,30 +127,28 @@ class Disclosure:
         if self.left is not None:
             self.left = kept["left"].values.astype(np.bool_)
 
-    def report(self, network: Network) -> dict[str, int | None]:
-        """Return how many points have left their device, the same on every rank."""
-        count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
-        return {"min_count": self._least, "raw_points": count}
+    def figures(self, network: Network) -> dict[str, Any]:
+        """Return how many points have left their device."""
+        return {"raw_points": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])}
 
-    def screen(
-        self, mail: DenseMessages | SparseMessages, algorithm: Any, devices: Devices
-    ) -> DenseMessages | SparseMessages:
-        """Return what may be sent."""
-        if isinstance(mail, DenseMessages) and devices.min_count > 1 and _may_tell(algorithm, devices):
-            return withhold(mail, devices)
-        return mail
+    def begin(self, stage: Stage, *, closing: bool) -> "Disclosure | None":
+        """Watch all stages, unless there are too many points."""
+        return None if self.left is None else self
 
-    def note(self, mail: DenseMessages | SparseMessages, state: Any, devices: Devices) -> None:
-        """Note which own points are in what is sent; state: of the algorithm that sends it."""
-        if self.left is None:
-            return
-        known = self._known
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Note which own points are in what is sent."""
+        self._note(messages, context.state, context.devices)
+        return messages
+
+    def _note(self, mail: Messages, state: Any, devices: Devices) -> None:
+        known, left = self._known, self.left
+        assert left is not None
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
         for owner, rows in _sent(mail, devices):
             for first in range(rows.shape[1] - devices.d + 1):
-                self.left[known.find(rows[:, first : first + devices.d], owner)] = True
+                left[known.find(rows[:, first : first + devices.d], owner)] = True
 
 
 class _Known(NamedTuple):
@@ -161,13 +221,9 @@ def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
 
 
 def check_min_cluster_size(least: int, algorithm: Any) -> None:
-    """Refuse a number of points that is none, and methods that cannot withhold single rows."""
-    if least < 0:
-        raise ExperimentError(f"min_cluster_size is {least}; expected a whole number of at least 0")
-    if least < 2:
-        return
-    why = getattr(algorithm, "no_min_count", "")
-    seeding = _named(getattr(algorithm, "seeding", None))
+    """Refuse methods that cannot leave out single rows."""
+    why = algorithm.traits.no_suppression
+    seeding = _named(algorithm.traits.seeding)
     if seeding in _POINTS:
         why = f"starts from {seeding} seeds, which are points as they are"
     if why:
@@ -184,15 +240,9 @@ def _named(spec: str | None) -> str:
 
 def reach(algorithms: Iterable[Any]) -> int | None:
     """Return over how many links tables travel as they are in some stages, None: everywhere; a tree may tell all."""
-    far = [one for one in algorithms if getattr(one, "says", "") in _FORWARDED or getattr(one, "floods", False)]
-    hops = [getattr(one, "hops", None) for one in far]
+    traits = [one.traits for one in algorithms]
+    hops = [one.hops for one in traits if one.message_content in _FORWARDED or one.floods]
     return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])
-
-
-def _may_tell(algorithm: Any, devices: Devices) -> bool:
-    """Return whether this message has rows of centroids that may hold something of the few points nearest to them."""
-    says = "" if getattr(algorithm, "spares", False) else getattr(algorithm, "says", "")
-    return bool(says == "centroids" or (says == "opening" and devices.step == 0))
 
 
 def _name(rows: Any, owner: Integers) -> Any:

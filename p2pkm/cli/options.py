@@ -71,8 +71,12 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "(rounds) or drop.  [default: keep]"),
     click.option("--byzantine", metavar="SPEC", help="Let so many devices say wrong tables: 2:kind=flip,place=central; "
                  "kinds random, flip, drift, nan, collude; places random, central, peripheral."),
-    click.option("--min-cluster-size", type=int, help="No row that a device says holds anything of a row of fewer own "
-                 "points; methods that cannot keep to this are refused.  [default: 0]"),
+    click.option("--min-cluster-size", type=int, help="Suppress clusters with fewer than N points in all messages; "
+                 "methods that cannot guarantee this are rejected.  [default: 0]"),
+    click.option("--noise", type=float, metavar="SD", help="Add Gaussian noise to every row of centroids sent, in "
+                 "units of the points' standard deviation; no privacy guarantee.  [default: 0]"),
+    click.option("--transforms", metavar="LIST", help="What installed packages do to messages, such as "
+                 "rounding:digits=3."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
     click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
                  "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "

@@ -89,7 +89,8 @@ def compare_command(**options: Any) -> int:
     An interrupted comparison goes on with the same --out. Under mpirun the runs are dealt to the ranks. Code 4 if a
     run failed; its row says why.
     """
-    from p2pkm.experiments.compare import lead_compare, split_specs
+    from p2pkm.core.spec import split_specs
+    from p2pkm.experiments.compare import lead_compare
     from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import parse_seeds
 

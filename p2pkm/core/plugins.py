@@ -8,7 +8,7 @@ from p2pkm.core.errors import ExperimentError
 from topologies.plugins import GRAPHS, PluginError
 from topologies.plugins import extend as extend_plainly
 
-METHODS, PARTITIONS = "p2pkm.algorithms", "p2pkm.partitions"  # groups of entry points
+METHODS, PARTITIONS, TRANSFORMS = "p2pkm.algorithms", "p2pkm.partitions", "p2pkm.transforms"  # entry points
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:

@@ -1,9 +1,10 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, SparseMessages
+from p2pkm.core.traits import MethodTraits
 
 
 class State(Protocol):
@@ -24,17 +25,41 @@ class State(Protocol):
         """Return which devices see no reason to go on, bool[n]."""
 
 
+class MethodBase:
+    """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is. Everybody declares it: a class variable, or a property where parameters decide."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
+        )
+
+    def on(self, topology: Any) -> Any:
+        """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
+        return self
+
+    def flops(self, work: "Work") -> Integers | None:
+        """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
+        return None
+
+    def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
+        """Return what the summary shows of the parameters as used: alpha, coupling, relaxation, local_steps."""
+        return {}
+
+    def link_alpha(self, devices: Devices) -> Floats:
+        """Return the strength of every own link, float64[e], of a method with an objective."""
+        raise NotImplementedError
+
+    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
+        """Return what each own link adds to the objective, float64[e], given its variation (4), if there is one."""
+        raise NotImplementedError
+
+
 class Algorithm(Protocol):
     """A method: a frozen dataclass of its hyper-parameters. It never sees network, rank, clock or file.
 
-    No function writes into an array that it was given.
-
-    Where rows of centroids are said, `says` tells what stands in them: "centroids" (d coordinates, perhaps more
-    columns), "opening" (so in the opening alone), "forwarded" (centroids of somebody else), "keyed" (points behind a
-    key, forwarded), "mass" (sums and counts) or "pairs" (centroids and counts, flooded from the `flood` of the state).
-    A stage with ``agreed = True`` decides on links by what both ends have said; nobody lies in it.
-    A server method whose reports are not centroids has ``says = ""``. `no_min_count` says why a method cannot leave
-    single rows out; where rows hold nothing of the points of rows of few, ``spares = True``.
+    It inherits `MethodBase`. No function writes into an array that it was given.
     """
 
     @property
@@ -49,14 +74,18 @@ class Algorithm(Protocol):
     def schedule(self) -> str:
         """Return the name of the default schedule."""
 
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what the method is."""
+
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
     def message(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
-        """Return what the awake devices say, in every turn of a stage of the same kind."""
+        """Return what the awake devices send, in every turn of a stage of the same kind."""
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
-        """Return the state after the awake devices have acted on what they heard: an `Inbox`, or a `Delivery`."""
+        """Return the state after the awake devices have acted on what they received: an `Inbox`, or a `Delivery`."""
 
 
 class Report(NamedTuple):
@@ -77,14 +106,19 @@ class Report(NamedTuple):
     local: Floats
 
 
+class ServerMethodBase(MethodBase):
+    """What every server method inherits."""
+
+    schedule: ClassVar[str] = "star"
+
+
 class ServerMethod(Protocol):
     """A method with a server: a frozen dataclass of its hyper-parameters and two pure functions, run by `star.Star`.
 
-    The server aggregates and speaks when clients have reported; clients report at the opening, and, unless the method
-    is `one_shot`, whenever the server has spoken.
+    It inherits `ServerMethodBase`, and its traits are `p2pkm.core.traits.ServerTraits`.
 
-    A method may have an attribute ``labels``: with "induced" the scores label a point by the server's centroid nearest
-    to its nearest local centroid, otherwise by the server's centroid nearest to the point.
+    The server aggregates and speaks when clients have reported; clients report at the opening, and, unless the method
+    is one-shot, whenever the server has spoken.
     """
 
     @property
@@ -96,8 +130,8 @@ class ServerMethod(Protocol):
         """Return the name on the command line."""
 
     @property
-    def one_shot(self) -> bool:
-        """Return whether clients report once only."""
+    def traits(self) -> MethodTraits:
+        """Return what the method is."""
 
     @property
     def default_rounds(self) -> int:
@@ -106,14 +140,6 @@ class ServerMethod(Protocol):
     @property
     def tol(self) -> float:
         """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
-
-    @property
-    def frame(self) -> str | tuple[float, float]:
-        """Return in which units the points come.
-
-        "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the smallest and largest value of all
-        clients; "entries": all coordinates by one such pair; two numbers: by these, which nobody needs to send.
-        """
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Return what each client says; model: float64[n, k, d], what each last heard, all +inf at the opening.

@@ -94,6 +94,28 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     return Spec(name, options)
 
 
+def split_specs(texts: Iterable[str]) -> list[str]:
+    """Read lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
+
+    A comma ends a spec unless a ``key=value`` follows.
+
+    Raises
+    ------
+    ExperimentError
+        If a list is empty or names a spec twice.
+    """
+    specs: list[str] = []
+    for part in ",".join(texts).split(","):
+        belongs = specs and "=" in part.partition(":")[0] and ":" in specs[-1]
+        if belongs:
+            specs[-1] += "," + part
+        else:
+            specs.append(part.strip())
+    if not all(specs) or len(set(specs)) < len(specs):
+        raise ExperimentError(f"{', '.join(texts)!r} has an empty or a repeated entry; expected a list such as a,b,c")
+    return specs
+
+
 def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> Spec:
     """Return the spec with every key that has a value: what was given, else the default, and the run's seed."""
     signature = inspect.signature(known[spec.name]).parameters

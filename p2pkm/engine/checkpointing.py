@@ -1,5 +1,6 @@
 """Keeping a run between two rounds, and taking it up again on any number of ranks."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,15 +74,15 @@ class Checkpointer:
     ) -> None:
         self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
         self._done, self._marks = False, None
-        self._lasting: dict[str, Checkpointable] = {}
+        self._lasting: Mapping[str, Checkpointable] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
         if saved:
             referee.restore(saved["referee"])
 
-    def watch(self, **lasting: Checkpointable | None) -> None:
-        """Keep these from now on, too, those of them that there are."""
-        self._lasting = {name: one for name, one in lasting.items() if one is not None}
+    def watch(self, lasting: Mapping[str, Checkpointable]) -> None:
+        """Keep these from now on, too, each under its name."""
+        self._lasting = lasting
 
     @property
     def open(self) -> bool:
@@ -115,7 +116,7 @@ class Checkpointer:
             "edge_active": devices.active if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
             "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
-            "lasting": {name: one.snapshot() for name, one in self._lasting.items()},
+            "lasting": {name: kept for name, one in self._lasting.items() if (kept := one.snapshot())},
         }  # fmt: skip
         arrays: dict[str, Any] = {}
         outline = gather(tree, network, arrays)

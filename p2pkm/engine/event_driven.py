@@ -56,17 +56,17 @@ def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -
     ExperimentError
         If there are too many devices for a turn per event, or the method overshoots.
     """
-    if net is None or getattr(algorithm, "schedule", "") != "async" or topology.varying is not None:
+    if net is None or algorithm.schedule != "async" or topology.varying is not None:
         return None
     if topology.n > MOST:
         raise ExperimentError(
             f"schedule async with a net plays one turn per event, for up to {MOST:,} devices; there are "
             f"{topology.n:,}. Leave --link-model out, which wakes many devices in a turn, or take --schedule colored"
         )
-    theta = getattr(algorithm, "relaxation", None)
-    if theta is not None and theta > 1.0:
+    relaxation = algorithm.traits.relaxation
+    if relaxation is not None and relaxation > 1.0:
         raise ExperimentError(
-            f"relaxation is {theta:g} with schedule async and a net: devices go on with what has arrived, and "
+            f"relaxation is {relaxation:g} with schedule async and a net: devices go on with what has arrived, and "
             "overshooting on old tables diverges. Take up to 1, leave --link-model out, or take --schedule colored"
         )
     return Events(net, topology)

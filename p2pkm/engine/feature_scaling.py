@@ -18,7 +18,7 @@ def scale(stage: Stage, field: RunContext, keeper: Any) -> tuple[Floats, Floats]
     A span of 0 counts as 1.
     """
     if keeper.scaling is None:
-        shift, span = run_stage(stage, None, field, closing=False).state.scaling
+        shift, span = run_stage(stage, None, field).state.scaling
         keeper.scaling = shift, np.where(span > 0, span, 1.0)
     return keeper.scaling
 

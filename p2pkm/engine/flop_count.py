@@ -15,8 +15,8 @@ _PASSES = 20  # of a server over the rows that it has heard: how often its k-mea
 
 def count_flops(algorithm: Any, work: Work, server: Mask | None = None) -> Integers:
     """Return the operations of a turn of every device of `work`, int64[n]; server: bool[n], which of them is one."""
-    if hasattr(algorithm, "flops"):
-        found: Integers = algorithm.flops(work)
+    found: Integers | None = algorithm.flops(work)
+    if found is not None:
         return found
     read = work.sizes.copy()
     if server is not None:

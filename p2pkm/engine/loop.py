@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from p2pkm.channel.pipeline import Channel, StageChannel
+from p2pkm.channel.transform import SCALING
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.termination import STOPPED
@@ -17,9 +19,6 @@ from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.transport import Network
 
 if TYPE_CHECKING:
-    from p2pkm.channel.byzantine import ByzantineMessages
-    from p2pkm.channel.faults import FaultInjector
-    from p2pkm.channel.suppression import Disclosure
     from p2pkm.engine.event_driven import Events
     from topologies import TimeVaryingGraph
 
@@ -76,9 +75,7 @@ class RunContext(NamedTuple):
     """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    trouble: what strikes it, and other stages that are exposed to it, None: nothing; lies: what Byzantine devices say,
-    None: everybody is honest; disclosure: who looks at what leaves, None: nobody. interrupted: the signal that asks to
-    stop, if any.
+    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.
     """
 
     devices: Devices
@@ -88,14 +85,12 @@ class RunContext(NamedTuple):
     graph: "TimeVaryingGraph | None" = None
     keeper: Checkpointer | None = None
     events: "Events | None" = None
-    trouble: "FaultInjector | None" = None
-    lies: "ByzantineMessages | None" = None
-    disclosure: "Disclosure | None" = None
+    channel: Channel = Channel()
 
     @property
     def late(self) -> bool:
-        """Return whether mail may be late, or never come, in the last stage."""
-        return self.events is not None or self.trouble is not None
+        """Return whether messages may be late, or lost, in the last stage."""
+        return self.events is not None or self.channel.delays
 
 
 def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> StageResult:
@@ -105,9 +100,9 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, field = _take_up(field)
-    for stage in stages[first:]:
+    for number, stage in enumerate(stages[first:], first):
         field = _use(whole, whole.devices) if stage.whole else field
-        ending = run_stage(stage, handed.pop(), field, closing=stage is stages[-1])
+        ending = run_stage(stage, handed.pop(), field, number, closing=stage is stages[-1])
         handed.append(ending.state)
         if ending.stop in STOPPED:
             break
@@ -129,16 +124,16 @@ def _use(field: RunContext, devices: Devices) -> RunContext:
     return field._replace(devices=devices)
 
 
-def run_stage(stage: Stage, start: Any, field: RunContext, *, closing: bool) -> StageResult:
-    """Update, THEN speak: after a round everybody has heard everybody's newest table."""
-    network = field.referee.network
-    field, algorithm, schedule = _begin(stage, field, closing)
+def run_stage(
+    stage: Stage, start: Any, field: RunContext, number: int = SCALING, *, closing: bool = False
+) -> StageResult:
+    """Update, THEN send: after a round everybody has received everybody's newest table."""
+    network, channel = field.referee.network, field.channel.begin(stage, number, closing=closing)
+    field, algorithm, schedule = _begin(stage, field, channel, closing)
     keeper = field.keeper
     links = ActiveLinks(field.devices, network, field.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
-    lies = None if field.lies is None else field.lies.during(stage.algorithm)
-    voice = OutgoingPipeline(algorithm, stage.algorithm, field.disclosure, lies)
-    state, inbox, stop, t, turn = taken_up or _open(voice, start, field, (links, schedule))
+    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
     del start
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
@@ -149,10 +144,10 @@ def run_stage(stage: Stage, start: Any, field: RunContext, *, closing: bool) -> 
         t, spoke, turn = t + 1, False, 0
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at(t, turn - 1, awake)
-            state = algorithm.update(state, inbox, now)
+            state = algorithm.update(state, channel.receive(inbox, state, now), now)
             if links.change(due=schedule.in_step or turn == schedule.length):
                 now = links.devices.at(t, turn - 1, schedule.opening)
-            mail = voice.say(state, now)
+            mail = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, mail)
             spoke = _speaks(mail) or (spoke and not schedule.answers)
         stop, asked = _judge(field, state, spoke, t)
@@ -162,46 +157,27 @@ def run_stage(stage: Stage, start: Any, field: RunContext, *, closing: bool) -> 
         stop = asked.stop or stop
 
 
-class OutgoingPipeline(NamedTuple):
-    """What a stage says: what its algorithm says as it is played, as far as that may leave, truly or not."""
-
-    played: Any
-    algorithm: Any
-    disclosure: "Disclosure | None"
-    lies: "ByzantineMessages | None"
-
-    def say(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
-        """Return what the devices say."""
-        mail = self.played.message(state, devices)
-        mail = mail if self.disclosure is None else self.disclosure.screen(mail, self.algorithm, devices)
-        mail = mail if self.lies is None else self.lies.say(mail, devices)
-        if self.disclosure is not None:
-            self.disclosure.note(mail, state, devices)
-        return mail
-
-
-def _open(voice: OutgoingPipeline, start: Any, field: RunContext, at: tuple[ActiveLinks, Schedule]) -> StageState:
-    """Let everybody say at the opening what is known from the stage before."""
-    network, (links, schedule) = field.referee.network, at
-    state = voice.played.initial_state(links.devices, start)
-    mail = voice.say(state, links.devices.of(schedule.opening))
+def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:
+    """Let everybody send at the opening what is known from the stage before."""
+    network, (channel, links, schedule) = field.referee.network, at
+    state = algorithm.initial_state(links.devices, start)
+    mail = channel.send(algorithm.message, state, links.devices.of(schedule.opening))
     inbox = _deliver(network, mail)
     stop, asked = _judge(field, state, _speaks(mail), 0)
     return StageState(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
 
 
-def _begin(stage: Stage, field: RunContext, closing: bool) -> tuple[RunContext, Any, Schedule]:
+def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
     """Begin a stage on the network; return where it is played, as what, and who is awake when."""
     played: Any = stage.algorithm
     network = field.referee.network
     events = field.events if closing else None
-    trouble = field.trouble if closing or stage.exposed else None
-    if events is not None or trouble is not None:
+    delays = events or channel.delay_model
+    if delays is not None:
         field = _use(field, replace(field.devices, late=True))
     schedule = make(played.schedule, field.devices, field.colors)
-    if trouble is not None:
-        played, schedule = trouble.open(played, schedule, network)
-    network.open(events or trouble)
+    played, schedule = channel.wrap(played, schedule, network)
+    network.open(delays)
     if events is not None:
         schedule = events.open(played, field.devices, network)
     return field, played, schedule

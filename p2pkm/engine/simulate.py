@@ -7,24 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pkm.channel.byzantine import (
-    Byzantine,
-    ByzantineMessages,
-    check_byzantine,
-    parse_byzantine,
-    prepare_lies,
-    select_byzantine,
-)
-from p2pkm.channel.fault_model import (
-    Faults,
-    Stale,
-    build_fault_model,
-    check_faults,
-    parse_stale,
-    use_fault_tolerant_variant,
-)
-from p2pkm.channel.faults import FaultInjector, warn
-from p2pkm.channel.suppression import Disclosure, check_min_cluster_size, reach
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.channel.suppression import reach
+from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
@@ -92,14 +77,8 @@ class Job:
         The network in life, for virtual time.
     vault, saved : Vault or None, dict or None
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
-    faults : Faults or None
-        What goes wrong.
-    stale_policy : Stale
-        What becomes of old tables then.
-    byzantine : Byzantine or None
-        Which devices lie; None: all are honest.
-    min_cluster_size : int
-        Rows of fewer own points are not said.
+    channel : ChannelPlan
+        What messages pass on their way.
     """
 
     algorithm: Any
@@ -122,18 +101,15 @@ class Job:
     link_model: LinkModel | None = None
     vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
-    faults: Faults | None = None
-    stale_policy: Stale = Stale(8)  # noqa: RUF009 - a tuple
-    byzantine: Byzantine | None = None
-    min_cluster_size: int = 0
+    channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
 
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
-    baselines: bool = True,
-    allow_disconnected: bool = False, rank_partition: str = "auto", link_model: str | None = None,
-    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
+    baselines: bool = True, allow_disconnected: bool = False, rank_partition: str = "auto",
+    link_model: str | None = None, faults: str | None = None, stale_policy: str | None = None,
+    byzantine: str | None = None, min_cluster_size: int = 0, noise: float = 0.0, transforms: str | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -167,13 +143,18 @@ def simulate(  # noqa: PLR0913 - the public signature
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : str, optional
         What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
-    stale_policy : str
-        What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
+    stale_policy : str, optional
+        What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
     byzantine : str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
     min_cluster_size : int
         Nothing of rows of fewer own points leaves their device.
+    noise : float
+        Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
+        deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
+    transforms : str, optional
+        What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
 
     Raises
     ------
@@ -190,15 +171,13 @@ def simulate(  # noqa: PLR0913 - the public signature
     shards = shards if topology.hub < 0 else shards.with_hub()
     record_every = usual_every(topology.n) if record_every is None else record_every
     check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
-    if start is not None and getattr(algorithm, "recipe", None) is None:
+    if start is not None and algorithm.traits.recipe is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)
-    check_faults(algorithm, faults, stale_policy if faults else None, link_model)
-    wrong = build_fault_model(faults, topology, seed)
-    liars = parse_byzantine(byzantine)
-    check_byzantine(liars, algorithm, topology)
-    check_min_cluster_size(min_cluster_size, algorithm)
+    options = {"faults": faults, "stale_policy": stale_policy, "link_model": link_model, "byzantine": byzantine,
+               "min_cluster_size": min_cluster_size, "noise": noise, "transforms": transforms}  # fmt: skip
+    channel = plan_channel(options, algorithm).place(topology, seed)
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_rank_partition(rank_partition, world.size)
@@ -208,8 +187,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     job = Job(
         algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, link_model=life,
-        names={"net": link_model, "faults": faults, "stale": stale_policy if faults else None},
-        faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
+        names={"net": link_model, "faults": faults, "stale": (stale_policy or "keep") if faults else None},
+        channel=channel,
     )  # fmt: skip
     return run_job(job, world)
 
@@ -221,43 +200,44 @@ def run_job(job: Job, world: World) -> Result:
     sizes = sizes_of(job.own, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, job.topology.n, int(sizes.sum()) * job.algorithm.k * job.own.d)
-    devices = replace(build_batch(job.topology, job.own, network, job.seed, kernels), min_count=job.min_cluster_size)
-    disclosure = Disclosure(devices, int(sizes.sum()))
+    devices = build_batch(job.topology, job.own, network, job.seed, kernels)
+    channel = job.channel.build(RunScope(devices, network, job.topology, job.seed))
+    devices = channel.equip(devices)
     referee = Monitor(network, job.record_every, job.sink, job.topology)
     job.begin()
     _tell_placement(job, figures)
-    exposed = job.faults is not None and job.faults.stages == "all"
-    setting = InitContext(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, exposed)
+    setting = InitContext(job.topology, sizes, shared_key(job.seed), job.algorithm.k, job.own.d, channel.exposes)
     keeper = Checkpointer(referee, job.vault, job.own, kernels, job.saved)
+    events = schedule_events(job.algorithm, job.link_model, job.topology)
+    keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
+    field = RunContext(
+        devices, job.topology.colors, referee, job.interrupted, job.topology.varying, keeper, events, channel
+    )
     if job.scale != "none":
-        keeper.watch(disclosure=disclosure)
-        field = RunContext(devices, job.topology.colors, referee, job.interrupted, keeper=keeper, disclosure=disclosure)
         devices, job = _scale(job, setting, field, keeper)
-        disclosure.meet(devices)
     prices = _price(job, world, devices, network)
     referee.meet(devices, prices)
     played = stages(
-        use_fault_tolerant_variant(job.algorithm, job.faults, job.topology),
+        channel.adapt(job.algorithm, job.topology),
         setting,
         job.rounds,
         seeded=job.start is not None,
     )
-    _tell(job, prices, [stage.note for stage in played if stage.note] + warn(job.faults, played))
-    field = _build_context(job, devices, referee, keeper, played[-1].algorithm)._replace(disclosure=disclosure)
-    keeper.watch(disclosure=disclosure, trouble=field.trouble, events=field.events, lies=field.lies)
-    ending = run(played, job.start, field)
+    warnings = channel.start(played, devices, network)
+    _tell(job, prices, [stage.note for stage in played if stage.note] + warnings)
+    referee.set_aside(channel.left_out)
+    ending = run(played, job.start, field._replace(devices=devices))
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
-             **disclosure.report(network), "byzantine": None if job.byzantine is None else str(job.byzantine),
-             "devices": job.topology.clients, "device_names": job.topology.list_names(), "ranks": world.size,
+             **channel.figures(network), "devices": job.topology.clients,
+             "device_names": job.topology.list_names(), "ranks": world.size,
              "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
-    facts |= {} if field.trouble is None else field.trouble.figures(network)
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
-    timing = None if job.link_model is None else Timing(job.link_model, scaling + played, field.events)
+    timing = None if job.link_model is None else Timing(job.link_model, scaling + played, events)
     clock = compute_virtual_time(timing, devices, job.topology, network, referee.trace)
-    ages = field.events.ages if timing is not None and field.events is not None else None
+    ages = events.ages if timing is not None and events is not None else None
     hops = reach(stage.algorithm for stage in played)
     left = FinishedRun(devices, job.own, referee, ending.state, job.topology, clock, ages, hops)
     return replace(build_result(world, left, facts, _in_scaled_units(job)), scaling=job.scaling)
@@ -278,16 +258,6 @@ def _tell(job: Job, prices: CostEvaluator, notes: list[str]) -> None:
         job.tell(note)
 
 
-def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpointer, method: Any) -> RunContext:
-    """Return where the stages are played, with what goes wrong there and who lies; method: what the last stage runs."""
-    topology, placement = job.topology, referee.network.placement
-    trouble = None if job.faults is None else FaultInjector(job.faults, job.stale_policy, topology, placement)
-    return RunContext(
-        devices, topology.colors, referee, job.interrupted, topology.varying, keeper,
-        schedule_events(job.algorithm, job.link_model, topology), trouble, _watch(job, devices, referee, method),
-    )  # fmt: skip
-
-
 def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
     if figures:
         job.tell(
@@ -296,22 +266,16 @@ def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
         )
 
 
-def _watch(job: Job, devices: Devices, referee: Monitor, method: Any) -> ByzantineMessages | None:
-    """Let some devices lie, and keep them out of the scores."""
-    liars = select_byzantine(job.byzantine, job.topology, job.seed)
-    referee.set_aside(liars)
-    return prepare_lies(job.byzantine, liars, devices, referee.network, method)
-
-
 def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpointer) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
     field.referee.meet(field.devices, None)
-    units = scale(scaling_stage(job.scale, setting), field, keeper)
+    stage = scaling_stage(job.scale, setting)
+    field.channel.start((stage,), field.devices, field.referee.network)
+    units = scale(stage, field, keeper)
     own, network = apply(job.own, units), field.referee.network
     hosted = build_batch(job.topology, own, network, job.seed, field.devices.kernels)
-    return replace(hosted, min_count=job.min_cluster_size), replace(
-        job, own=own, scaling=(network.share(units[0]), network.share(units[1]))
-    )
+    shared = network.share(units[0]), network.share(units[1])
+    return field.channel.equip(hosted), replace(job, own=own, scaling=shared)
 
 
 def _price(job: Job, world: World, devices: Devices, network: Network) -> CostEvaluator:

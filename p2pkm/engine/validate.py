@@ -24,7 +24,7 @@ def check(
         if value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding, algorithm.k)
+        check_seeding(algorithm.traits.seeding, algorithm.k)
         check_links(algorithm, topology)
     check_size(algorithm, topology.clients, shards.m, shards.d)
     if topology.n != shards.n:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,28 +44,6 @@ _COLUMNS = (
     ("bytes_busiest", "kB busiest", ".1f"), ("messages", "messages", ".0f"), ("rounds", "rounds", ".1f"),
     *QUALITY_COLUMNS, ("virtual_seconds", "virtual s", ".4g"), *SECONDS_COLUMNS,
 )  # fmt: skip
-
-
-def split_specs(texts: Iterable[str]) -> list[str]:
-    """Read lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
-
-    A comma ends a spec unless a ``key=value`` follows.
-
-    Raises
-    ------
-    ExperimentError
-        If a list is empty or names a spec twice.
-    """
-    specs: list[str] = []
-    for part in ",".join(texts).split(","):
-        belongs = specs and "=" in part.partition(":")[0] and ":" in specs[-1]
-        if belongs:
-            specs[-1] += "," + part
-        else:
-            specs.append(part.strip())
-    if not all(specs) or len(set(specs)) < len(specs):
-        raise ExperimentError(f"{', '.join(texts)!r} has an empty or a repeated entry; expected a list such as a,b,c")
-    return specs
 
 
 def lead_compare(

@@ -43,6 +43,10 @@ class Experiment:
         How many devices say wrong tables, how and where; None: all are honest.
     min_cluster_size : int
         Nothing of rows of fewer own points leaves their device; 0: no matter how few.
+    noise : float
+        Standard deviation of the noise on every row of centroids that is sent, in that of the points; 0: none.
+    transforms : str or None
+        What other packages do to messages, a list of specs.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -74,6 +78,8 @@ class Experiment:
     link_model: str | None = None
     byzantine: str | None = None
     min_cluster_size: int = 0
+    noise: float = 0.0
+    transforms: str | None = None
     out: str | None = None
     plot: bool = True
     baselines: bool = True
@@ -134,7 +140,7 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: resolved fields, method, graph, points, known centers and groups, net, faults."""
+    """A checked experiment on rank 0: resolved fields, method, graph, points, centers, groups, net and channel."""
 
     experiment: Experiment
     algorithm: Any
@@ -143,7 +149,7 @@ class Prepared(NamedTuple):
     centers: Any
     groups: Any = None
     net: Any = None
-    faults: Any = None
+    channel: Any = None
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -159,6 +165,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     P2PKMError
         If anything cannot be used; nothing has been written then.
     """
+    from p2pkm.channel.pipeline import plan_channel
     from p2pkm.data.out_of_core.index import open_stored
     from p2pkm.data.out_of_core.shards import Sharded
     from p2pkm.data.partition import known as known_partitions
@@ -167,9 +174,11 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     from p2pkm.methods.init.pipelines import needs_hub
     from p2pkm.metrics.monitor import usual_every
     from p2pkm.network.graph import Topology
+    from p2pkm.network.link_model import parse_net
 
     draft = build(experiment, experiment.clusters or 1)
-    graph, spec = parse_graph(experiment, draft), _check_life(experiment, draft)
+    graph, channel = parse_graph(experiment, draft), plan_channel(vars(experiment), draft)
+    spec = None if experiment.link_model is None else str(parse_net(experiment.link_model, experiment.devices))
     source = parse_source(experiment.data)
     partitions = known_partitions(experiment.partition)
     partition = parse(experiment.partition, partitions, "partition") if experiment.partition else None
@@ -189,7 +198,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(graph, n, ranks or 16, names)
-    net, faults = _lay_out(replace(experiment, link_model=spec), topology, graph, draft)
+    net, channel = _lay_out(spec, topology, graph, draft), channel.place(topology, experiment.seed)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
@@ -204,31 +213,17 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
     shards = shards if topology.hub < 0 else shards.with_hub()
-    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, faults)
+    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, channel)
 
 
-def _check_life(experiment: Experiment, draft: Any) -> str | None:
-    """Refuse faults and a net that cannot be; return the spec of the net, if any."""
-    from p2pkm.channel.fault_model import check_faults
-    from p2pkm.network.link_model import parse_net
-
-    check_faults(draft, experiment.faults, experiment.stale_policy, experiment.link_model)
-    return None if experiment.link_model is None else str(parse_net(experiment.link_model, experiment.devices))
-
-
-def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
-    """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
-    from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
-    from p2pkm.channel.fault_model import build_fault_model
-    from p2pkm.channel.suppression import check_min_cluster_size
+def _lay_out(spec: str | None, topology: Any, graph: Spec, method: Any) -> Any:
+    """Return the network in life, if asked for; refuse clocks that the method cannot be played by."""
     from p2pkm.engine.event_driven import schedule_events
     from p2pkm.network.link_model import rebuild_link_model
 
-    net = rebuild_link_model(experiment.link_model, topology, graph)
+    net = rebuild_link_model(spec, topology, graph)
     schedule_events(method, net, topology)
-    check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
-    check_min_cluster_size(experiment.min_cluster_size, method)
-    return net, build_fault_model(experiment.faults, topology, experiment.seed)
+    return net
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
@@ -266,7 +261,7 @@ def build(experiment: Experiment, k: int) -> Any:
     from p2pkm.methods.init.pipelines import check_seeding, needs_hub
 
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding, algorithm.k)
+        check_seeding(algorithm.traits.seeding, algorithm.k)
     return algorithm
 
 

@@ -166,7 +166,7 @@ def execute(
         with asked_to_stop() as interrupted:
             more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
             if folder is not None:
-                tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.faults)
+                tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.channel)
                 more["vault"] = CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell)
                 more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
             result = _perform(job, world, interrupted=interrupted, **more)
@@ -217,7 +217,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
-    told |= {} if prepared.faults is None else prepared.faults.to_arrays()
+    told |= prepared.channel.to_arrays()
     told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
     changing = {} if topology.varying is None else {"changing": np.ones(1)}
     order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
@@ -263,8 +263,7 @@ def _read_experiment(order: dict[str, Any]) -> Experiment:
 
 def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
     """Build the job from what was broadcast and dealt."""
-    from p2pkm.channel.byzantine import parse_byzantine
-    from p2pkm.channel.fault_model import parse_stale, rebuild_fault_model
+    from p2pkm.channel.pipeline import plan_channel
     from p2pkm.data.shards import Shards
     from p2pkm.engine.simulate import Job
     from p2pkm.engine.state_tree import rebuild
@@ -282,11 +281,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         algorithm=algorithm, topology=topology, own=shards,
         baselines=experiment.baselines, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
         record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order),
-        link_model=net,
-        saved=saved,
-        faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
-        stale_policy=parse_stale(experiment.stale_policy or "keep"),
-        byzantine=parse_byzantine(experiment.byzantine), min_cluster_size=experiment.min_cluster_size,
+        link_model=net, saved=saved, channel=plan_channel(vars(experiment), algorithm).place(topology, experiment.seed, order),
     )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class Monitor:
         self.seconds += time.perf_counter() - began
 
     def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
-        self.objective_known = hasattr(algorithm, "penalties")
+        self.objective_known = algorithm.traits.has_objective
         own = self._devices
         links = self._measure_links(state, algorithm)
         rounding = self._measure_rounding(state.centroids, links[:, 2])
@@ -240,7 +240,7 @@ class Monitor:
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return what can be said of the descent of (7) up to this record."""
-        promised = getattr(algorithm, "certified", False) and not (len(self.left_out) or self._devices.min_count)
+        promised = algorithm.traits.guarantees_descent and not (len(self.left_out) or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
         if t == 0:

@@ -40,19 +40,18 @@ _HALF = 0.5  # of a link's strength
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
-    coupling = getattr(algorithm, "effective_coupling", None)
-    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "effective_relaxation", None)
+    traits = algorithm.traits
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "recipe": recipe,
-        "seeding": getattr(algorithm, "seeding", None) or ("own" if recipe == "none" else None),
-        "alpha": getattr(algorithm, "alpha", None),
-        "coupling": coupling(devices.total, devices.hops) if coupling else None,
-        "schedule": getattr(algorithm, "schedule", "star"),
-        "theta": relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links) if relaxation else None,
-        "passes": algorithm.local_steps if coupling else None,
-    }
+        "recipe": traits.recipe,
+        "seeding": traits.seeding or ("own" if traits.recipe == "none" else None),
+        "alpha": None,
+        "coupling": None,
+        "schedule": algorithm.schedule,
+        "relaxation": None,
+        "local_steps": None,
+    } | algorithm.resolved_parameters(devices)
 
 
 class OptionalMetrics(NamedTuple):

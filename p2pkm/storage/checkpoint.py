@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, Any]
 
 
-def identify(config: dict[str, Any], topology: Any, faults: Any = None) -> dict[str, Any]:
+def identify(config: dict[str, Any], topology: Any, channel: Any) -> dict[str, Any]:
     """Return what a run must have in common with the one that goes on with it; its points are compared by themselves.
 
     Parameters
@@ -45,13 +45,12 @@ def identify(config: dict[str, Any], topology: Any, faults: Any = None) -> dict[
     config : dict
         The resolved experiment.
     topology : Topology
-    faults : Faults or None
+    channel : ChannelPlan
     """
     from importlib.metadata import version
 
-    tape = () if faults is None else faults.to_arrays().values()
     return {"version": version("p2pkm"), "config": config, "graph": digest(*topology.to_arrays().values()).hex(),
-            "tape": digest(*tape).hex()}  # fmt: skip
+            "tape": digest(*channel.to_arrays().values()).hex()}  # fmt: skip
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:

@@ -90,7 +90,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     network = LocalNetwork(place(topology, 0, 1))
     faults = TraceFaults(parse_tape(events(*lines), topology, "tape"), topology.n)
     trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
-    method, schedule = trouble.open(Counter(), make(schedule, table.devices, topology.colors), network)
+    method, schedule = trouble.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
     state, heard = method.initial_state(table.devices, None), Heard([], [], [], trouble)
 
@@ -429,7 +429,7 @@ def balance(method, lines, rounds):
     trouble = FaultInjector(TraceFaults(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
                       network.placement)  # fmt: skip
     schedule = make(method.schedule, devices, topology.colors)
-    played, schedule = trouble.open(method, schedule, network)
+    played, schedule = trouble.wrap(method, schedule, network)
     network.open(trouble)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
     state = played.initial_state(devices, Start(centroids, np.ones(5, bool)))
@@ -515,7 +515,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
         ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
-        ("--faults loss=.1 --algorithm mufc", "masks cancel only if all clients are heard"),
+        ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
         ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
         ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),

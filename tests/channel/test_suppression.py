@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.channel.pipeline import plan_channel
+from p2pkm.channel.transform import Context
 from p2pkm.cli.summary_table import guide
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.simulate import Job, run_job
@@ -23,7 +25,7 @@ from p2pkm.network.world import connect
 from tests.support.run_cli import here, solve
 
 LEAST = 4
-SHY = [name for name in METHODS if not getattr(find(name)(3), "no_min_count", "") and name != "local"]
+SHY = [name for name in METHODS if not find(name)(3).traits.no_suppression and name != "local"]
 
 
 def deal(n=8, seed=0):
@@ -182,7 +184,7 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
     assert_array_equal(play(2)[0, :, 0], [2 / 5, 9.0])
 
 
-@pytest.mark.parametrize("name", [name for name in SHY if not getattr(find(name)(4), "spares", name == "gossip")])
+@pytest.mark.parametrize("name", [name for name in SHY if not find(name)(4).traits.suppresses_small_clusters])
 def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
@@ -219,8 +221,8 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("--algorithm", "central"), "says points as they are"),
-    (("--algorithm", "coreset"), "says points as they are"),
+    (("--algorithm", "central"), "sends raw points"),
+    (("--algorithm", "coreset"), "sends raw points"),
     (("--algorithm", "mufc"), "masked as a whole"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),
@@ -478,7 +480,8 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
     with monkeypatch.context() as patch:
         sent, method = tap(patch), p2pkm.GTVMin(5)
         graph = place_graph(method, topologies.ring(4), 4)
-        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, min_cluster_size=least), connect())
+        channel = plan_channel({"min_cluster_size": least}, method)
+        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, channel=channel), connect())
     return sent, result, shards
 
 
@@ -606,10 +609,12 @@ def test_points_in_the_units_of_a_method_are_found():
     rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
     mail = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
     found = Disclosure(devices, 9)
-    found.note(mail, state, devices)
+    found.start((), devices, None)
+    found.outgoing(mail, Context(0, devices, state))
     assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
     found = Disclosure(devices, 9)
-    found.note(mail, state._replace(shift=shift * 0.0, span=span / span), devices)
+    found.start((), devices, None)
+    found.outgoing(mail, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
     assert not found.left.any()
 
 

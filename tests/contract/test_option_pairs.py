@@ -90,7 +90,7 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
 
 @pytest.mark.parametrize(("options", "words"), [
     (("--byzantine", "4"), "byzantine is 4 of 4 devices"),
-    (("--byzantine", "1", "--algorithm", "local"), "local says nothing"),
+    (("--byzantine", "1", "--algorithm", "local"), "local sends nothing"),
     (("--min-cluster-size", "3", "--algorithm", "ffcm1"), "min_cluster_size is 3, but ffcm1"),
 ])  # fmt: skip
 def test_a_plan_refuses_what_a_run_refuses(options, words):

@@ -7,7 +7,8 @@ import pytest
 
 import p2pkm.experiments.study.run
 from p2pkm.core.errors import ExperimentError
-from p2pkm.experiments.compare import compare, interval, split_specs, tabulate
+from p2pkm.core.spec import split_specs
+from p2pkm.experiments.compare import compare, interval, tabulate
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.study.run import run_study
 from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds

@@ -82,7 +82,7 @@ def _net(data: bytes) -> object:
 
 
 def _lists(data: bytes) -> object:
-    from p2pkm.experiments.compare import split_specs
+    from p2pkm.core.spec import split_specs
 
     return split_specs([_text(data)])
 

@@ -44,7 +44,7 @@ def clients_of(data, *, seed=0, weights=None, kernels=compiled, d=None):
 def serve(method, data, rounds=1, **more):
     """Play so many rounds of a server method; stops when the clients have nothing more to say."""
     devices, network = clients_of(data, **more)
-    start = _measure(devices, network) if method.frame in ("coordinate", "entries") else None
+    start = _measure(devices, network) if method.traits.normalization in ("coordinate", "entries") else None
     network.open()
     algorithm, n = Star(method), len(data)
     schedule = make("star", devices, np.zeros(n + 1, int))

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
-from p2pkm.channel.suppression import check_min_cluster_size
+from p2pkm.channel.pipeline import plan_channel
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import DataError, P2PKMError, TopologyError
 from p2pkm.core.spec import Spec, complete, parse
@@ -150,14 +149,12 @@ def _arrange(
         refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
     before: tuple[Stage, ...] = ()
     try:
-        check_byzantine(parse_byzantine(experiment.byzantine), method, setting.topology)
-        check_min_cluster_size(experiment.min_cluster_size, method)
+        plan_channel(vars(experiment), method).place(setting.topology, experiment.seed)
         if experiment.scale != "none":
             before = (scaling_stage(experiment.scale, setting),)
         return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal
     except P2PKMError as error:
-        placed = method.on(setting.topology) if hasattr(method, "on") else method
-        return (*before, Stage(method.name, placed, experiment.rounds or 0)), error
+        return (*before, Stage(method.name, method.on(setting.topology), experiment.rounds or 0)), error
 
 
 def _key(seed: int) -> int:

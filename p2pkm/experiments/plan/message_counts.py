@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.byzantine import ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.channel.byzantine import ByzantineMessages
+from p2pkm.channel.pipeline import plan_channel
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.server_reports import report
 from p2pkm.experiments.plan.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, play, sweep
@@ -119,19 +120,21 @@ def _loosen(volume: Rounds) -> Rounds:
 
 def _suspect(plan: RunPlan) -> ByzantineMessages | None:
     """Return who may say tables that are a row too long, and in which stages; None: nobody."""
-    spec = None if plan.refusal else parse_byzantine(plan.experiment.byzantine)
-    if spec is None or spec.kind != "nan" or not spec.count:
+    if plan.refusal:
         return None
-    liars = np.isin(np.arange(plan.topology.n), select_byzantine(spec, plan.topology, plan.experiment.seed))
-    nowhere = np.zeros(0)
-    return ByzantineMessages(spec, liars, type(plan.stages[-1].algorithm), nowhere, nowhere, nowhere)
+    channel = plan_channel(vars(plan.experiment), plan.algorithm).place(plan.topology, plan.experiment.seed)
+    found = channel.find(ByzantineMessages)
+    if found is None or found["spec"].kind != "nan":
+        return None
+    return ByzantineMessages(**found, method=type(plan.stages[-1].algorithm))
 
 
 def _lengthen(volume: Rounds, stage: OneStage, plan: RunPlan, lies: ByzantineMessages) -> Rounds:
     """Return the same with one more row in every table of a liar, which a table of the wrong shape has."""
-    told = lies.during(stage.algorithm)
-    if told is None:
+    told = lies.begin(stage, closing=False)
+    if told is None or not told.acts:
         return volume
+    liars = np.isin(np.arange(plan.topology.n), lies.ids)
     played = play(stage, plan)
 
     def more(t: int) -> int:
@@ -141,7 +144,7 @@ def _lengthen(volume: Rounds, stage: OneStage, plan: RunPlan, lies: ByzantineMes
             return 8 * volume(t).messages * (plan.size.features + 1)
         sources = plan.topology.sources
         return sum(
-            8 * said.columns * int(np.count_nonzero(said.edges & (lies.liars & (said.rows > 0))[sources]))
+            8 * said.columns * int(np.count_nonzero(said.edges & (liars & (said.rows > 0))[sources]))
             for said in played.turns(t)
         )
 
@@ -190,7 +193,7 @@ def _star(stage: OneStage, facts: Facts) -> tuple[Rounds, bool]:
     _, _, k, d = facts.shape
     reports = Volume(n, 8 * said.rows * said.columns, True, said.exact)
     down = tables(n, k, d, full=said.answered)
-    again = NOTHING if method.one_shot else reports._replace(exact_bytes=said.exact and said.answered)
+    again = NOTHING if method.traits.one_shot else reports._replace(exact_bytes=said.exact and said.answered)
     return lambda t: down + again if t else reports, True
 
 

@@ -213,8 +213,7 @@ def follow_probe(world: World, order: dict[str, Any]) -> None:
 
 def count_turns(algorithm: Any, topology: Topology) -> int:
     """Return how many exchanges a round has."""
-    placed = algorithm.on(topology) if hasattr(algorithm, "on") else algorithm
-    word, _, turns = getattr(placed, "schedule", "star").partition("*")
+    word, _, turns = algorithm.on(topology).schedule.partition("*")
     if word == "colored":
         return int(topology.colors.max(initial=0)) + 1
     return int(turns or (2 if word == "star" else 1))
@@ -222,7 +221,7 @@ def count_turns(algorithm: Any, topology: Topology) -> int:
 
 def is_one_shot(method: Any) -> bool:
     """Return whether the server does all that is done after the opening."""
-    return bool(getattr(method, "one_shot", False))
+    return bool(method.traits.one_shot)
 
 
 def _time(plan: RunPlan, topology: Topology, points: int) -> Seconds:

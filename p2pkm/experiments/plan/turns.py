@@ -139,8 +139,8 @@ def _star(stage: OneStage, plan: RunPlan) -> Play:
     edges, quiet = np.ones(len(topology.indices), np.bool_), np.full(topology.n, -1)
     reports = Said(~hub, np.where(hub, -1, each), said.columns, edges)
     down = Said(hub, np.where(hub, method.k, -1), plan.size.features, edges)
-    answer = reports._replace(rows=quiet) if method.one_shot else reports
-    return Play(1 if method.one_shot else stage.rounds, lambda t: iter((down, answer) if t else (reports,)))
+    answer = reports._replace(rows=quiet) if method.traits.one_shot else reports
+    return Play(1 if method.traits.one_shot else stage.rounds, lambda t: iter((down, answer) if t else (reports,)))
 
 
 def _flood(rows: Callable[[OneStage, RunPlan], tuple[int, int]]) -> Callable[[OneStage, RunPlan], Play | None]:

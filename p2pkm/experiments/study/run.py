@@ -216,7 +216,7 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
 def fingerprint(prepared: Prepared) -> str:
     """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
-    told = identify(prepared.experiment.to_mapping(), prepared.topology, prepared.faults)
+    told = identify(prepared.experiment.to_mapping(), prepared.topology, prepared.channel)
     read = (shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()))
     parts = [json.dumps(told, sort_keys=True).encode(), digest_program()]
     parts.append(digest(*(array for array in read if array is not None)))

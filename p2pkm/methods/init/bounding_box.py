@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import BOX, Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
@@ -28,7 +30,7 @@ class BoxState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Box:
+class Box(MethodBase):
     """``box_i <- (min, max) over i and its neighbours`` until nothing changes, then k uniform points in the box.
 
     The shared seed draws the points, so all devices of a component end with the same centroids.
@@ -41,6 +43,7 @@ class Box:
     """
 
     name: ClassVar[str] = "box"
+    traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
 

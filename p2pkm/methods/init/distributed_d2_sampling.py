@@ -8,7 +8,9 @@ import numpy as np
 
 from p2pkm.core.batch import RACED, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
@@ -36,7 +38,7 @@ class RaceState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DistributedD2Sampling:
+class DistributedD2Sampling(MethodBase):
     """``min over devices of Exp(1) / phi_i``: seed `number` of k, drawn with D^2 weighting from all points.
 
     Device i draws one of its points x with probability ``w D^2(x) / phi_i``, phi_i their sum (D^2 = 1 for the first
@@ -54,12 +56,12 @@ class DistributedD2Sampling:
     """
 
     name: ClassVar[str] = "raced"
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.KEYED_POINTS)
     k: int
     number: int
     draws: int
     local: bool = False
     schedule: str = "jacobi"
-    says: ClassVar[str] = "keyed"
 
     def initial_state(self, devices: Devices, start: Any) -> RaceState:
         """Draw the own contenders."""

@@ -8,7 +8,9 @@ import numpy as np
 
 from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 from p2pkm.methods.building_blocks.small_clusters import publish
 
@@ -36,7 +38,7 @@ def summarize(devices: Devices, k: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class FloodedSummaries:
+class FloodedSummaries(MethodBase):
     """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
 
     Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
@@ -60,7 +62,11 @@ class FloodedSummaries:
     hops: int | None = None
     candidates: int = 1
     schedule: str = "jacobi"
-    says: ClassVar[str] = "pairs"
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(message_content=MessageContent.SUMMARIES, hops=self.hops)
 
     def initial_state(self, devices: Devices, start: Any) -> FloodedSummariesState:
         """Summarise the own points."""

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 from p2pkm.network.graph import Topology
 
@@ -22,7 +24,7 @@ class LeaderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Leader:
+class Leader(MethodBase):
     """``W_i <- W_parent(i)``, once, along a breadth-first tree; the root draws plain k-means++ seeds from its points.
 
     Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colours.
@@ -35,10 +37,10 @@ class Leader:
     """
 
     name: ClassVar[str] = "leader"
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
     k: int
     parent: Integers
     schedule: str = "jacobi"
-    says: ClassVar[str] = "forwarded"
 
     def initial_state(self, devices: Devices, start: Any) -> LeaderState:
         """Let the leaders draw their seeds."""

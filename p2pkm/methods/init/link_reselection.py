@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
 from p2pkm.methods.init.select_candidate import judges
 
@@ -25,7 +27,7 @@ class ReviewState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Review:
+class Review(MethodBase):
     """Keep the links with ``L_i(W_j) <= 2 L_i(W_i)`` or the same with i and j exchanged; L_i is the local loss (6).
 
     Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
@@ -41,10 +43,11 @@ class Review:
     """
 
     name: ClassVar[str] = "review"
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True
+    )
     k: int
     schedule: str = "jacobi"
-    says: ClassVar[str] = "opening"
-    spares: ClassVar[bool] = True
 
     def initial_state(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, summary_distance
 from p2pkm.methods.init.flooded_summaries import summarize
 
@@ -45,7 +47,7 @@ class LinkSelectionState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinkSelection:
+class LinkSelection(MethodBase):
     """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbour's summary compared with the own one.
 
     Each device summarises its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
@@ -60,11 +62,11 @@ class LinkSelection:
     """
 
     name: ClassVar[str] = "gate"
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True, needs_honest_messages=True
+    )
     k: int
     schedule: str = "jacobi"
-    says: ClassVar[str] = "opening"
-    spares: ClassVar[bool] = True
-    agreed: ClassVar[bool] = True  # both ends of a link must come to the same verdict, so nobody lies here
 
     def initial_state(self, devices: Devices, start: Any) -> LinkSelectionState:
         """Summarise the own points."""

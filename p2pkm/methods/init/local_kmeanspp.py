@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import OWN, Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks.small_clusters import publish
 
 _LIMIT = 300  # Lloyd steps, where seeds may not leave
@@ -22,7 +24,7 @@ class OwnState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LocalKMeansPP:
+class LocalKMeansPP(MethodBase):
     """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
 
     Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
@@ -31,6 +33,7 @@ class LocalKMeansPP:
     """
 
     name: ClassVar[str] = "own"
+    traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
 

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.init.flooded_summaries import summarize
 
 _CALM = 2  # rounds without news, after which a device has settled
@@ -37,7 +39,7 @@ class MinIdAgreementState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MinIdAgreement:
+class MinIdAgreement(MethodBase):
     """``W_i <- W_j, j = argmin over i and its neighbours of the origin``, until nothing changes.
 
     Where messages are lost devices may hold different pairs or losses, and so different candidates. A device that has
@@ -54,6 +56,7 @@ class MinIdAgreement:
     """
 
     name: ClassVar[str] = "adopt"
+    traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     chosen: bool = False
     schedule: str = "jacobi"

@@ -141,7 +141,7 @@ def _check_flooding(at: InitContext, what: str, instead: str) -> None:
 
 def needs_hub(algorithm: Any) -> bool:
     """Return whether a method runs on a star around a server instead of on a graph of equals."""
-    return getattr(algorithm, "schedule", "star") == "star"
+    return bool(algorithm.traits.needs_hub)
 
 
 def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...] | None = None) -> Topology:
@@ -162,20 +162,23 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     """Return all stages of a run; `seeded`: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
-        if getattr(algorithm, "frame", "none") in ("coordinate", "entries"):
+        if algorithm.traits.normalization in ("coordinate", "entries"):
             before = (Stage("box", Box(at.k), at.topology.hops + 2),)
-        one: Algorithm = Star(algorithm) if hasattr(algorithm, "aggregate") else algorithm
+        one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
-    if algorithm.recipe == "groups":
+    traits = algorithm.traits
+    if traits.recipe == "groups":
         before = _group(algorithm, at, seeded=seeded)
-    elif not seeded and algorithm.recipe is not None:  # else it starts by itself
-        before = seeding_stages(algorithm.recipe, algorithm.seeding, at)
-    if getattr(algorithm, "robust", "none") == "saturate" and algorithm.recipe != "groups":
+    elif not seeded and traits.recipe is not None:  # else it starts by itself
+        before = seeding_stages(traits.recipe, traits.seeding, at)
+    if traits.saturates and traits.recipe != "groups":
         before = (*before, *_limit(algorithm, at))
-    if getattr(algorithm, "floods", False):
+    if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
-    placed = algorithm.on(at.topology) if hasattr(algorithm, "on") else algorithm  # some know the graph, as the colours
-    return (*before, Stage(algorithm.name, placed, rounds, note=_incompatibility_note(algorithm, at.topology)))
+    return (
+        *before,
+        Stage(algorithm.name, algorithm.on(at.topology), rounds, note=_incompatibility_note(algorithm, at.topology)),
+    )
 
 
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
@@ -229,7 +232,7 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
     if graph is None:
         return ""
     claim = ""
-    if hasattr(algorithm, "penalties"):
+    if algorithm.traits.has_objective:
         claim = (
             "; no descent is claimed, for each round works on the objective over its own links: objective and "
             "variation in the results are over all of them"
@@ -242,14 +245,7 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
 
 def check_links(algorithm: Any, topology: Topology) -> None:
     """Refuse a method that needs links to stay on a graph where they change."""
-    why = getattr(algorithm, "fixed_links", "")
-    if getattr(algorithm, "recipe", None) == "groups":
-        why = "decides with recipe groups which links to cut for good"
-    theta = getattr(algorithm, "relaxation", None)
-    if theta is not None and theta > 1.0:
-        why = (
-            f"overshoots with relaxation {theta:g}, which adds up and diverges unless links last (up to 1 is possible)"
-        )
+    why = algorithm.traits.needs_static_links
     if topology.varying is not None and why:
         raise ExperimentError(
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "

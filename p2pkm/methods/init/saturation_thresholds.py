@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, variation
 
 
@@ -22,17 +24,18 @@ class SaturationThresholdsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SaturationThresholds:
+class SaturationThresholds(MethodBase):
     """``d0_ij = min(q_i, q_j)``, q_i the lower quartile of the variation (4) over i's links as the centroids are now.
 
     Message: the centroids, then one row with q_i. The centroids stay as they are.
     """
 
     name: ClassVar[str] = "limits"
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True
+    )
     k: int
     schedule: str = "jacobi"
-    says: ClassVar[str] = "opening"
-    spares: ClassVar[bool] = True
 
     def initial_state(self, devices: Devices, start: Any) -> SaturationThresholdsState:
         """Take the centroids of the stage before."""

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 from p2pkm.methods.init.flooded_summaries import summarize
 
@@ -24,7 +26,7 @@ class SelectCandidateState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SelectCandidate:
+class SelectCandidate(MethodBase):
     """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
 
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
@@ -36,6 +38,7 @@ class SelectCandidate:
     """
 
     name: ClassVar[str] = "choose"
+    traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 
 
@@ -28,7 +30,7 @@ class StandardizationState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Standardization:
+class Standardization(MethodBase):
     """``(W, mean, M2)`` of all points from those of the devices, merged in ascending origin.
 
     Merging keeps the digits that a plain sum of squares loses: with weight w, mean u and sum of squared deviations q of
@@ -42,6 +44,7 @@ class Standardization:
     """
 
     name: ClassVar[str] = "moments"
+    traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
     Routes,
@@ -70,7 +72,7 @@ class RootedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TreeSummaries:
+class TreeSummaries(MethodBase):
     """Collect the pairs (centroid, count) of all devices at the root of a tree, and send clusterings down.
 
     As `FloodedSummaries` with all hops, but the pairs travel only the links between their device and the root, which
@@ -93,6 +95,7 @@ class TreeSummaries:
     """
 
     name: ClassVar[str] = "rooted"
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
     k: int
     tree: Tree
     candidates: int = 1
@@ -107,8 +110,6 @@ class TreeSummaries:
     def ways(self) -> int:
         """Return how often the tree is walked."""
         return 2 if self.candidates == 1 else 4
-
-    says: ClassVar[str] = "forwarded"
 
     @property
     def schedule(self) -> str:

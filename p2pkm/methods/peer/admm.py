@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 
@@ -22,7 +24,7 @@ class ADMMState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ADMM:
+class ADMM(MethodBase):
     r"""Let every device minimise its own k-means cost under the constraint that neighbours agree.
 
     Device i has centroids m_ic and dual variables p_ic, 0 at the start; S_ic and n_ic are the sum and the number of its
@@ -71,18 +73,25 @@ class ADMM:
     tol: float = 1e-5
 
     name: ClassVar[str] = "admm"
-    says: ClassVar[str] = "centroids"
-    recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
-    fixed_links: ClassVar[str] = "balances prices over links that have to last, else they may grow without bound"
     default_rounds: ClassVar[int] = 150
-    no_min_count: ClassVar[str] = "pairs rows by their number, so that none can be left out"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         whole(self.k, 1, "clusters")
         positive(self.eta, "eta")
         positive(self.tol, "tol", zero=True)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(
+            message_content=MessageContent.CENTROIDS,
+            recipe="none",
+            seeding=self.seeding,
+            needs_static_links="balances prices over links that have to last, else they may grow without bound",
+            no_suppression="pairs rows by their number, so that none can be left out",
+        )
 
     def initial_state(self, devices: Devices, start: Any) -> ADMMState:
         """Start from the centroids of the last stage."""

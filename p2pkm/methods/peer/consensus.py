@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import centroids_from_sums, has_converged, local_sums, mix
 
@@ -24,7 +26,7 @@ class ConsensusState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConsensusLloyd:
+class ConsensusLloyd(MethodBase):
     r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
 
     A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
@@ -71,8 +73,6 @@ class ConsensusLloyd:
     tol: float = 1e-5
 
     name: ClassVar[str] = "consensus"
-    says: ClassVar[str] = "mass"
-    recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
@@ -80,6 +80,11 @@ class ConsensusLloyd:
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(message_content=MessageContent.SUMS, recipe="none", seeding=self.seeding)
 
     @property
     def schedule(self) -> str:

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
@@ -18,7 +20,7 @@ _STARTS, _LIMIT = 3, 300  # of a device's own k-means; Lloyd steps on the corese
 
 
 @dataclass(frozen=True)
-class Coreset:
+class Coreset(MethodBase):
     r"""Sample points where they are badly served by their device's own k-means, share the sample, cluster it.
 
     Device i has centroids B_i, k-means of its own points (best of 3); s_q is the squared distance of its point q to
@@ -73,14 +75,15 @@ class Coreset:
     n_init: int = 50
 
     name: ClassVar[str] = "coreset"
-    recipe: ClassVar[None] = None
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        floods=True,  # in a tree, too, a device keeps a bit per origin
+        needs_static_links="spreads its summaries over links that have to last",
+        needs_reliable_links="draws by the costs of all devices, each of which must arrive everywhere in its turn",
+        no_suppression="sends raw points",
+    )
     seeding: ClassVar[None] = None
     schedule: ClassVar[str] = "jacobi"
-    fixed_links: ClassVar[str] = "spreads its summaries over links that have to last"
-    needs_all: ClassVar[str] = "draws by the costs of all devices, each of which must arrive everywhere in its turn"
-    floods: ClassVar[bool] = True  # in a tree, too, a device keeps a bit per origin
     default_rounds: ClassVar[int] = 1
-    no_min_count: ClassVar[str] = "says points as they are"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -181,7 +184,7 @@ class CoresetState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Flooded:
+class Flooded(MethodBase):
     """`Coreset` by flooding: what is known to be everywhere after so many turns needs no further sign.
 
     In turn h, a bound on the diameter, all costs have arrived and been passed on; in turn 2 h all rows have arrived.
@@ -189,7 +192,11 @@ class Flooded:
 
     method: Coreset
     hops: int
-    floods: ClassVar[bool] = True
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(floods=True, hops=self.hops)
 
     @property
     def k(self) -> int:
@@ -225,7 +232,7 @@ class Flooded:
 
 
 @dataclass(frozen=True)
-class Rooted:
+class Rooted(MethodBase):
     """`Coreset` along trees, layer by layer: costs up, their sum down, rows up, centroids down.
 
     Each way takes as many turns as the deepest tree has layers below its root.
@@ -233,7 +240,7 @@ class Rooted:
 
     method: Coreset
     tree: Tree
-    floods: ClassVar[bool] = True
+    traits: ClassVar[MethodTraits] = MethodTraits(floods=True)
 
     @property
     def k(self) -> int:

@@ -1,21 +1,25 @@
 """Gossip k-means: own Lloyd steps, and meetings of two devices at a time."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
 from p2pkm.methods.building_blocks.random_matching import match
 from p2pkm.network.graph import Topology
 
+_SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True)
+
 
 @dataclass(frozen=True)
-class GossipMatching:
+class GossipMatching(MethodBase):
     r"""Blend the centroids with the own points, meet one neighbour, and go on with the common mean.
 
     Device i has k centroids w_c with confidences c_c, at the start the numbers of its points nearest to them. A round
@@ -70,8 +74,6 @@ class GossipMatching:
     tol: float = 1e-5
 
     name: ClassVar[str] = "gossip"
-    says: ClassVar[str] = "centroids"
-    recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 150
 
@@ -80,6 +82,11 @@ class GossipMatching:
         whole(self.k, 1, "clusters")
         positive(self.tol, "tol", zero=True)
         positive(self.share, "share", most=1.0)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return replace(_SENT, recipe="none", seeding=self.seeding)
 
     def on(self, topology: Topology) -> "PairwiseGossip":
         """Return the algorithm that the loop runs: who meets whom depends on the whole graph."""
@@ -105,15 +112,13 @@ class MeetingsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairwiseGossip:
+class PairwiseGossip(MethodBase):
     """`GossipMatching` on a graph."""
 
     method: GossipMatching
     topology: Topology
-
+    traits: ClassVar[MethodTraits] = _SENT
     schedule: ClassVar[str] = "jacobi"
-    says: ClassVar[str] = "centroids"
-    spares: ClassVar[bool] = True  # `measure` does
 
     @property
     def k(self) -> int:

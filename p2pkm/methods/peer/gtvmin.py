@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
-from p2pkm.core.protocols import Work
+from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
@@ -63,7 +64,7 @@ class GTVMinState(NamedTuple):
 
 
 @dataclass(frozen=True, init=False)
-class GTVMin:
+class GTVMin(MethodBase):
     r"""Minimise the k-means cost of every device plus the disagreement of neighbours.
 
     Objective, equation (7) of Jung 2025::
@@ -155,8 +156,6 @@ class GTVMin:
     robust: str
 
     name: ClassVar[str] = "gtvmin"
-    says: ClassVar[str] = "centroids"
-    spares: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature
@@ -174,6 +173,23 @@ class GTVMin:
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
+        return MethodTraits(
+            message_content=MessageContent.CENTROIDS,
+            suppresses_small_clusters=True,
+            no_suppression=self._why_raw_points(),
+            needs_static_links=self._why_static_links(),
+            recipe=self.recipe,
+            seeding=self.seeding,
+            relaxation=self.relaxation,
+            saturates=self.robust == "saturate",
+            has_objective=True,
+            guarantees_descent=exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps)),
+        )
 
     def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
@@ -233,11 +249,18 @@ class GTVMin:
             else 1.5
         )
 
-    @property
-    def certified(self) -> bool:
-        """Return whether (7) provably never rises with these parameters."""
-        exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
-        return exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps))
+    def _why_raw_points(self) -> str:
+        """Return why single rows cannot be left out with these parameters."""
+        if self.local_steps > 1:
+            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+        return "with swaps tries own points as rows" if self.swaps else ""
+
+    def _why_static_links(self) -> str:
+        """Return why links must not change with these parameters."""
+        if self.relaxation is not None and self.relaxation > 1.0:
+            why = "which adds up and diverges unless links last (up to 1 is possible)"
+            return f"overshoots with relaxation {self.relaxation:g}, {why}"
+        return "decides with recipe groups which links to cut for good" if self.recipe == "groups" else ""
 
     @property
     def no_min_count(self) -> str:
@@ -249,6 +272,15 @@ class GTVMin:
     def flops(self, work: Work) -> Integers:
         """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
         return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+
+    def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
+        """Return coupling, relaxation and local_steps as used."""
+        return {
+            "alpha": self.alpha,
+            "coupling": self.effective_coupling(devices.total, devices.hops),
+            "relaxation": self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links),
+            "local_steps": self.local_steps,
+        }
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""

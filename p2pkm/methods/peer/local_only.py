@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import ALONE, Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import whole
 
 
@@ -20,7 +22,7 @@ class AloneState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LocalOnly:
+class LocalOnly(MethodBase):
     """Let every device run k-means on its own points.
 
     ``W_i <- argmin_W L_i(W)``, (6), greedy k-means++ seeds and Lloyd's algorithm, the best of `n_init`. What a method
@@ -54,6 +56,7 @@ class LocalOnly:
     n_init: int = 5
 
     name: ClassVar[str] = "local"
+    traits: ClassVar[MethodTraits] = MethodTraits(needs_hub=True)
     schedule: ClassVar[str] = "star"
     default_rounds: ClassVar[int] = 1
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
@@ -45,7 +47,7 @@ class PushSumState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PushSumLloyd:
+class PushSumLloyd(MethodBase):
     r"""Share out the sums and counts among the neighbours, then take a Lloyd step.
 
     A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
@@ -106,8 +108,6 @@ class PushSumLloyd:
     counters: bool | None = None
 
     name: ClassVar[str] = "pushsum"
-    says: ClassVar[str] = "mass"
-    recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
@@ -115,6 +115,16 @@ class PushSumLloyd:
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(
+            message_content=MessageContent.SUMS,
+            recipe="none",
+            seeding=self.seeding,
+            optional_counters=self.counters is None,
+        )
 
     @property
     def schedule(self) -> str:

@@ -7,7 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
@@ -47,7 +49,7 @@ class TrackingState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrackingLloyd:
+class TrackingLloyd(MethodBase):
     r"""Follow the mean of all devices' sums and counts by dynamic average consensus, a Lloyd step at a time.
 
     A round is one Lloyd step of T turns. r_ic(t) = (S_ic, n_ic) are the sum and the number of the points of device i
@@ -108,8 +110,6 @@ class TrackingLloyd:
     counters: bool | None = None
 
     name: ClassVar[str] = "tracking"
-    says: ClassVar[str] = "mass"
-    recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:
@@ -117,6 +117,16 @@ class TrackingLloyd:
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(
+            message_content=MessageContent.SUMS,
+            recipe="none",
+            seeding=self.seeding,
+            optional_counters=self.counters is None,
+        )
 
     @property
     def schedule(self) -> str:

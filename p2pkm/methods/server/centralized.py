@@ -6,14 +6,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CENTRAL, Devices, Floats, Search, cluster
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 
 _SWEEPS = 300  # of coordinate descent
 
 
 @dataclass(frozen=True)
-class Central:
+class Central(ServerMethodBase):
     """Send all points to the server and cluster them there: the best of `n_init` runs from greedy k-means++ seeds.
 
     "lloyd" is k-means (name: central). "cdkm" (name: cdkm) is coordinate descent on the same cost: every point x of
@@ -53,11 +54,9 @@ class Central:
     method: Literal["lloyd", "cdkm"] = "lloyd"
     n_init: int = 20
 
-    one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
-    no_min_count: ClassVar[str] = "says points as they are"
+    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True, no_suppression="sends raw points")
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

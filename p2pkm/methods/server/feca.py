@@ -7,13 +7,14 @@ import numpy as np
 
 from p2pkm.core.batch import CLIENT, Devices, Floats, Integers, Mask
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.methods.init.given import cluster_from_random_points
 
 
 @dataclass(frozen=True)
-class FeCA:
+class FeCA(ServerMethodBase):
     r"""Piece the clustering together from the parts that each client has right.
 
     Client i runs k-means to centroids C with clusters D and refines them. As long as the cluster w of largest mean
@@ -82,10 +83,8 @@ class FeCA:
     local_steps: int = 300
 
     name: ClassVar[str] = "feca"
-    one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -96,6 +95,11 @@ class FeCA:
         one_of(self.variant, ("empirical", "theoretical"), "variant")
         one_of(self.pair, ("merge", "keep"), "pair")
         one_of(self.seeding, ("plusplus", "random"), "seeding")
+
+    @property
+    def traits(self) -> ServerTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return ServerTraits(one_shot=True, seeding=self.seeding)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run k-means, refine its centroids and give each its radius."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 
@@ -16,7 +17,7 @@ _STEPS = 500  # Lloyd steps at the server
 
 
 @dataclass(frozen=True)
-class FFCM:
+class FFCM(ServerMethodBase):
     r"""Alternate fuzzy c-means at every client with an average, or a clustering, of their centroids at the server.
 
     With the points x of client i, from the server's centroids C and until the memberships stand still (exponent 2)::
@@ -65,11 +66,11 @@ class FFCM:
     version: Literal[1, 2] = 2
     server_n_init: int = 10
 
-    one_shot: ClassVar[bool] = False
     default_rounds: ClassVar[int] = 10
-    no_min_count: ClassVar[str] = "gives every point a share in every row"
+    traits: ClassVar[ServerTraits] = ServerTraits(
+        normalization="entries", no_suppression="gives every point a share in every row"
+    )
     tol: ClassVar[float] = 1e-4
-    frame: ClassVar[str] = "entries"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

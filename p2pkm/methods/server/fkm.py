@@ -7,7 +7,8 @@ import numpy as np
 
 from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from p2pkm.methods.init.given import cluster_from_random_points
@@ -16,7 +17,7 @@ _TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of 
 
 
 @dataclass(frozen=True)
-class FKM:
+class FKM(ServerMethodBase):
     r"""Alternate a Lloyd step at every client with a weighted k-means of their centroids at the server.
 
     With the points X_i of client i and the rows (C_i, S_i), centroids and numbers of points, that it says::
@@ -83,10 +84,8 @@ class FKM:
     robust: Literal["none", "trim", "median"] = "none"
 
     name: ClassVar[str] = "fkm"
-    one_shot: ClassVar[bool] = False
     default_rounds: ClassVar[int] = 100
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -96,6 +95,11 @@ class FKM:
         one_of(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
         one_of(self.server_seeding, ("unweighted", "weighted"), "server_seeding")
         one_of(self.robust, ("none", "trim", "median"), "robust")
+
+    @property
+    def traits(self) -> ServerTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return ServerTraits(seeding=self.seeding)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from p2pkm.core.batch import CLIENT, NOISE, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import LARGEST, positive, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
@@ -17,7 +18,7 @@ _STEP = 2.0**-53  # between two draws
 
 
 @dataclass(frozen=True)
-class FKMeansCB:
+class FKMeansCB(ServerMethodBase):
     r"""Add Laplace noise to every point, cluster at the clients, cluster their centroids at the server.
 
     ::
@@ -68,10 +69,9 @@ class FKMeansCB:
     server_n_init: int = 1
 
     name: ClassVar[str] = "fkmeanscb"
-    one_shot: ClassVar[bool] = True
+    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
     default_rounds: ClassVar[int] = 1
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from p2pkm.core.batch import CHOICE, CLIENT, Devices, Floats, Kernels, Search, cluster
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
@@ -17,7 +18,7 @@ _CONVERGED = 10_000  # Lloyd steps; unchanged labels come long before
 
 
 @dataclass(frozen=True)
-class KFED:
+class KFED(ServerMethodBase):
     r"""Cluster the points of every client into a few; let the server pick k of these centroids and average the rest.
 
     With the points x_i of a client, the rows of X, and the projection P on the top k' right singular vectors of X (not
@@ -86,10 +87,8 @@ class KFED:
     labels: Literal["nearest", "induced"] = "nearest"
 
     name: ClassVar[str] = "kfed"
-    one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -100,6 +99,11 @@ class KFED:
         one_of(self.device, ("random", "first"), "device")
         one_of(self.finish, ("one", "converge"), "finish")
         one_of(self.labels, ("nearest", "induced"), "labels")
+
+    @property
+    def traits(self) -> ServerTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return ServerTraits(one_shot=True, seeding=self.seeding, induced_labels=self.labels == "induced")
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points; say the points themselves where they are few."""

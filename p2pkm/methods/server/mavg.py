@@ -7,13 +7,14 @@ import numpy as np
 
 from p2pkm.core.batch import CLIENT, Devices, Floats
 from p2pkm.core.messages import pack
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import whole
 from p2pkm.methods.building_blocks.small_clusters import publish
 
 
 @dataclass(frozen=True)
-class MAvg:
+class MAvg(ServerMethodBase):
     """Match the centroids of every client with those of one client, and average what is matched.
 
     Client i says the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
@@ -52,10 +53,9 @@ class MAvg:
     client_n_init: int = 1
 
     name: ClassVar[str] = "mavg"
-    one_shot: ClassVar[bool] = True
+    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
     default_rounds: ClassVar[int] = 1
     tol: ClassVar[float] = 0.0
-    frame: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from p2pkm.core.batch import BIN, CLIENT, MASK, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import whole
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.server.finite_field import limbs
@@ -20,7 +21,7 @@ _POINTS = 2**31  # more than there can be
 
 
 @dataclass(frozen=True)
-class MUFC:
+class MUFC(ServerMethodBase):
     r"""Cluster the clients' quantised seeds at a server that learns how many points of all each bin stands for.
 
     Every coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by `low` and `high`.
@@ -90,11 +91,7 @@ class MUFC:
     max_seconds: float = 600.0
 
     name: ClassVar[str] = "mufc"
-    needs_all: ClassVar[str] = "adds up masked tables, whose masks cancel only if all clients are heard"
-    says: ClassVar[str] = ""  # numbers of a finite field
-    one_shot: ClassVar[bool] = True
     default_rounds: ClassVar[int] = 1
-    no_min_count: ClassVar[str] = "says sums that are masked as a whole"
     tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -109,6 +106,17 @@ class MUFC:
             )
         if not self.max_seconds > 0:
             raise ExperimentError(f"max_seconds is {self.max_seconds}; expected a number above 0")
+
+    @property
+    def traits(self) -> ServerTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return ServerTraits(
+            message_content=MessageContent.OTHER,
+            one_shot=True,
+            normalization="coordinate" if self.low is None or self.high is None else (self.low, self.high),
+            no_suppression="sends sums that are masked as a whole",
+            needs_reliable_links="adds up masked tables, whose masks cancel only if the messages of all clients arrive",
+        )
 
     @property
     def frame(self) -> str | tuple[float, float]:

@@ -7,8 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, pack
-from p2pkm.core.protocols import Report, ServerMethod
+from p2pkm.core.protocols import MethodBase, Report, ServerMethod
 from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
 
 
 @register("star")
@@ -44,7 +45,7 @@ class StarState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Star:
+class Star(MethodBase):
     """Run a server method on the message layer; the hub is a device without points.
 
     A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
@@ -68,9 +69,9 @@ class Star:
         return self.method.name
 
     @property
-    def says(self) -> str:
-        """Return what the reports of clients are about, see `algorithm.Algorithm`."""
-        return getattr(self.method, "says", "centroids")
+    def traits(self) -> MethodTraits:
+        """Return what the method is; on the star it is no server method any more."""
+        return replace(self.method.traits, is_server_method=False)
 
     def initial_state(self, devices: Devices, start: Any) -> StarState:
         """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""
@@ -79,7 +80,7 @@ class Star:
         model = np.full((n, self.k, devices.d), np.inf)
         empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
         asleep = np.zeros(n, np.bool_)
-        induced = np.full(n, getattr(self.method, "labels", "nearest") == "induced")
+        induced = np.full(n, self.method.traits.induced_labels)
         state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
         return self._report(state, devices.of(devices.ids != devices.hub))
 
@@ -109,13 +110,13 @@ class Star:
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
         speaks = self._speaks(state, devices, acts)
-        if self.method.one_shot > speaks.any() or not devices.awake.any():
+        if self.method.traits.one_shot > speaks.any() or not devices.awake.any():
             return state._replace(rows=np.full(len(devices), -1))
         return self._report(state, replace(devices, awake=speaks))
 
     def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
         """Return which clients report; where mail may be lost, also who hears nothing: one-shot until answered."""
-        if self.method.one_shot:
+        if self.method.traits.one_shot:
             return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
         return devices.awake if devices.late else acts
 
@@ -145,7 +146,7 @@ class Star:
         """Let the awake devices report; the method counts in its own units, the state in those of the data."""
         shift, span = state.shift[:, None], state.span[:, None]
         scaled = devices
-        if self.method.frame != "none":
+        if self.method.traits.normalization != "none":
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
         model = (state.centroids - shift) / span
@@ -159,7 +160,7 @@ class Star:
 
     def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
         """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
-        frame = self.method.frame
+        frame = self.method.traits.normalization
         if frame == "none":
             return np.zeros(shape), np.ones(shape)
         if isinstance(frame, tuple):

@@ -122,7 +122,7 @@ def test_the_objective_never_rises_with_swaps(schedule):
         data, links, start, mass, component = draw(seed, k, d)
         table = arrange(data, links, d=d, weights=mass, seed=seed)
         method = p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, relaxation=1.5, tol=0.0, swaps=True)
-        assert method.certified
+        assert method.traits.guarantees_descent
         history, _ = play(method, table, start, 9)
         without, _ = play(p2pkm.GTVMin(k, alpha=1.0, schedule=schedule, relaxation=1.5, tol=0.0), table, start, 9)
         swapped += (history[-1] != without[-1]).any()
@@ -146,8 +146,8 @@ def test_news_travel_one_hop_per_round_with_swaps():
 
 
 def test_nothing_is_claimed_where_neighbors_swap_at_once():
-    assert p2pkm.GTVMin(2, schedule="jacobi").certified
-    assert not p2pkm.GTVMin(2, schedule="jacobi", swaps=True).certified
+    assert p2pkm.GTVMin(2, schedule="jacobi").traits.guarantees_descent
+    assert not p2pkm.GTVMin(2, schedule="jacobi", swaps=True).traits.guarantees_descent
 
 
 def test_swaps_rescue_own_seeds():

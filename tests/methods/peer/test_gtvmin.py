@@ -287,5 +287,5 @@ def test_what_is_certified():
         {"schedule": "jacobi"},
     ]
     not_claimed = [{"schedule": "jacobi", "local_steps": 2}, {"star_term": False}, {"update": "as-printed"}]
-    assert all(p2pkm.GTVMin(3, **options).certified for options in certified)
-    assert not any(p2pkm.GTVMin(3, **options).certified for options in not_claimed)
+    assert all(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in certified)
+    assert not any(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in not_claimed)

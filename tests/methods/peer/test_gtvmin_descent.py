@@ -59,7 +59,7 @@ def rises(setting, seed):
         k, alpha=1.0, schedule=schedule, relaxation=theta, local_steps=local_steps, tol=0.0, **options
     )
     history, _ = play(algorithm, table, start, ROUNDS)
-    assert not algorithm.certified or (history[-1] != start).any()
+    assert not algorithm.traits.guarantees_descent or (history[-1] != start).any()
     seen = objectives(history, table, algorithm, component)
     allowed = 1e-9 * np.maximum(seen[:-1], 1e-9 * seen[0])
     return ((np.diff(seen, axis=0) - allowed) / np.maximum(seen[0], 1e-300)).max(axis=0)

@@ -78,6 +78,6 @@ def test_it_ends_after_one_round(method):
     rng = np.random.default_rng(2)
     data = [rng.normal(size=(m, 3)) for m in (20, 0, 3, 12)]
     one, three = serve(method, data, 1), serve(method, data, 3)
-    assert method.one_shot and method.default_rounds == 1
+    assert method.traits.one_shot and method.default_rounds == 1
     assert one.ledger == three.ledger and one.ledger[0] == 8
     assert_array_equal(one.model, three.model)

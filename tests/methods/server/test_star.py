@@ -9,7 +9,8 @@ import p2pkm
 import topologies
 from p2pkm.cli.algorithms import describe, explain
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
-from p2pkm.core.protocols import Report
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.schedules import make
@@ -19,7 +20,7 @@ from tests.support.run_cli import solve
 from tests.support.server import clients_of, serve
 
 SERVED = [name for name in METHODS if needs_hub(find(name)(2))]
-ONE_SHOT = [name for name in SERVED if getattr(find(name)(2), "one_shot", True)]
+ONE_SHOT = [name for name in SERVED if name == "alone" or find(name)(2).traits.one_shot]
 
 
 def shards(n=4, k=3, m=30, seed=0):
@@ -136,11 +137,9 @@ def test_units_are_those_of_the_method_inside_and_of_the_data_outside(frame):
     data = [np.array([[0.0, -3.0], [4.0, 1.0]]), np.array([[2.0, 5.0]])]
     seen = []
 
-    class Probe:
-        k, name, one_shot, tol, default_rounds = 1, "probe", True, 0.0, 1
-
-        def __init__(self, frame):
-            self.frame = frame
+    class Probe(ServerMethodBase):
+        k, name, tol, default_rounds = 1, "probe", 0.0, 1
+        traits = ServerTraits(one_shot=True, normalization=frame)
 
         def report(self, clients, model):
             seen.append(clients.points)
@@ -150,7 +149,7 @@ def test_units_are_those_of_the_method_inside_and_of_the_data_outside(frame):
         def aggregate(self, hub, tables, model):
             return np.array([[0.25, 1.0]])
 
-    played = serve(Probe(frame), data)
+    played = serve(Probe(), data)
     if frame == "coordinate":
         assert_allclose(seen[0], [[0, 0], [1, 0.5], [0.5, 1]])
         assert_allclose(played.model, [[1.0, 5.0]])

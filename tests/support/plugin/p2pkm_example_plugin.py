@@ -8,7 +8,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
 
 
 @register("neighbor-mean")
@@ -20,7 +22,7 @@ class NeighborMeanState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NeighborMean:
+class NeighborMean(MethodBase):
     """Move every centroid towards those of the same number at the neighbors, then take a Lloyd step.
 
     One round at device i with neighbours j::
@@ -54,9 +56,13 @@ class NeighborMean:
     tol: float = 1e-3
 
     name: ClassVar[str] = "neighbor-mean"
-    recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 50
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(message_content=MessageContent.CENTROIDS, recipe="none", seeding=self.seeding)
 
     def initial_state(self, devices: Devices, start: Any) -> NeighborMeanState:
         """Start from the seeds."""

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import p2pkm
 import topologies
+from p2pkm.channel.registry import TRANSFORMS
+from p2pkm.channel.transform import Order, Transform
 from p2pkm.core.messages import SparseMessages, Tables
-from p2pkm.engine import loop
 from p2pkm.engine import simulate as simulation
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
@@ -92,29 +93,30 @@ def scaled(scale):
 @contextmanager
 def changing(size, *, server_alone=False):
     """Add noise to every counted number that is sent, and look that no state keeps an array that was delivered."""
-    stage, begin, say, run = [0], loop._begin, loop.OutgoingPipeline.say, loop.run
 
-    def count(*given):
-        stage[0] += 1
-        field, algorithm, schedule = begin(*given)
-        return field, Watched(algorithm), schedule
+    class Perturbation(Transform):
+        name, order = "perturbation", Order.DELIVER
 
-    def change(voice, state, devices):
-        said = say(voice, state, devices)
-        if server_alone and not (devices.step and devices.turn == 0):
-            return said
-        key = (stage[0] << 40) + (devices.step << 20) + devices.turn
-        return (_change_letters if isinstance(said, SparseMessages) else _change_mail)(said, devices.ids, key, size)
+        @classmethod
+        def configure(cls, options):
+            return {}
 
-    def anew(*given):
-        stage[0] = 0
-        return run(*given)
+        def wrap(self, algorithm, schedule, network):
+            return Watched(algorithm), schedule
 
-    loop._begin, loop.OutgoingPipeline.say, simulation.run = count, change, anew
+        def outgoing(self, messages, context):
+            devices = context.devices
+            if server_alone and not (devices.step and devices.turn == 0):
+                return messages
+            key = ((context.stage + 2) << 40) + (devices.step << 20) + devices.turn
+            change = _change_letters if isinstance(messages, SparseMessages) else _change_mail
+            return change(messages, devices.ids, key, size)
+
+    TRANSFORMS["perturbation"] = Perturbation
     try:
         yield
     finally:
-        loop._begin, loop.OutgoingPipeline.say, simulation.run = begin, say, run
+        del TRANSFORMS["perturbation"]
 
 
 def noise(key, senders, rows, width):

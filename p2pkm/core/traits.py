@@ -1,0 +1,119 @@
+"""What a method or stage declares about itself: everything that others need to know of it beside its equations."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MessageContent(Enum):
+    """What the rows of a message stand for.
+
+    Attributes
+    ----------
+    OTHER
+        Nothing that stands for centroids: quartiles, losses, bounds, masked sums; or no message at all.
+    CENTROIDS
+        Centroids of the sender, d coordinates, perhaps more columns.
+    OPENING_CENTROIDS
+        Centroids of the sender in the first exchange of the stage, nothing of the kind after it.
+    FORWARDED_CENTROIDS
+        Centroids that another device computed, perhaps with counts.
+    KEYED_POINTS
+        Points behind a key, forwarded.
+    SUMS
+        Sums and counts: the last column is the weight of the row.
+    SUMMARIES
+        Centroids and counts, flooded from the field `flood` of the state.
+    """
+
+    OTHER = ""
+    CENTROIDS = "centroids"
+    OPENING_CENTROIDS = "opening"
+    FORWARDED_CENTROIDS = "forwarded"
+    KEYED_POINTS = "keyed"
+    SUMS = "mass"
+    SUMMARIES = "pairs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodTraits:
+    """What a method, a server method or a stage is; a class variable of it, or a property where parameters decide.
+
+    Reasons are the predicate of a sentence about the method, such as "sends raw points"; empty: it has no such limit.
+
+    Parameters
+    ----------
+    message_content : MessageContent
+        What rows stand for: decides what Byzantine devices change and which rows are suppressed.
+    suppresses_small_clusters : bool
+        The method itself leaves points of clusters of few out of all rows (`Devices.min_count`); else the channel
+        removes such rows of centroids.
+    no_suppression : str
+        Why it cannot send without single rows, so that `min_count` is refused.
+    floods : bool
+        Tables are forwarded through the whole graph or a tree, and a device keeps a bit per origin.
+    hops : int or None
+        Over how many links a forwarded table travels at most; None: any number. Of no meaning for other content.
+    needs_reliable_links : str
+        Why no message may be lost, so that faults are refused.
+    needs_static_links : str
+        Why links must not change from round to round, so that time-varying graphs are refused.
+    needs_honest_messages : bool
+        Both ends of a link must come to the same verdict: Byzantine devices send honest messages in this stage.
+    optional_counters : bool
+        Its parameter `counters` was left open: it becomes True where faults strike and links are static.
+    needs_hub : bool
+        It runs on a star around a hub without points instead of on a graph of equals.
+    is_server_method : bool
+        It has `report` and `aggregate` (see `p2pkm.core.protocols.ServerMethod`); implies `needs_hub`.
+    one_shot : bool
+        Clients report once only.
+    normalization : str or tuple of float
+        The units of a server method: "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the
+        smallest and largest value of all clients; "entries": all coordinates by one such pair; two numbers: by these,
+        which nobody needs to send.
+    induced_labels : bool
+        Scores label a point by the server's centroid nearest to its nearest local centroid, otherwise by the server's
+        centroid nearest to the point.
+    recipe : str or None
+        What comes before it; None: it starts from its own points alone.
+    seeding : str or None
+        How it is seeded, as text: instead of the recipe, or within a server method.
+    relaxation : float or None
+        The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
+    saturates : bool
+        The influence of its links is bounded beyond thresholds that stages before it find.
+    has_objective : bool
+        It has `penalties`, so that the objective, equation (7), is known.
+    guarantees_descent : bool
+        The objective provably never rises with these parameters.
+    """
+
+    message_content: MessageContent = MessageContent.OTHER
+    suppresses_small_clusters: bool = False
+    no_suppression: str = ""
+    floods: bool = False
+    hops: int | None = None
+    needs_reliable_links: str = ""
+    needs_static_links: str = ""
+    needs_honest_messages: bool = False
+    optional_counters: bool = False
+    needs_hub: bool = False
+    is_server_method: bool = False
+    one_shot: bool = False
+    normalization: str | tuple[float, float] = "none"
+    induced_labels: bool = False
+    recipe: str | None = None
+    seeding: str | None = None
+    relaxation: float | None = None
+    saturates: bool = False
+    has_objective: bool = False
+    guarantees_descent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerTraits(MethodTraits):
+    """The same with the defaults of a server method, whose clients send centroids."""
+
+    message_content: MessageContent = MessageContent.CENTROIDS
+    needs_hub: bool = True
+    is_server_method: bool = True

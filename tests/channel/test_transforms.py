@@ -1,0 +1,207 @@
+"""The channel is an ordered list: what acts where, on what, with which draws; and a transform from another package."""
+
+import importlib
+import json
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.channel.pipeline import Channel, plan_channel
+from p2pkm.channel.registry import TRANSFORMS
+from p2pkm.channel.transform import SCALING, Context, Order, Transform
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import DenseMessages
+from p2pkm.methods.init.pipelines import Stage
+from tests.core.test_plugins import install
+from tests.support.play_rounds import arrange
+from tests.support.resume import difference, keep_all, resume
+from tests.support.run_cli import SMALL, here, needs_mpirun, ranks, solve, there
+
+PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
+POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
+ALL = {"min_count": 2, "noise": 0.1, "byzantine": "1", "faults": "loss=0.1"}
+
+
+def deal(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return p2pkm.Shards.from_list([rng.normal(4.0 * rng.integers(0, 3, (9, 1)), 1.0, (9, 2)) for _ in range(n)])
+
+
+def run(method, graph, **more):
+    return p2pkm.simulate(method, graph, deal(graph.number_of_nodes()), seed=5, rounds=3, central=False, **more)
+
+
+def test_the_list_has_its_order_whatever_the_order_of_the_registry(monkeypatch):
+    order = ["suppression", "noise", "byzantine", "disclosure", "faults", "rejection"]
+    assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
+    backwards = dict(reversed(TRANSFORMS.items()))
+    monkeypatch.setattr("p2pkm.channel.pipeline.TRANSFORMS", backwards)
+    assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
+    assert [kind.name for kind, _ in plan_channel({}, None).parts] == ["suppression", "disclosure", "rejection"]
+    assert list(TRANSFORMS) == [kind.name for kind in TRANSFORMS.values()]
+
+
+def test_a_message_passes_all_that_act_one_after_the_other():
+    class Digit(Transform):
+        order = Order.PERTURB
+
+        def __init__(self, name, digit, acts=True):
+            self.name, self._digit, self._acts = name, digit, acts
+
+        def begin(self, stage, *, closing):
+            return self if self._acts else None
+
+        def outgoing(self, messages, context):
+            return messages._replace(values=10.0 * messages.values + self._digit)
+
+        def incoming(self, inbox, context):
+            return 10 * inbox + self._digit
+
+    channel = Channel([Digit("a", 1), Digit("b", 2, acts=False), Digit("c", 3)]).begin(Stage("s", None, 1), 0)
+    table = arrange(POINTS, [(0, 1), (1, 2)])
+    sent = channel.send(lambda state, devices: DenseMessages(np.zeros((3, 1, 2)), np.ones(3)), None, table.devices)
+    assert (sent.values == 13).all()
+    assert channel.receive(0, None, table.devices) == 13
+
+
+def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else():
+    devices = arrange(POINTS, [(0, 1), (1, 2)]).devices
+    ids = np.array([0, 2])
+
+    def draw(stage=0, step=0, turn=0, purpose=7, count=5, **more):
+        return Context(stage, devices.at(step, turn, devices.awake), None).draw(purpose, ids, count, **more)
+
+    first = draw()
+    assert_array_equal(first, draw())
+    assert_array_equal(first[:, :3], draw(count=3))
+    others = [draw(stage=1), draw(stage=SCALING), draw(step=1), draw(turn=1), draw(purpose=8)]
+    seen = np.concatenate([part.ravel() for part in (first, *others)])
+    assert len(np.unique(seen)) == len(seen)
+    always = draw(always=True)
+    assert_array_equal(always, draw(stage=3, step=2, turn=1, always=True))
+    assert not np.intersect1d(always, seen).size
+
+
+def test_plugins_have_streams_of_their_own():
+    kinds = [type(name, (Transform,), {"name": name, "order": Order.PERTURB}) for name in ("one", "other")]
+    purposes = [kind().purpose for kind in kinds] + [TRANSFORMS["noise"](sd=1.0).purpose]
+    assert len(set(purposes)) == 3 and all(2**31 <= purpose < 2**32 for purpose in purposes)
+
+
+def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
+    kind, drawn = TRANSFORMS["byzantine"], {}
+    invent = kind._invent
+
+    def watched(self, rows, who, context):
+        found = invent(self, rows, who, context)
+        drawn.setdefault(context.stage, []).append(found[0, 0].tolist())
+        return found
+
+    monkeypatch.setattr(kind, "_invent", watched)
+    run(p2pkm.GTVMin(3, recipe="groups"), topologies.ring(8), byzantine="1:kind=random,stages=all")
+    assert len(drawn) > 2
+    rows = [tuple(row) for stage in drawn.values() for row in stage]
+    assert len(set(rows)) == len(rows)
+
+
+def test_what_is_read_is_changed_on_the_way_in_and_after_a_resume_too(tmp_path, monkeypatch):
+    class Deaf(Transform):
+        """Read every table as if it were shifted by one."""
+
+        name, order = "shift", Order.ACCEPT
+
+        @classmethod
+        def configure(cls, options):
+            return {}
+
+        def begin(self, stage, *, closing):
+            return self if closing else None
+
+        def incoming(self, inbox, context):
+            return inbox._replace(tables=inbox.tables + 1.0)
+
+    words = (*SMALL, "--devices", 8, "--rounds", 4, "--tol", 0, "--seeding", "own", "-q", "--every", 1,
+             "--checkpoint-every", 1)  # fmt: skip
+    plain = solve(*words[:-4])
+    monkeypatch.setitem(TRANSFORMS, "shift", Deaf)
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert here(*words, "--out", tmp_path / "run").code == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["chain_sha256"] != plain["chain_sha256"] and summary["messages"] == plain["messages"]
+    for copy in sorted((tmp_path / "copies").iterdir())[::2]:
+        assert difference(tmp_path / "run", resume(copy)) == ""
+
+
+@pytest.mark.parametrize("word", ["nosie", "noise", "byzantine"])
+def test_a_transform_that_is_not_of_another_package_is_refused(word):
+    ending = here(*SMALL, "--out", "none", "--transforms", word)
+    assert ending.code == 2 and f"unknown transform '{word}'" in ending.err
+
+
+# --- docs/transforms.md, step by step ---
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def rounding(tmp_path, monkeypatch):
+    """Install what the page adds."""
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    project = tomllib.loads(blocks("toml")[0])["project"]
+    install(tmp_path, project["name"], blocks("python")[0], project["entry-points"])
+    (tmp_path / "rounding_p2pkm.py").rename(tmp_path / "rounding.py")
+    yield tmp_path
+    sys.modules.pop("rounding", None)
+
+
+ROUND = (*SMALL, "--devices", 7, "--rounds", 5, "--tol", 0, "--transforms", "rounding:digits=1")
+
+
+def test_the_commands_of_the_page_work(rounding):
+    for block in blocks("bash"):
+        words = shlex.split(block)
+        assert words[:3] == ["python", "-m", "p2pkm"]
+        ending = here(*words[3:], "-q")
+        assert ending.code == 0, ending.err
+
+
+def test_the_transform_of_the_page_acts_and_is_refused_where_it_must_be(rounding):
+    one, other = solve(*ROUND), solve(*ROUND[:-2])
+    assert one["chain_sha256"] != other["chain_sha256"]
+    assert one["rounded_tables"] == 7 * 6
+    assert solve(*ROUND[:-1], "rounding:digits=2")["chain_sha256"] not in (one["chain_sha256"], other["chain_sha256"])
+    with pytest.raises(ExperimentError, match="rounding needs rows of centroids"):
+        run(p2pkm.ConsensusLloyd(3), topologies.ring(5), transforms="rounding")
+    assert "Did you mean 'digits'" in here(*ROUND[:-1], "rounding:digit=1", "--out", "none").err
+
+
+def test_the_transform_of_the_page_goes_on_from_its_checkpoints(rounding, monkeypatch):
+    words = (*ROUND, "-q", "--every", 1, "--checkpoint-every", 1, "--out", rounding / "run")
+    with monkeypatch.context() as patched:
+        keep_all(patched, rounding / "run", rounding / "copies")
+        assert here(*words).code == 0
+    for copy in sorted((rounding / "copies").iterdir())[-2:]:
+        assert difference(rounding / "run", resume(copy)) == ""
+
+
+@needs_mpirun
+def test_the_transform_of_the_page_has_the_same_bits_on_ranks(rounding):
+    words = ("-m", "p2pkm", *ROUND, "--out", "none", "--format", "json")
+    path = f"{Path(p2pkm.__file__).parents[1]}:{rounding}"
+    found = json.loads(there(*ranks(3), *words, PYTHONPATH=path).out)
+    here_ = solve(*ROUND)
+    assert [found[key] for key in ("chain_sha256", "rounded_tables")] == [
+        here_[key] for key in ("chain_sha256", "rounded_tables")
+    ]
