@@ -27,6 +27,7 @@ from p2pkm.channel.faults import FaultInjector, warn
 from p2pkm.channel.suppression import Disclosure, check_min_count, reach
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.protocols import check_method
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
@@ -184,6 +185,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ExperimentError
         If an option is out of range.
     """
+    check_method(type(algorithm), "given")
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
