@@ -169,8 +169,8 @@ def check_faults(algorithm: Any) -> None:
     relaxation = algorithm.traits.relaxation
     if relaxation is not None and relaxation > 1.0:
         raise ExperimentError(
-            f"relaxation is {relaxation:g} with faults: devices go on with what they have heard, and overshooting on old "
-            "tables diverges. Take up to 1"
+            f"relaxation is {relaxation:g} with faults: devices go on with the last tables that they received, and "
+            "overshooting on old ones diverges. Take up to 1"
         )
     why = algorithm.traits.needs_reliable_links
     if why:

@@ -1,8 +1,11 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
 
@@ -10,10 +13,14 @@ from p2pkm.core.traits import MethodTraits
 class State(Protocol):
     """A NamedTuple of arrays, device axis first (own edge axis if named `edge_*`, origin axis if named `store_*`).
 
-    A state may have a field `stalled`, bool[n]: unsettled, but going round in circles. The last state of a stage may
-    say which edges are in use from then on: `edge_active`, bool[e], alike at both ends, and `edge_degrees`, int64[e],
-    how many the neighbour at each edge then has. The last state of a run may have `edge_weight`, float64[e]: how much
-    of the strength of each link is left, 0 to 1; the groups of a result are what links above a half connect.
+    Of a stage with the trait `cuts_links` the last state has `edge_active`, bool[e], alike at both ends: which edges
+    are in use from then on; and `edge_degrees`, int64[e]: how many the neighbor at each edge then has.
+
+    Optional fields, read by `p2pkm.core.states.optional`: `stalled`, bool[n]: not converged, but going round in circles
+    (default: nobody). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each link
+    gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the strength
+    of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect (default:
+    no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property
@@ -27,6 +34,12 @@ class State(Protocol):
 
 class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def k(self) -> int:
+            """Return the number of clusters."""
 
     @property
     def traits(self) -> MethodTraits:
@@ -42,6 +55,20 @@ class MethodBase:
     def flops(self, work: "Work") -> Integers | None:
         """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
         return None
+
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what it sends, for `plan`; None: nobody knows.
+
+        Here: in every turn k rows of d numbers to each neighbor. Other messages need a hook of their own.
+        """
+        return EveryTurn(self.k, known.features)
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure; before: so when the stage began."""
+        return before
+
+    def check_size(self, clients: int, points: int, d: int) -> None:
+        """Refuse a run whose arithmetic would take too long."""
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return what the summary shows of the parameters as used: alpha, coupling, relaxation, local_steps."""
@@ -78,6 +105,12 @@ class Algorithm(Protocol):
     def traits(self) -> MethodTraits:
         """Return what the method is."""
 
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the method sends, for `plan`."""
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
@@ -111,6 +144,10 @@ class ServerMethodBase(MethodBase):
 
     schedule: ClassVar[str] = "star"
 
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the clients report, for `plan`: here at most k centroids, each with a count."""
+        return Reports(known.clients * self.k, known.features + 1)
+
 
 class ServerMethod(Protocol):
     """A method with a server: a frozen dataclass of its hyper-parameters and two pure functions, run by `star.Star`.
@@ -140,6 +177,9 @@ class ServerMethod(Protocol):
     @property
     def tol(self) -> float:
         """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
+
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the clients report, for `plan`."""
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Return what each client says; model: float64[n, k, d], what each last heard, all +inf at the opening.
@@ -181,3 +221,32 @@ class Work(NamedTuple):
     neighbors: Integers
     rows: Integers
     d: int
+
+
+_EVERY = ("name", "default_rounds")
+_NEEDS = {False: (*_EVERY, "schedule", "init", "message", "update"), True: (*_EVERY, "tol", "report", "aggregate")}
+
+
+def check_method(kind: Any, name: str) -> Any:
+    """Return the class of a method that somebody else has written, after a look at what it declares.
+
+    Raises
+    ------
+    ExperimentError
+        If it does not inherit the base of its kind, declares no traits, or lacks something that every method has.
+    """
+    bases = "p2pkm.core.protocols.MethodBase, or of ServerMethodBase if it has a server"
+    if not (isinstance(kind, type) and issubclass(kind, MethodBase)):
+        raise ExperimentError(f"algorithm {name!r} is {kind!r}; expected a subclass of {bases}")
+    declared = {*dir(kind), *(field.name for field in fields(kind))} if is_dataclass(kind) else {*dir(kind)}
+    missing = [one for one in _NEEDS[issubclass(kind, ServerMethodBase)] if one not in declared]
+    if kind.traits is MethodBase.traits:
+        missing.insert(0, "traits")
+    if not is_dataclass(kind) or "k" not in declared:
+        missing.insert(0, "k (it is a dataclass of its parameters)")
+    if missing:
+        raise ExperimentError(
+            f"algorithm {name!r} ({kind.__module__}:{kind.__qualname__}) lacks {', '.join(missing)}: docs/tutorial.md "
+            "shows what a method gives"
+        )
+    return kind

@@ -55,6 +55,8 @@ class MethodTraits:
         Over how many links a forwarded table travels at most; None: any number. Of no meaning for other content.
     needs_reliable_links : str
         Why no message may be lost, so that faults are refused.
+    ends_under_faults : bool
+        A stage before the method that ends whatever is lost, so that faults of all stages strike it, too.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
     needs_honest_messages : bool
@@ -82,6 +84,8 @@ class MethodTraits:
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
         The influence of its links is bounded beyond thresholds that stages before it find.
+    cuts_links : bool
+        Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     has_objective : bool
         It has `penalties`, so that the objective, equation (7), is known.
     guarantees_descent : bool
@@ -94,6 +98,7 @@ class MethodTraits:
     floods: bool = False
     hops: int | None = None
     needs_reliable_links: str = ""
+    ends_under_faults: bool = False
     needs_static_links: str = ""
     needs_honest_messages: bool = False
     optional_counters: bool = False
@@ -106,6 +111,7 @@ class MethodTraits:
     seeding: str | None = None
     relaxation: float | None = None
     saturates: bool = False
+    cuts_links: bool = False
     has_objective: bool = False
     guarantees_descent: bool = False
 

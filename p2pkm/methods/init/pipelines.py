@@ -22,7 +22,6 @@ from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_summaries import LEAST, ROWS, TreeSummaries
-from p2pkm.methods.server.mufc import MUFC
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
@@ -32,7 +31,6 @@ _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, af
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
-_BEARING = (LocalKMeansPP, FloodedSummaries, SelectCandidate, MinIdAgreement)  # stages that get over faults
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
@@ -85,8 +83,9 @@ def raced(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
-    races = [DistributedD2Sampling(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
-    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k)) if greedy else (race,)))
+    draws = trials(at.k, greedy)
+    races = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
 
 
 def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
@@ -96,9 +95,9 @@ def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) 
         return (
             first,
             MinIdAgreement(at.k),
-            *((SelectCandidate(at.k), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
+            *((SelectCandidate(at.k, candidates), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
         )
-    return (first, SelectCandidate(at.k)) if candidates > 1 else (first,)
+    return (first, SelectCandidate(at.k, candidates)) if candidates > 1 else (first,)
 
 
 def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
@@ -221,7 +220,7 @@ def seeding_stages(recipe: str, seeding: str | None, at: InitContext) -> tuple[S
     names = [spec.name if spec.name == "raced" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, note=note, exposed=at.exposed and isinstance(algorithm, _BEARING))
+        Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)
         for name, algorithm in zip(names, algorithms, strict=True)
     )
 
@@ -255,8 +254,7 @@ def check_links(algorithm: Any, topology: Topology) -> None:
 
 def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
     """Refuse a method whose arithmetic would take too long, before any work starts."""
-    if isinstance(algorithm, MUFC):
-        algorithm.check_size(clients, points, d)
+    algorithm.check_size(clients, points, d)
 
 
 def _why_tree(at: InitContext) -> str:

@@ -12,7 +12,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
 from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.spec import suggest
-from p2pkm.core.states import register
+from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
@@ -195,7 +195,7 @@ class GTVMin(MethodBase):
         """Start from the centroids of the last stage."""
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
-        limit = getattr(start, "edge_limit", None)
+        limit = optional(start, "edge_limit")
         whole = devices.varying or self.recipe != "groups"  # alike on all ranks
         weight = None if limit is None and whole else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
