@@ -105,8 +105,8 @@ def test_heavy_libraries_are_imported_where_they_are_used():
         assert not set(names) & lazy, _relative(path)
 
 
-def test_nothing_inherits_but_protocols_tuples_and_errors():
-    allowed = {"Protocol", "NamedTuple", "Exception", "ValueError", "GraphError", "P2PKMError"}
+def test_nothing_inherits_but_protocols_tuples_flags_and_errors():
+    allowed = {"Protocol", "NamedTuple", "Flag", "Exception", "ValueError", "GraphError", "P2PKMError"}
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):

@@ -68,7 +68,7 @@ class Disclosure:
     def report(self, network: Network) -> dict[str, int | None]:
         """Return how many points have left their device, the same on every rank."""
         count = None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
-        return {"min_count": self._least, "raw_points": count}
+        return {"min_cluster_size": self._least, "raw_points_disclosed": count}
 
     def screen(
         self, mail: DenseMessages | SparseMessages, algorithm: Any, devices: Devices

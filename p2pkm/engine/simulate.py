@@ -207,7 +207,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     job = Job(
         algorithm, topology, shards.take(ids), central, rounds=rounds, seed=seed, every=every,
         start=None if given is None else given[ids], division=division, net=life,
-        names={"net": net, "faults": faults, "stale": stale if faults else None},
+        names={"link_model": net, "faults": faults, "stale_policy": stale if faults else None},
         faults=wrong, stale=parse_stale(stale), byzantine=liars, min_count=min_count,
     )  # fmt: skip
     return run_job(job, world)
@@ -249,7 +249,7 @@ def run_job(job: Job, world: World) -> Result:
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
              **disclosure.report(network), "byzantine": None if job.byzantine is None else str(job.byzantine),
              "devices": job.topology.clients, "device_names": job.topology.list_names(), "ranks": world.size,
-             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop}  # fmt: skip
+             "seed": job.seed, "rounds": ending.rounds, "termination": ending.stop}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     facts |= {} if field.trouble is None else field.trouble.figures(network)
@@ -289,9 +289,10 @@ def _build_context(job: Job, devices: Devices, referee: Monitor, keeper: Checkpo
 
 def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
     if figures:
+        points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
         job.tell(
-            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
-            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
+            f"placement {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
+            f"load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 
