@@ -12,6 +12,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.g
 
 import gallery  # noqa: E402 - beside this file
 import pictures  # noqa: E402
+import summary_figures  # noqa: E402
 import verdicts  # noqa: E402
 
 import p2pkm  # noqa: E402
@@ -70,3 +71,4 @@ def setup(app: Any) -> None:
     pictures.draw_missing(HERE / "_made")
     table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
     (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")
+    (HERE / "_made" / "summary.md").write_text(summary_figures.list_figures(), encoding="utf-8")

@@ -31,8 +31,9 @@ if connect().rank == 0:
     summary = result.summary
     print(f"points per device        {shards.sizes.min()} to {shards.sizes.max()}")
     print(f"cost / central k-means   {summary['ratio_mean']:.4f} (worst device {summary['ratio_worst']:.4f})")
-    print(f"each device alone        {summary['ratio_alone']:.2f}")
+    print(f"local-only baseline      {summary['ratio_local_only']:.2f}")
     print(f"sent                     {summary['messages']} messages, {summary['bytes'] / 1000:.0f} kB")
-    print(f"ended                    {summary['stop']} after {summary['rounds']} rounds, descent {summary['descent']}")
+    print(f"ended                    {summary['termination']} after {summary['rounds']} rounds")
+    print(f"descent                  {summary['descent']}")
     for record in result.rounds[-summary["rounds"] - 1 :]:
         print(f"  round {record['round']:2}: objective {record['objective']:9.3f}, ratio {record['ratio_mean']:.4f}")

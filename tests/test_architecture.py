@@ -109,7 +109,7 @@ def test_heavy_libraries_are_imported_where_they_are_used():
 def test_nothing_inherits_but_protocols_tuples_errors_methods_and_transforms():
     errors = {"Exception", "ValueError", "GraphError", "P2PKMError"}
     methods = {"MethodTraits", "MethodBase", "ServerMethodBase"}
-    allowed = errors | methods | {"Protocol", "NamedTuple", "Enum", "IntEnum", "Transform"}
+    allowed = errors | methods | {"Protocol", "NamedTuple", "Enum", "Flag", "IntEnum", "Transform"}
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):

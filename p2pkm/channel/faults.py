@@ -276,7 +276,8 @@ class FaultInjector(Transform):
     def figures(self, network: Network) -> dict[str, Any]:
         """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
-        return {"lost": lost, "away": self.away / (self.rounds * self._clients) if self.rounds else 0.0}
+        away = self.away / (self.rounds * self._clients) if self.rounds else 0.0
+        return {"messages_lost": lost, "unavailable_fraction": away}
 
 
 @dataclass(frozen=True)

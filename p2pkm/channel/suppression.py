@@ -129,7 +129,9 @@ class Disclosure(Transform):
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return how many points have left their device."""
-        return {"raw_points": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])}
+        return {
+            "raw_points_disclosed": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
+        }
 
     def begin(self, stage: Stage, *, closing: bool) -> "Disclosure | None":
         """Watch all stages, unless there are too many points."""

@@ -2,26 +2,26 @@
 
 import sys
 import time
+from textwrap import fill
 from typing import Any, TextIO
 
 from p2pkm.core.mpi_environment import launched
-from p2pkm.core.units import write_figure
+from p2pkm.core.units import write_figure, write_size
 
+_SUPPRESSED = 2  # least size of a cluster that keeps single points out of messages
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
 
 def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     """Print the closing table: with rich on a terminal, aligned text otherwise."""
     from p2pkm.metrics.closing_table import explain
-    from p2pkm.storage.study_table import ALONE
 
     rows = explain(summary, notes)
-    place = "by themselves" if summary["algorithm"] == ALONE else f"on a {summary['graph']} graph"
     ranks = f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}"
     spent = f"{summary['wall_seconds']:.2f} s"
     if summary.get("compile_seconds"):
         spent += f" (and {summary['compile_seconds']:.2f} s to compile kernels, once)"
-    title = f"{summary['clusters']} clusters, {summary['devices']} devices {place}, {ranks}, {spent}"
+    title = f"{summary['clusters']} clusters, {summary['devices']} devices {_place(summary)}, {ranks}, {spent}"
     if launched() or not file.isatty():  # some launchers pretend to be a terminal
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
@@ -31,8 +31,8 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False, box=None)
-    table.add_column(style="bold")
-    table.add_column(justify="right", style="cyan")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column()
     for row in rows:
         table.add_row(*row)
@@ -41,13 +41,8 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
 
 def guide(summary: dict[str, Any]) -> str:
     """Return what happened in plain words, and what to try next, for somebody who gave no option at all."""
-    devices, clusters, ratio = summary["devices"], summary["clusters"], summary["ratio_mean"]
     return f"""
-What happened: {devices} devices on a {summary["graph"]} graph got uneven shares of {clusters} clusters. They sent
-centroids, counts and costs to their neighbors only, {summary["bytes"] / 1000:.0f} kB in {summary["messages"]} messages.
-{_disclose(summary["raw_points"])}
-Their centroids cost {ratio:.4f} times what central k-means on all points costs; by themselves the devices would have
-paid {summary["ratio_alone"]:.2f} times.
+{fill("What happened: " + " ".join(narrate(summary)), 118)}
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all
@@ -59,14 +54,40 @@ What to try next
 """
 
 
-def _disclose(raw: int | None) -> str:
-    """Return how many points left their device as they are, in a sentence."""
+def narrate(summary: dict[str, Any]) -> list[str]:
+    """Return what happened, a sentence per figure: devices, messages, raw points, cost ratio, local-only baseline."""
+    sent, raw, ratio, alone = (
+        summary[key] for key in ("messages", "raw_points_disclosed", "ratio_mean", "ratio_local_only")
+    )
+    devices = "1 device" if summary["devices"] == 1 else f"{summary['devices']:,} devices"
+    told = [f"{devices} {_place(summary)} looked for {summary['clusters']:,} clusters."]
+    if sent:
+        many = "1 message" if sent == 1 else f"{sent:,} messages"
+        told.append(f"They sent {many} with {write_size(summary['bytes'])} over links of the graph, and nothing else.")
+    else:
+        told.append("Nothing was sent.")
     if raw is None:
-        return "How many points left their device as they are was not counted: there are too many."
-    if raw == 0:
-        return "No point left its device as it is; what centroids and counts still tell is in docs/leaks.md."
-    who = "1 point left its device as it is" if raw == 1 else f"{raw:,} points left their device as they are"
-    return f"{who}, as centroids of clusters of one point. --min-cluster-size 2 prevents that."
+        told.append("How many points were sent unchanged was not counted: there are too many.")
+    elif raw == 0:
+        told.append("No point was sent unchanged; what messages reveal all the same is in docs/leaks.md.")
+    else:
+        who = "1 point was" if raw == 1 else f"{raw:,} points were"
+        advice = "; --min-cluster-size 2 suppresses such clusters" * ((summary["min_cluster_size"] or 0) < _SUPPRESSED)
+        told.append(f"{who} sent unchanged, as centroids of clusters of one point{advice}.")
+    if ratio is None:
+        told.append("The result was not compared with central k-means.")
+    else:
+        told.append(f"The centroids cost {write_figure(ratio)} times what central k-means costs on all points.")
+    if alone is not None:
+        told.append(f"Without any communication it would be {write_figure(alone)} times.")
+    return told
+
+
+def _place(summary: dict[str, Any]) -> str:
+    """Return where a run took place."""
+    from p2pkm.storage.study_table import ALONE
+
+    return "without communication" if summary["algorithm"] == ALONE else f"on a {summary['graph']} graph"
 
 
 class Progress:

@@ -93,8 +93,9 @@ def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, A
     division, peers = network.placement.division, network.placement.peers
     here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
     crossing, ghosts = network.total(here)
-    return {"placement": division.name, "cut": int(crossing) // 2, "ghosts": int(ghosts),
-            "balance": imbalance(division.rows(sizes)), "balance_devices": imbalance(division.rows(None))}  # fmt: skip
+    return {"rank_partition": division.name, "edge_cut": int(crossing) // 2, "halo_size": int(ghosts),
+            "load_imbalance": imbalance(division.rows(sizes)),
+            "load_imbalance_devices": imbalance(division.rows(None))}  # fmt: skip
 
 
 def choose_kernels(world: World, n: int, work: int) -> Kernels:

@@ -189,8 +189,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     job = Job(
         algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, link_model=life,
-        names={"net": link_model, "faults": faults, "stale": (stale_policy or "keep") if faults else None},
-        channel=channel,
+        names={"link_model": link_model, "faults": faults,
+               "stale_policy": (stale_policy or "keep") if faults else None}, channel=channel,
     )  # fmt: skip
     return run_job(job, world)
 
@@ -233,7 +233,7 @@ def run_job(job: Job, world: World) -> Result:
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
              **channel.figures(network), "devices": job.topology.clients,
              "device_names": job.topology.list_names(), "ranks": world.size,
-             "seed": job.seed, "rounds": ending.rounds, "stop": ending.stop}  # fmt: skip
+             "seed": job.seed, "rounds": ending.rounds, "termination": ending.stop}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     scaling = () if job.scale == "none" else (scaling_stage(job.scale, setting),)
@@ -262,9 +262,10 @@ def _tell(job: Job, prices: CostEvaluator, notes: list[str]) -> None:
 
 def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
     if figures:
+        points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
         job.tell(
-            f"placement {figures['placement']}: {figures['cut']:,} links cut, {figures['ghosts']:,} ghosts; at most "
-            f"{figures['balance']:.3f} x the mean of points on a rank, {figures['balance_devices']:.3f} x of devices"
+            f"placement {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
+            f"load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 

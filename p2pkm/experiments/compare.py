@@ -16,12 +16,11 @@ from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.run import describe, open_folder, run_study, tell_compilation
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
+from p2pkm.metrics.milestones import EXPLAINED
+from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
 from p2pkm.storage.save import write_bytes, write_json
 from p2pkm.storage.study_table import (
-    QUALITY_COLUMNS,
-    SECONDS_COLUMNS,
     SERVED,
     Row,
     average,
@@ -31,19 +30,10 @@ from p2pkm.storage.study_table import (
     name_run,
     name_sides,
     tell_worse,
-    write_cell,
 )
 
 _FAILED = 4
 _MARK = "comparison.json"
-_MEANS = ("ratio_mean", "ratio_best", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
-          *MILESTONES)  # fmt: skip
-_PAIRED = ("ratio_mean", "ari", "bytes", "bytes_busiest")
-_COLUMNS = (
-    ("ratio_mean", "ratio", ".4f"), ("ratio_worst", "worst", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"),
-    ("bytes_busiest", "kB busiest", ".1f"), ("messages", "messages", ".0f"), ("rounds", "rounds", ".1f"),
-    *QUALITY_COLUMNS, ("virtual_seconds", "virtual s", ".4g"), *SECONDS_COLUMNS,
-)  # fmt: skip
 
 
 def lead_compare(
@@ -128,19 +118,19 @@ def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
 
 def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
-    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group), **average(group, _MEANS)}
-    worst = [row["ratio_worst"] for row in group]
-    found["ratio_worst"] = None if None in worst else float(max(worst))
+    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
+    found |= average(group, keys(Table.MEANS))
     ratios = [row["ratio_mean"] for row in group]
     found["ratio_low"], found["ratio_high"] = (None, None) if None in ratios else interval(ratios)
     found["worse"] = tell_worse(group) or None
-    found["stops"] = sorted({row["stop"] for row in group})
+    found["terminations"] = sorted({row["termination"] for row in group})
     return found
 
 
 def _pair(group: dict[int, Row], other: dict[int, Row]) -> dict[str, Any]:
     """Return mean differences over the seeds that both have, with intervals."""
-    return {"seeds": len(group.keys() & other.keys()), **{name: find_gap(group, other, name) for name in _PAIRED}}
+    gaps = {name: find_gap(group, other, name) for name in keys(Table.PAIRED)}
+    return {"seeds": len(group.keys() & other.keys()), **gaps}
 
 
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *, plot: bool) -> None:
@@ -164,11 +154,10 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *,
 def tabulate(compared: dict[str, Any]) -> str:
     """Return the comparison as text."""
     names = [name_run(one["algorithm"], one["graph"]) for one in compared["table"]]
-    timed = any(one["virtual_seconds"] is not None for one in compared["table"])
-    columns = _COLUMNS if timed else _COLUMNS[: -1 - len(SECONDS_COLUMNS)]
-    lines = [["", *(title for _, title, _ in columns)]]
+    shown = columns(Table.COMPARISON, compared["table"])
+    lines = [["", *(metric.column for metric in shown)]]
     for name, one in zip(names, compared["table"], strict=True):
-        cells = [write_cell(one, *column) for column in columns]
+        cells = [metric.write_mean(one) for metric in shown]
         lines.append([name, *cells])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if names else []
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines if names]

@@ -21,6 +21,7 @@ from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
 from p2pkm.experiments.config import Experiment, Prepared, build
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
+from p2pkm.metrics.registry import Table, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -34,13 +35,11 @@ if TYPE_CHECKING:
 _MOST = 1_000  # values of a path
 _SLACK = 1e-9  # of a step: a value so close before the end of a list is the end
 _ALIKE = 0.1  # of the points' standard deviation: rows that are one centroid for whoever counts clusterings
-_NAMES = ("algorithm", "graph", "devices", "ranks", "clusters", "data", "partition", "recipe", "seeding", "seed")
-_FIGURES = ("gtv", "objective", "ratio_mean", "ratio_worst", "ari", "centroid_sets", "rounds", "stop", "descent",
-            "messages", "bytes", "centroids_sha256")  # fmt: skip
+_NAMES = ("algorithm", "graph", "devices", "ranks", "clusters", "data", "partition", "init", "seed")
 _COLUMNS = (
     ("coupling", "coupling", "g"), ("local_fit", "local fit", ".6g"), ("gtv", "GTV", ".4g"),
     ("ratio_mean", "ratio", ".4f"), ("clusterings", "clusterings", "d"), ("rounds", "rounds", "d"),
-    ("stop", "stop", "s"),
+    ("termination", "termination", "s"),
 )  # fmt: skip
 
 
@@ -165,7 +164,7 @@ def measure(result: Result) -> dict[str, Any]:
         "coupling": result.summary["coupling"],
         "local_fit": fit if math.isfinite(fit) else None,
         "clusterings": count_clusterings(result.centroids, _ALIKE * spread),
-        **{name: result.summary[name] for name in _FIGURES},
+        **{name: result.summary[name] for name in keys(Table.PATH)},
     }
 
 
@@ -237,7 +236,7 @@ def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Output
     except OSError as error:
         raise NetworkError(f"the folder {folder} cannot be written: {error.strerror or error}") from None
     print(json.dumps(closing) if manner.json else tabulate(closing), flush=True)
-    codes = [code_of(one.summary["stop"], experiment) for one in results]
+    codes = [code_of(one.summary["termination"], experiment) for one in results]
     return INTERRUPTED if len(results) < len(steps) else max(codes)
 
 
@@ -252,7 +251,7 @@ def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -
     world, results = connect(), list[Result]()
     for step in steps:
         result = execute(step, world, None, manner, results[-1].centroids if results else None)
-        if result.summary["stop"] in STOPPED:
+        if result.summary["termination"] in STOPPED:
             break
         results.append(result)
         line = measure(result)

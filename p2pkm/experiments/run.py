@@ -78,7 +78,7 @@ def print_and_exit_code(result: Result, experiment: Experiment, manner: OutputOp
         print(json.dumps(result.summary), flush=True)
     else:
         manner.console.close(result.summary, result.notes, guided=manner.guide)
-    return code_of(result.summary["stop"], experiment)
+    return code_of(result.summary["termination"], experiment)
 
 
 def hold_out(experiment: Experiment, manner: OutputOptions, held: ExitStack) -> Lock | None:
@@ -154,7 +154,7 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.link_model, "faults": resolved.faults, "stale": resolved.stale_policy,
+             "link_model": resolved.link_model, "faults": resolved.faults, "stale_policy": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:

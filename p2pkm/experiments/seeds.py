@@ -17,6 +17,7 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import tell_folder
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
+from p2pkm.metrics.registry import Table, listed
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import Fault, check_files
@@ -28,8 +29,6 @@ from p2pkm.storage.save import write_json
 from p2pkm.storage.toml import read_toml
 
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
-_FIGURES = ("ratio_mean", "ratio_worst", "ari", "objective", "bytes", "rounds")
-_WORST_IS_LEAST = ("ari",)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -78,8 +77,8 @@ def _run_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions, 
         with hold(lock.folder / f"seed-{seed}") if lock else nullcontext() as own:
             result = execute(prepared, world, own, manner)
         summaries.append(result.summary)
-        code = max(code, code_of(result.summary["stop"], prepared.experiment))
-        if result.summary["stop"] in STOPPED:
+        code = max(code, code_of(result.summary["termination"], prepared.experiment))
+        if result.summary["termination"] in STOPPED:
             break
         _tell_seed(result.summary, manner)
     closing = summarize(summaries)
@@ -107,17 +106,18 @@ def _tell_seed(summary: dict[str, Any], manner: OutputOptions) -> None:
     if not manner.quiet:
         ratio = summary["ratio_mean"]
         shown = "not compared" if ratio is None else f"{ratio:.4f}"
-        print(f"seed {summary['seed']}: ratio {shown}, {summary['stop']}", file=sys.stderr, flush=True)
+        print(f"seed {summary['seed']}: ratio {shown}, {summary['termination']}", file=sys.stderr, flush=True)
 
 
 def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return mean, standard deviation (n - 1) and worst of the main figures over runs, None where one has none."""
     closing: dict[str, Any] = {"seeds": [one["seed"] for one in summaries], "mean": {}, "sd": {}, "worst": {}}
-    for name in _FIGURES:
+    for metric in listed(Table.SEEDS):
+        name = metric.key
         values = [one[name] for one in summaries]
         known = np.array([value for value in values if value is not None], float)
         whole = len(known) == len(values)
-        worst = np.min if name in _WORST_IS_LEAST else np.max
+        worst = np.min if metric.better == "higher" else np.max
         closing["mean"][name] = float(known.mean()) if whole else None
         closing["sd"][name] = float(known.std(ddof=1)) if whole and len(known) > 1 else None
         closing["worst"][name] = float(worst(known)) if whole else None
@@ -126,10 +126,13 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _show(closing: dict[str, Any], parent: Path | None) -> None:
     print(f"{len(closing['seeds'])} seeds: {', '.join(map(str, closing['seeds']))}")
-    print(f"  {'':12} {'mean':>12} {'sd':>12} {'worst':>12}")
-    for name in _FIGURES:
-        cells = [closing[kind][name] for kind in ("mean", "sd", "worst")]
-        print(f"  {name:12} " + " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells))
+    shown = listed(Table.SEEDS)
+    width = max(len(metric.label) for metric in shown)
+    print(f"  {'':{width}} {'mean':>12} {'sd':>12} {'worst':>12}")
+    for metric in shown:
+        cells = [closing[kind][metric.key] for kind in ("mean", "sd", "worst")]
+        line = " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells)
+        print(f"  {metric.label:{width}} {line}")
     print(f"  {tell_folder(parent)}", flush=True)
 
 
@@ -150,7 +153,7 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
     if faults or files_only:
         return _tell_files(path, faults, manner)
     before = load(path)
-    if not (path / "config.toml").is_file() or before.summary["stop"] in STOPPED:
+    if not (path / "config.toml").is_file() or before.summary["termination"] in STOPPED:
         raise DataError(
             f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
             "left them (--files-only)"

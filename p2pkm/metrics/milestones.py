@@ -12,7 +12,7 @@ BEST = ("ratio_best", "ratio_best_stage", "ratio_best_round")
 MILESTONES = (*_REACHED, *(name + OF_CENTRAL for name in _REACHED))
 EXPLAINED = (
     "to own 1 %, to central 1 %: until the ratio stays within 1 % of its own final value, of central k-means; rounds "
-    "of the method, in brackets with those of the initialization"
+    "of the method, in brackets all rounds from the start of the initialization"
 )
 
 
@@ -90,6 +90,12 @@ def write_rounds(figures: Mapping[str, Any], goal: str = "", form: str = "") -> 
     if every is None or method is None:
         return "-" if figures.get("ratio_mean") is None or not goal else "never"
     return f"{method:{form}} ({every:{form}})" + (write_share(figures) if goal else "")
+
+
+def never_reached(row: Mapping[str, Any], name: str) -> bool:
+    """Return whether a run was compared with central k-means and never came within 1 % of it."""
+    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # what is older than the figure does not say
+    return name.endswith(OF_CENTRAL) and not came and row.get("ratio_mean") is not None
 
 
 def write_share(figures: Mapping[str, Any]) -> str:

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from p2pkm.metrics.replay_frames import Frames
     from topologies import CSRGraph
 
-SUMMARY_KEYS = """
-    algorithm graph devices ranks placement cut ghosts balance balance_devices clusters data partition recipe seeding
-    coupling alpha schedule theta passes seed rounds rounds_before stop
-    rounds_to_1pct method_rounds_to_1pct bytes_to_1pct seconds_to_1pct
-    rounds_to_1pct_of_central method_rounds_to_1pct_of_central bytes_to_1pct_of_central seconds_to_1pct_of_central
-    ratio_best ratio_best_stage ratio_best_round
-    descent contraction distance_left ratio_mean ratio_worst ratio_alone objective gtv ari nmi purity ari_local messages
-    bytes
-    rows_max_per_device rows_at_server ari_clients nmi_clients purity_clients silhouette simplified_silhouette
-    l2_centers loss_local loss_global groups groups_ari centroid_sets consensus_distance centroids_sha256
-    chain_sha256 net virtual_seconds wall_seconds compile_seconds out
-    age_mean age_max faults stale lost away byzantine quarantined
-    min_count raw_points exposure_max device_names
-""".split()  # noqa: SIM905 - a list of names is read more easily as words
-
 
 class Exposure(NamedTuple):
     """What every device, the server included, has seen of others.
@@ -43,10 +28,10 @@ class Exposure(NamedTuple):
     Attributes
     ----------
     devices : int64[n]
-        Other devices whose rows it heard: neighbours who spoke, and those whose tables others passed on as they were
+        Other devices whose rows it received: neighbors that sent, and those whose tables others forwarded unchanged
         (an upper bound: of floods and trees all that may have come, lost messages and reduced tables included).
     rows : int64[n]
-        Rows that it heard, repetitions included.
+        Rows that it received, repetitions included.
     """
 
     devices: Integers
@@ -141,6 +126,9 @@ class Result:
     byzantine : int64[b] or None
         The devices that lied.
     exposure : Exposure or None
+    devices : dict of str to float64[n]
+        The figures of `p2pkm.metrics.registry` that every device has a value of, by key; the server's, too, if the
+        figure has one: devices.npz of the run folder.
     """
 
     centroids: Floats
@@ -161,6 +149,7 @@ class Result:
     ratios: Floats | None = None
     byzantine: Integers | None = None
     exposure: Exposure | None = None
+    devices: dict[str, Floats] = field(default_factory=dict)
 
     @property
     def graph(self) -> "nx.Graph | CSRGraph":

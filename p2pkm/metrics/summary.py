@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import expose
 from p2pkm.metrics.final_labels import collect_labels, tabulate
-from p2pkm.metrics.milestones import find_best, reach
+from p2pkm.metrics.milestones import find_best, reach, trace
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
@@ -27,8 +28,9 @@ from p2pkm.metrics.optional import (
     mark_move,
     silhouette_scores,
 )
+from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import SUMMARY_KEYS, Census, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
@@ -45,8 +47,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "recipe": traits.recipe,
-        "seeding": traits.seeding or ("own" if traits.recipe == "none" else None),
+        "init": traits.seeding or ("own" if traits.recipe == "none" else traits.recipe),
         "alpha": None,
         "coupling": None,
         "schedule": algorithm.schedule,
@@ -101,33 +102,35 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     groups = _name_groups(network, topology, state)
     known = referee.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     move = mark_move(devices, network, state) if known else None
-    trace, summary = list[dict[str, Any]](), dict[str, Any]()
+    records, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
-        summary = dict.fromkeys(SUMMARY_KEYS) | facts | _score(priced, prices, census, honest)
+        summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, honest)
         summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
         if topology.hub >= 0:
-            summary |= marks | mark_clients(census, honest)
+            summary |= marks
         apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
         summary |= reach(referee.trace) | ({} if apart else find_best(referee.trace))
         summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
-        trace = referee.trace
+        records = referee.trace
     prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
     prices.notes += byzantine_note(referee.left_out)
-    prices.notes += [] if facts["stop"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
-    text = json.dumps([trace, summary, prices.notes]) if world.rank == 0 else ""
+    prices.notes += [] if facts["termination"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
+    text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
          "ratios": _ratios(referee), **_freeze(referee.links())} if world.rank == 0 else None
     )  # fmt: skip
     frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
     gtv = network.share(referee.gtv, network.placement.edge_counts)
-    trace, summary, notes = json.loads(shared["text"].tobytes())
-    return Result(
-        centroids, model, trace, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
+    records, summary, notes = json.loads(shared["text"].tobytes())
+    result = Result(
+        centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
         exposure=exposure,
     )  # fmt: skip
+    figures, values = measure(result)  # the same on every rank, as the result is
+    return replace(result, summary=summary | figures, devices=values)
 
 
 def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
@@ -158,8 +161,8 @@ def _tell(topology: Topology, referee: Monitor, census: Census, centroids: Float
 
 
 def _expect(facts: dict[str, Any]) -> float | None:
-    """Return the contraction that theory expects of a round, None with a raw alpha."""
-    if facts["coupling"] is None or facts["theta"] is None:
+    """Return the convergence rate that theory expects, None with a raw alpha."""
+    if facts["coupling"] is None or facts["relaxation"] is None:
         return None
     return expect_rate(facts["coupling"], facts["theta"], facts["schedule"])
 
@@ -183,17 +186,16 @@ def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[
     """Return what the last record says of the whole run."""
     last = referee.trace[-1]
     found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
-    before = {record["stage"]: record["round"] for record in referee.trace if record["stage"] != last["stage"]}
-    found["rounds_before"] = sum(before.values())
+    found["rounds_before"] = trace(referee.trace)[-1][0] - last["round"]  # a stage may be played several times
     if not referee.objective_known:
         return found | {"descent": None}
     from topologies.measures import fitted
 
     fall = fitted(referee.trace).contraction
     # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
-    contraction = None if fall is None else float(f"{math.sqrt(fall):.6g}")
-    left = None if move is None else estimate_distance(move, contraction, expected)
-    return found | {"contraction": contraction, "distance_left": left}
+    rate = None if fall is None else float(f"{math.sqrt(fall):.6g}")
+    left = None if move is None else estimate_distance(move, rate, expected)
+    return found | {"convergence_rate": rate, "distance_left": left}
 
 
 def _count(traffic: Traffic, referee: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
@@ -203,8 +205,8 @@ def _count(traffic: Traffic, referee: Monitor, centroids: Floats, exposure: Expo
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
         "centroid_sets": _count_different(referee.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
         "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, referee.best))),
-        "exposure_max": int(exposure.devices.max()),
-        "quarantined": int(traffic.refused.sum()) if traffic.refused is not None else 0,
+        "max_peers_observed": int(exposure.devices.max()),
+        "messages_rejected": int(traffic.refused.sum()) if traffic.refused is not None else 0,
         "centroids_sha256": referee.fingerprint.hex(),
         "chain_sha256": referee.chain.hex(),
     }
@@ -275,7 +277,7 @@ def _score(
     priced: CostRatios | None, prices: CostEvaluator, census: Census, honest: Integers
 ) -> dict[str, float | None]:
     """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
-    found: dict[str, float | None] = {"ratio_alone": mean(prices.alone)}
+    found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, honest)
     if priced is not None:
         known = priced.ratios[np.isfinite(priced.ratios)]
         found |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
@@ -283,8 +285,6 @@ def _score(
             found |= {
                 name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
             }
-    if census.scores is not None:
-        found["ari_local"] = mark_clients(census, honest)["ari_clients"]
     return found
 
 

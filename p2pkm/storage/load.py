@@ -23,6 +23,7 @@ _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number o
     "chain": {"heads": 2},
     "frames": {},
     "exposure": {},
+    "devices": {},
 }  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def _read_topology(path: Path) -> Topology:
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames, exposure = (arrays[name] for name in _NEEDED)
+    centroids, labels, ledger, census, chain, frames, exposure, devices = (arrays[name] for name in _NEEDED)
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
@@ -105,7 +106,7 @@ def _assemble(
         _fill(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
-        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
+        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None, devices,
     )  # fmt: skip
 
 

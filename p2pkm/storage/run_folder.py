@@ -207,7 +207,7 @@ class RunFolder:
             save_result(result, self.path)
             if draw is not None:
                 draw(result, self.path / "figures")
-            state = "interrupted" if result.summary["stop"] in STOPPED else "done"
+            state = "interrupted" if result.summary["termination"] in STOPPED else "done"
             self.end(state, chain=result.summary["chain_sha256"])
             write_checksums(self.path)
 

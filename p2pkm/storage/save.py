@@ -64,6 +64,7 @@ def save_result(result: Any, folder: Path) -> None:
         },
         "chain": result.chain._asdict(),
         "frames": {} if result.frames is None else result.frames._asdict(),
+        "devices": result.devices,
         "exposure": {} if result.exposure is None else result.exposure._asdict(),
     }  # fmt: skip
     for name, arrays in archives.items():

@@ -12,24 +12,18 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.errors import DataError
-from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
+from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
+from p2pkm.metrics.registry import find
 
 Row = dict[str, Any]
 SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
 ALONE = "local"  # the method without messages, which has neither a graph nor a server
-QUALITY_COLUMNS = (
-    ("", "to own 1 %", ".1f"), (OF_CENTRAL, "to central 1 %", ".1f"),
-    ("bytes_to_1pct", "kB to own 1 %", ".1f"), (f"bytes_to_1pct{OF_CENTRAL}", "kB to central 1 %", ".1f"),
-)  # fmt: skip
-SECONDS_COLUMNS = (
-    ("seconds_to_1pct", "s to own 1 %", ".4g"), (f"seconds_to_1pct{OF_CENTRAL}", "s to central 1 %", ".4g"),
-)  # fmt: skip
 _RESAMPLES = 9_999
 TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
 _KEPT = "runs/*.json"  # of a study that has not ended
 _SHOWN = 10  # rows in a notebook
-_COLUMNS = ("algorithm", "graph", "seed", "ratio_mean", "rounds_to_1pct", "rounds_to_1pct_of_central", "bytes", "stop",
-            "error")  # fmt: skip
+_COLUMNS = ("algorithm", "graph", "seed", "ratio_mean", "rounds_to_1pct", "rounds_to_1pct_of_central", "bytes",
+            "termination", "error")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -139,14 +133,8 @@ def name_run(algorithm: str, graph: str | None) -> str:
     return f"{algorithm} with a server" if graph == SERVED else f"{algorithm} on {graph or 'its graph'}"
 
 
-def never_reached(row: Mapping[str, Any], name: str) -> bool:
-    """Return whether a run was compared with central k-means and never came within 1 % of it."""
-    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # what is older than the figure does not say
-    return name.endswith(OF_CENTRAL) and not came and row.get("ratio_mean") is not None
-
-
 def average(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
-    """Return the means of figures over runs that ended, and the number of runs that came within 1 % of central k-means.
+    """Return figures over runs that ended: means, of the worst device the worst, and how many came near central.
 
     A figure that not all runs have is None; but those of runs that came within 1 % of central k-means (``_of_central``)
     are over these alone, and ``reached_central`` (None if not all were compared) says how many they are.
@@ -154,20 +142,10 @@ def average(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
     means: Row = {}
     for name in names:
         values = [row.get(name) for row in rows if not never_reached(row, name)]
-        means[name] = None if None in values or not values else float(np.mean(np.array(values, float)))
+        means[name] = None if None in values or not values else float(find(name).over_runs(np.array(values, float)))
     compared = bool(rows) and all(row.get("ratio_mean") is not None for row in rows)
     came = [row for row in rows if row.get(f"rounds_to_1pct{OF_CENTRAL}") is not None]
     return means | {"reached_central": len(came) if compared else None}
-
-
-def write_cell(means: Mapping[str, Any], name: str, title: str, form: str) -> str:
-    """Return a cell of a table of means; name: of a figure, or the goal of rounds to 1 %: own or ``_of_central``."""
-    if name in ("", OF_CENTRAL):
-        return write_rounds(means, name, form)
-    if never_reached(means, name):
-        return "never"
-    value = means[name]
-    return "-" if value is None else format(value / 1000 if title.startswith("kB") else value, form)
 
 
 def name_sides(difference: Mapping[str, Any]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from html import escape
 from io import BytesIO
 from typing import Any
 
+from p2pkm.metrics.registry import Table, listed
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
@@ -18,8 +19,8 @@ _DPI = 55
 def card(thing: Any) -> str:
     """Return what a notebook shows of a Result, a Topology, Shards or a PartitionReport."""
     if isinstance(thing, Result):
-        shown = "algorithm graph devices clusters rounds stop descent ratio_mean ratio_worst ari messages bytes"
-        return show_card("p2pkm result", _known({name: thing.summary.get(name) for name in shown.split()}),
+        figures = {metric.label: thing.summary.get(metric.key) for metric in listed(Table.CARD)}
+        return show_card("p2pkm result", _known(figures),
                          lambda: plot_graph(thing))  # fmt: skip
     if isinstance(thing, Topology):
         degrees = thing.degrees

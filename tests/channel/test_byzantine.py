@@ -214,7 +214,7 @@ def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     result = p2pkm.simulate(find(name)(4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
     assert len(result.byzantine) == 2
     assert result.summary["byzantine"] == f"2:kind={kind},place=random,by=closeness,stages=method"
-    assert (result.summary["quarantined"] > 0) == (kind == "nan")
+    assert (result.summary["messages_rejected"] > 0) == (kind == "nan")
     assert not np.isnan(result.centroids).any()
     assert np.isfinite(result.summary["ratio_mean"])
     assert result.summary["descent"] in ("not claimed", None)
@@ -330,6 +330,6 @@ def test_the_run_folder_keeps_who_lied_and_verify_repeats_it(tmp_path):
     assert ended.code == 0
     loaded = p2pkm.load(target)
     assert len(loaded.byzantine) == 2
-    assert loaded.ledger.refused.sum() == json.loads(ended.out)["quarantined"] > 0
+    assert loaded.ledger.refused.sum() == json.loads(ended.out)["messages_rejected"] > 0
     assert np.flatnonzero(loaded.ledger.refused).tolist() == loaded.byzantine.tolist()
     assert here("verify", target, "-q").code == 0

@@ -312,7 +312,7 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
 def test_the_share_away_is_that_of_the_clients(tmp_path):
     tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
     result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, baselines=False, faults=tape)
-    assert_allclose(result.summary["away"], 1 / 9)
+    assert_allclose(result.summary["unavailable_fraction"], 1 / 9)
 
 
 def test_sent_and_lost_are_counted_apart(tmp_path):
@@ -320,8 +320,8 @@ def test_sent_and_lost_are_counted_apart(tmp_path):
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
     result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, baselines=False, faults=tape)
     assert_array_equal(result.ledger.messages, [4, 4, 4, 3])  # 2 says nothing in round 2
-    assert result.summary["messages"] == 15 and result.summary["lost"] == 2
-    assert_allclose(result.summary["away"], 1 / 9)
+    assert result.summary["messages"] == 15 and result.summary["messages_lost"] == 2
+    assert_allclose(result.summary["unavailable_fraction"], 1 / 9)
     assert result.summary["descent"] == "not claimed" and result.summary["faults"] == tape
 
 
@@ -330,7 +330,7 @@ def deal(n, seed=0, k=3):
     return p2pkm.Shards.from_list([rng.normal(6.0 * rng.integers(0, k, (9, 1)), 1.0, (9, 2)) for _ in range(n)])
 
 
-KEPT = ("chain_sha256", "messages", "bytes", "stop", "rounds", "lost", "away")
+KEPT = ("chain_sha256", "messages", "bytes", "termination", "rounds", "messages_lost", "unavailable_fraction")
 SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggler=0.1,partition=4-6"
 
 
@@ -358,7 +358,7 @@ def test_two_methods_meet_the_same_faults():
     graph, lost = topologies.small_world(12, degree=4, rewire=0.2, seed=1), []
     for method in (p2pkm.GTVMin(3, schedule="jacobi", tol=0.0), p2pkm.ADMM(3, tol=0.0)):
         summary = p2pkm.simulate(method, graph, deal(12), faults=SPEC, baselines=False, rounds=25).summary
-        lost.append((summary["lost"], summary["away"], summary["rounds"]))
+        lost.append((summary["messages_lost"], summary["unavailable_fraction"], summary["rounds"]))
     assert lost[0] == lost[1] and lost[0][0] > 100
 
 
@@ -367,7 +367,7 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
     graph = topologies.ring(6)
     plain, other = (p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=one) for one in (None, faults))
     assert plain.summary["chain_sha256"] == other.summary["chain_sha256"]
-    assert other.summary["descent"] == "certified" and other.summary["lost"] is None
+    assert other.summary["descent"] == "certified" and other.summary["messages_lost"] is None
     (tmp_path / "empty.jsonl").write_text("\n")
     again = p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=str(tmp_path / "empty.jsonl"))
     assert again.summary["chain_sha256"] == plain.summary["chain_sha256"]
@@ -406,7 +406,7 @@ def test_a_hub_that_is_down_does_without_a_round(tmp_path):
     # in round 2 the clients hear nothing and report again, to nobody; in round 3 the hub speaks to 0 in vain
     assert [sent[i, 4] for i in range(4)] == [4, 5, 5, 5]
     assert [sent[4, i] for i in range(4)] == [3, 3, 3, 3]
-    assert result.summary["lost"] == 5 and result.summary["rounds"] == 4
+    assert result.summary["messages_lost"] == 5 and result.summary["rounds"] == 4
 
 
 @pytest.mark.parametrize("kind", [p2pkm.FKM, p2pkm.FeCA])
@@ -414,7 +414,7 @@ def test_a_hub_that_misses_the_opening_is_told_again(tmp_path, kind):
     tape = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
     result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, baselines=False)
     assert np.isfinite(result.centroids[:, 0]).all()
-    assert result.summary["lost"] == 8  # the reports of the opening and of round 1
+    assert result.summary["messages_lost"] == 8  # the reports of the opening and of round 1
 
 
 # --- sums that must not be lost ---
@@ -495,7 +495,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
     result = p2pkm.simulate(method, graph, deal(24), rounds=0, faults=f"{faults},stages=all", baselines=False)
     assert np.isfinite(result.centroids).all()
     assert result.summary["centroid_sets"] == 1
-    assert result.summary["lost"] > 0 or "delay" in faults
+    assert result.summary["messages_lost"] > 0 or "delay" in faults
 
 
 # --- what is refused, and what is said ---

@@ -13,10 +13,10 @@ from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
 from p2pkm.experiments.config import FIELDS, Experiment
-from p2pkm.metrics.result import SUMMARY_KEYS
+from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, StageResult, here, ranks, solve, there
 
-PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
+PLACED = ("rank_partition", "edge_cut", "halo_size", "load_imbalance", "load_imbalance_devices")
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +28,19 @@ def test_json_object():
     """One object on stdout with all keys in order, and nothing else; progress goes to stderr."""
     ending = here(*SMALL, "--out", "none", "--format", "json", "-v")
     summary = ending.summary
-    assert list(summary) == SUMMARY_KEYS
+    assert list(summary) == summary_keys()
     assert (summary["algorithm"], summary["graph"], summary["devices"], summary["ranks"]) == ("gtvmin", "ring", 4, 1)
     assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
     assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
-    assert (summary["recipe"], summary["seeding"], summary["coupling"], summary["alpha"]) == ("global", None, 10, None)
-    assert (summary["schedule"], summary["theta"], summary["passes"], summary["seed"]) == ("colored", 1.5, 1, 0)
+    assert (summary["init"], summary["coupling"], summary["alpha"]) == ("global", 10, None)
+    assert (summary["schedule"], summary["relaxation"]) == ("colored", 1.5)
+    assert (summary["local_steps"], summary["seed"]) == (1, 0)
     assert (summary["descent"], summary["out"]) == ("certified", None)
     assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
     for name in ("rounds", "messages", "bytes", "rows_max_per_device", "centroid_sets"):
         assert isinstance(summary[name], int) and summary[name] > 0
-    for name in ("ratio_mean", "ratio_worst", "ratio_alone", "objective", "gtv", "ari", "nmi", "purity", "ari_local"):
+    scores = ("ari", "nmi", "purity", "ari_clients")
+    for name in ("ratio_mean", "ratio_worst", "ratio_local_only", "objective", "gtv", *scores):
         assert isinstance(summary[name], float)
     assert ending.err.count("\n") > 5
 
@@ -72,15 +74,16 @@ def test_table():
     assert ending.code == 0 and ending.err == ""
     lines = ending.out.splitlines()
     assert lines[0].startswith("16 clusters, 4 devices on a ring graph, 1 rank, ")
-    for words in ("quality, mean device", "central k-means; 1 is as good", "without talking", "adjusted Rand index",
-                  "0 is consensus", "certified", "converged", "messages", "bytes", "run folder"):  # fmt: skip
+    for words in ("cost ratio, mean device", "central k-means; 1 is as good", "without any communication",
+                  "adjusted Rand index", "0 is consensus", "certified", "converged", "messages", "bytes",
+                  "run folder"):  # fmt: skip
         assert words in ending.out
     assert "\x1b" not in ending.out and max(map(len, lines)) < 160
 
 
 def test_table_leaves_out_what_is_not_known():
     text = here(*SMALL, "--out", "none", "--no-baselines").out
-    assert "quality, mean device" not in text and "None" not in text and "nan" not in text
+    assert "cost ratio, mean device" not in text and "None" not in text and "nan" not in text
 
 
 class Terminal(io.StringIO):
@@ -100,7 +103,7 @@ def test_terminal(monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: next(clock))
     assert main([*SMALL, "--out", "none"]) == 0
-    assert "\x1b[" in out.getvalue() and "quality, mean device" in out.getvalue()
+    assert "\x1b[" in out.getvalue() and "cost ratio, mean device" in out.getvalue()
     assert "round" in err.getvalue() and "\x1b[2K" in err.getvalue()
 
 
@@ -177,18 +180,18 @@ def test_the_command_line_beats_toml(tmp_path):
 @pytest.mark.parametrize("word", ["global", "none"])
 def test_recipe(word):
     summary = solve("--recipe", word)
-    assert (summary["recipe"], summary["seeding"]) == (word, "own" if word == "none" else None)
+    assert summary["init"] == ("own" if word == "none" else word)
 
 
 def test_a_seeding_replaces_the_recipe():
-    assert solve("--seeding", "box")["recipe"] == "none"
+    assert solve("--seeding", "box")["init"] == "box"
 
 
 def test_require_converged():
     words = (*SMALL, "--out", "none", "--format", "json", "--tol", 0, "--rounds", 2, "--seeding", "own")
     assert here(*words).code == 0
     ending = here(*words, "--require-converged")
-    assert ending.code == 5 and ending.summary["stop"] == "round-limit"
+    assert ending.code == 5 and ending.summary["termination"] == "round-limit"
     assert here(*SMALL, "--out", "none", "--require-converged", "--rounds", 150).code == 0
 
 
@@ -206,8 +209,8 @@ def test_ranks(tmp_path):
         "compile_seconds",
         *PLACED,
     }
-    assert alone["placement"] is None and summary["placement"] == "blocks" and summary["cut"] == 3
-    assert summary["ghosts"] == 6 and summary["balance_devices"] == 1.0
+    assert alone["rank_partition"] is None and summary["rank_partition"] == "blocks" and summary["edge_cut"] == 3
+    assert summary["halo_size"] == 6 and summary["load_imbalance_devices"] == 1.0
     manifest = json.loads((tmp_path / "three" / "manifest.json").read_text())
     assert manifest["ranks"] == 3 and manifest["mpi"]
 

@@ -24,7 +24,7 @@ def _verdict(page):
 def test_a_device_that_hears_only_nonsense_has_no_limits_and_the_objective_stays_a_number():
     summary = solve("--devices", 6, "--data", "grid16:points=4", "-k", 4, "--rounds", 3, "--partition", "iid",
                     "--robust", "saturate", "--byzantine", "2:kind=nan")  # fmt: skip
-    assert summary["quarantined"] > 0 and math.isfinite(summary["objective"])
+    assert summary["messages_rejected"] > 0 and math.isfinite(summary["objective"])
 
 
 def test_a_dry_run_over_seeds_runs_nothing(tmp_path):
@@ -67,12 +67,13 @@ def test_elsewhere_it_is_said_where_a_run_with_relative_paths_was_begun(tmp_path
 
 def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     ending = here(*SMALL, *TROUBLE, "--out", "run", "-q")
-    assert "smallest row" in ending.out and here("report", "run").code == 0
+    assert "minimum cluster size" in ending.out and here("report", "run").code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     said = _verdict(tmp_path / "run" / "report.html")
-    assert f"Under faults (loss=0.2,dropout=0.1) {summary['lost']} of the messages were never heard" in said
-    assert "1 device lied (1:kind=nan" in said and "Nothing of rows of fewer than 2 points was said." in said
-    assert f"{summary['quarantined']} tables that made no sense were refused." in said
+    assert f"Under faults (loss=0.2,dropout=0.1) {summary['messages_lost']} of the messages were lost" in said
+    assert "1 device sent Byzantine messages (1:kind=nan" in said
+    assert "Clusters of fewer than 2 points were suppressed in all messages." in said
+    assert f"{summary['messages_rejected']} messages were rejected as malformed." in said
 
 
 def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat_them(tmp_path):
@@ -85,7 +86,8 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
     assert "--checkpoint-every" not in again and "--rank-partition" not in again
     rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
-    assert all(row["lost"] > 0 and row["away"] >= 0 and row["quarantined"] > 0 for row in rows)
+    assert all(row["messages_lost"] > 0 and row["messages_rejected"] > 0 for row in rows)
+    assert all(row["unavailable_fraction"] >= 0 for row in rows)
 
 
 @pytest.mark.parametrize(("options", "words"), [
@@ -125,7 +127,7 @@ def test_a_study_does_not_take_rows_of_another_tape_or_graph_for_its_own(tmp_pat
     first = once("0 1\n1 2\n2 3\n", 1)
     assert once("0 1\n1 2\n2 3\n", 1) == first
     other = once("0 1\n1 2\n2 3\n", 3)
-    assert other["lost"] > first["lost"] and other["key"] != first["key"]
+    assert other["messages_lost"] > first["messages_lost"] and other["key"] != first["key"]
     assert once("0 1\n1 2\n2 3\n3 0\n", 3)["messages"] > other["messages"]
 
 

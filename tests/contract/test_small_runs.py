@@ -107,14 +107,14 @@ def test_array_file(tmp_path, name):
         np.savez(tmp_path / name, X=X)
     summary = solve("--data", name, "-k", 2)
     assert summary["partition"] == "iid:minimum=0,seed=0"
-    assert [summary[key] for key in ("ari", "nmi", "purity", "ari_local")] == [None] * 4
+    assert [summary[key] for key in ("ari", "nmi", "purity", "ari_clients")] == [None] * 4
 
 
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("schedule", ["colored", "jacobi", "async"])
 def test_one_and_two_devices(devices, schedule):
     summary = solve("--devices", devices, "--schedule", schedule, "--rounds", 60)
-    assert summary["devices"] == devices and summary["stop"] in {"converged", "round-limit", "silent"}
+    assert summary["devices"] == devices and summary["termination"] in {"converged", "round-limit", "silent"}
     assert (summary["messages"] == 0) == (devices == 1)
     assert summary["ratio_mean"] is not None
 
@@ -139,6 +139,6 @@ def test_shape(tmp_path, name, start):
     (tmp_path / "constant.csv").write_text("1,2\n" * 12)
     (tmp_path / "line.csv").write_text("".join(f"{i}\n" for i in range(12)))
     summary = solve(*SHAPES[name], *start)
-    assert summary["stop"] in {"converged", "round-limit", "silent"}
+    assert summary["termination"] in {"converged", "round-limit", "silent"}
     assert summary["objective"] >= 0
     assert summary["descent"] == "certified"

@@ -27,7 +27,7 @@ def changing(n, *rounds):
     return record(n, [Exchange(u, v) for u, v in ends], "by-hand")
 
 
-KEPT = ("graph", "chain_sha256", "messages", "bytes", "stop", "rounds")
+KEPT = ("graph", "chain_sha256", "messages", "bytes", "termination", "rounds")
 ALTERNATING = changing(3, [(0, 1)], [(1, 2)])  # directed edges of the union in the order 01 10 12 21
 POINTS = p2pkm.Shards.from_list([np.array([[x]]) for x in (0.0, 4.0, 8.0)])
 START = np.array([2.0, 6.0, 10.0]).reshape(3, 1, 1)
@@ -68,7 +68,7 @@ def test_gtvmin_by_colours_keeps_the_links_for_a_round_and_then_all_speak():
     result = run(method, 2)
     # opening: both ends of 01; 0 to 1; then both ends of 12; 2 to 1; then both ends of 01
     assert_array_equal(result.ledger.messages, [3, 2, 1, 2])
-    assert result.summary["theta"] == 1.0
+    assert result.summary["relaxation"] == 1.0
 
 
 @pytest.mark.parametrize("schedule", ["jacobi", "colored"])
@@ -173,14 +173,14 @@ def test_rest_counts_once_it_has_lasted_for_a_period():
     for period in (1, 2, 5):
         graph = changing(3, [(0, 1), (1, 2)], *[[(0, 1)]] * (period - 1))
         result = run(alone, 20, graph)
-        assert (result.summary["stop"], result.summary["rounds"]) == ("converged", 1 + period)
+        assert (result.summary["termination"], result.summary["rounds"]) == ("converged", 1 + period)
     assert run(alone, 20, topologies.path(3)).summary["rounds"] == 2
 
 
 def test_a_round_without_any_link_is_not_the_end():
     graph = changing(3, [(0, 1), (1, 2)], [], [])
     result = run(GossipMatching(1, tol=0.0), 7, graph)
-    assert (result.summary["stop"], result.summary["rounds"]) == ("round-limit", 7)
+    assert (result.summary["termination"], result.summary["rounds"]) == ("round-limit", 7)
     assert result.summary["messages"] == 2 * 3  # one pair meets in rounds 0, 3 and 6 of the graph
 
 

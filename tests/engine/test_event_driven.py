@@ -282,7 +282,7 @@ def test_quality_is_that_of_the_colours(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()
     colours = here(*common, "--schedule", "colored").summary
     events = here(*common, "--schedule", "async", "--link-model", net).summary
-    assert events["stop"] == "converged" and events["descent"] == "not claimed"
+    assert events["termination"] == "converged" and events["descent"] == "not claimed"
     assert abs(events["ratio_mean"] / colours["ratio_mean"] - 1) < 0.01
     assert 0 < events["age_mean"] <= events["age_max"] < events["virtual_seconds"]
 

@@ -24,7 +24,7 @@ def row(algorithm, graph, seed, ratio, bytes_=1000, error=None):
     return {"algorithm": algorithm, "graph": graph, "seed": seed, "error": error, "ratio_mean": ratio, "ari": 0.5,
             "ratio_worst": ratio, "bytes": bytes_, "bytes_busiest": bytes_ // 2, "messages": 3, "rounds": 2,
             "ratio_best": ratio, "ratio_best_stage": algorithm, "ratio_best_round": 2, "rounds_to_1pct": 1,
-            "bytes_to_1pct": 10, "stop": "silent"}  # fmt: skip
+            "bytes_to_1pct": 10, "termination": "silent"}  # fmt: skip
 
 
 def record(stage, t, ratio, volume):

@@ -164,7 +164,7 @@ def test_the_table_shows_every_step_and_nothing_is_written_if_so_asked(tmp_path,
     ending = here("run", *SMALL, *PATH, "--no-baselines", "--out", "none")
     lines = ending.out.splitlines()
     assert ending.code == 0
-    assert lines[0].split() == ["coupling", "local", "fit", "GTV", "ratio", "clusterings", "rounds", "stop"]
+    assert lines[0].split() == ["coupling", "local", "fit", "GTV", "ratio", "clusterings", "rounds", "termination"]
     assert [line.split()[0] for line in lines[1:]] == ["10", "1", "0", "results"]
     assert lines[1].split()[3] == "-"
     assert not listed(tmp_path)
@@ -221,7 +221,7 @@ def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, e
     def execute(*given):
         result = run(*given)
         calls.append(given)
-        result.summary["stop"] = "interrupted" if len(calls) > ended else result.summary["stop"]
+        result.summary["termination"] = "interrupted" if len(calls) > ended else result.summary["termination"]
         return result
 
     monkeypatch.setattr(p2pkm.experiments.coupling_path, "execute", execute)

@@ -116,7 +116,7 @@ def test_a_sample_of_points_prices_almost_as_all_do(monkeypatch):
     part = run()
     assert "cost and scores of all points are over a sample of 6400 of 20000 points" in part.notes
     assert whole.summary["centroids_sha256"] == part.summary["centroids_sha256"]
-    for name in ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "nmi", "purity"):
+    for name in ("ratio_mean", "ratio_worst", "ratio_local_only", "ari", "nmi", "purity"):
         assert part.summary[name] != whole.summary[name]
         assert part.summary[name] == pytest.approx(whole.summary[name], rel=0.05)
 
@@ -140,7 +140,7 @@ def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
     monkeypatch.setattr(prices, "_IN_THE_END", 1.0)
     part = run()
     assert part.notes.count("ratio and scores are over a sample of 16 of 100 devices") == 1
-    assert part.summary["ratio_alone"] == pytest.approx(whole.summary["ratio_alone"], rel=0.5)
+    assert part.summary["ratio_local_only"] == pytest.approx(whole.summary["ratio_local_only"], rel=0.5)
 
 
 def test_located_points_are_those_of_the_own_devices():

@@ -219,7 +219,7 @@ def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again(file, tmp_path, mon
     assert "2 runs failed" in ending.out and "seed 1 is unlucky" in ending.err
     rows = table(tmp_path / "s")
     failed = [row for row in rows if row["error"]]
-    assert [(row["graph"], row["stop"], row["ratio_mean"]) for row in failed] == [
+    assert [(row["graph"], row["termination"], row["ratio_mean"]) for row in failed] == [
         ("ring", "failed", None), ("path", "failed", None)
     ]  # fmt: skip
     monkeypatch.undo()

@@ -45,8 +45,8 @@ def test_no_bit_depends_on_the_placement(size):
     assert len(lines) == len(in_process()) * len(placement_program.DIVISIONS)
     wrong = [(line["name"], line["division"]) for line in lines if line["found"] != in_process()[line["name"]]]
     assert wrong == []
-    assert all(line["placed"]["placement"] == line["division"] for line in lines)
-    cuts = {line["division"]: line["placed"]["cut"] for line in lines if line["name"] == "colored"}
+    assert all(line["placed"]["rank_partition"] == line["division"] for line in lines)
+    cuts = {line["division"]: line["placed"]["edge_cut"] for line in lines if line["name"] == "colored"}
     assert cuts["metis"] < min(cuts["blocks"], cuts["interleaved"])
 
 
@@ -223,13 +223,14 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
     words = ("--graph", "grid:rows=2", "--devices", 24, "--data", "blobs:clusters=3,points=60", "--scale", "standard",
              "--rounds", 5, "--out", "none")  # fmt: skip
     alone = here(*words, "--format", "json").summary
-    assert alone["placement"] is None and alone["cut"] is None
+    assert alone["rank_partition"] is None and alone["edge_cut"] is None
     ending = there(*ranks(3), "-m", "p2pkm", *words, "--rank-partition", "metis", "--format", "json", cwd=tmp_path)
     summary = ending.summary
     assert ending.err.startswith(
-        f"p2pkm: placement metis: {summary['cut']} links cut, {summary['ghosts']} ghosts; at most "
+        f"p2pkm: placement metis: edge cut {summary['edge_cut']}, halo {summary['halo_size']}; load imbalance "
     )
-    assert summary["placement"] == "metis" and summary["balance"] >= 1.0 and summary["balance_devices"] >= 1.0
+    assert summary["rank_partition"] == "metis"
+    assert summary["load_imbalance"] >= 1.0 and summary["load_imbalance_devices"] >= 1.0
     for name in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean", "ari"):
         assert summary[name] == alone[name]
     quiet = there(*ranks(2), "-m", "p2pkm", *words, "--rank-partition", "blocks", "-q", cwd=tmp_path)

@@ -142,7 +142,7 @@ def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number
         words = ("--seeding", "own", "--tol", "0", "--rounds", "9", "--checkpoint-every", "1000", "--out", "run")
         assert here(*SMALL, *words).code == code
     manifest, summary = (json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json"))
-    assert (manifest["state"], summary["stop"], summary["rounds"]) == ("interrupted", stop, 4)
+    assert (manifest["state"], summary["termination"], summary["rounds"]) == ("interrupted", stop, 4)
     assert len(list(Path("run", "checkpoint").iterdir())) == 1
     resume(Path("run"))
     assert check_files(Path("run")) == []

@@ -11,7 +11,7 @@ import pytest
 
 from p2pkm.engine.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
-from p2pkm.metrics.result import SUMMARY_KEYS
+from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes settled descent".split()
@@ -87,7 +87,7 @@ def test_without_rounds_there_is_record_zero(tmp_path):
 
 
 def test_without_folder_nothing_is_written(tmp_path):
-    assert list(solve()) == SUMMARY_KEYS and solve()["out"] is None
+    assert list(solve()) == summary_keys() and solve()["out"] is None
     (tmp_path / "none.toml").write_text('out = "none"\n')
     assert here(*SMALL, "--config", "none.toml").code == 0
     assert listed(tmp_path) == {"none.toml"}
@@ -194,7 +194,7 @@ def test_interrupted(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     summary = json.loads((folder / "summary.json").read_text())
     assert ending.code == 130 and "Traceback" not in ending.err
-    assert (summary["stop"], summary["rounds"]) == ("interrupted", 3)
+    assert (summary["termination"], summary["rounds"]) == ("interrupted", 3)
     assert (manifest(folder)["state"], manifest(folder)["chain"]) == ("interrupted", summary["chain_sha256"])
     assert records(folder)[-1]["round"] == 3
     assert np.load(folder / "centroids.npz")["centroids"].shape == (4, 16, 2)

@@ -10,7 +10,8 @@ from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import NAME
 from tests.support.run_cli import here, listed
 
-OWN = {"wall_seconds", "compile_seconds", "out", "ranks", "placement", "cut", "ghosts", "balance", "balance_devices"}
+OWN = {"wall_seconds", "compile_seconds", "out", "ranks",
+       "rank_partition", "edge_cut", "halo_size", "load_imbalance", "load_imbalance_devices"}  # fmt: skip
 
 
 def keep_all(monkeypatch, folder, copies):

@@ -173,7 +173,7 @@ def _check_interrupted(ending, folder):
     summary = json.loads((folder / "summary.json").read_text())
     manifest = json.loads((folder / "manifest.json").read_text())
     records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    assert summary["stop"] == manifest["state"] == "interrupted"
+    assert summary["termination"] == manifest["state"] == "interrupted"
     assert records[-1]["round"] == summary["rounds"] > 50
     assert (folder / "centroids.npz").exists()
 

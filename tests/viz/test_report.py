@@ -102,7 +102,7 @@ def test_tables_know_numbers():
     assert '<td class="n" data-value="1234.0">1,234</td>' in text
     assert '<td class="n">–</td>' in text
     assert '<td class="n" data-value="0.123456">0.1235</td>' in text
-    assert [write(value) for value in (0, 2, 2.0, 12345.6, 1e-9)] == ["0", "2", "2", "12,346", "1e-09"]
+    assert [write(value) for value in (0, 2, 2.0, 12345.6, 1e-9)] == ["0", "2", "2.000", "12,346", "1.000e-09"]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_names_cannot_become_elements(tmp_path):
     film(folder, 4)
     for name in ("summary.json", "manifest.json"):
         content = json.loads((folder / name).read_text())
-        content |= {key: EVIL for key in ("graph", "data", "algorithm", "partition", "stop", "host", "mpi")}
+        content |= {key: EVIL for key in ("graph", "data", "algorithm", "partition", "termination", "host", "mpi")}
         content["command"] = ["p2pkm", EVIL]
         (folder / name).write_text(json.dumps(content))
     (folder / "config.toml").write_text(f"data = '{EVIL}'\n")
@@ -308,7 +308,7 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "local – gtvmin on star", "bytes busiest", "Quality against traffic",
+                  "local – gtvmin on star", "bytes of the busiest device", "Quality against traffic",
                   "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words
@@ -337,7 +337,7 @@ def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
     for name in ("comparison.json", "summary.json"):
         (tmp_path / name).write_text((compared / name).read_text())
     rows = [json.loads(line) for line in (compared / "rows.jsonl").read_text().splitlines()]
-    failed = {"algorithm": "mufc", "graph": "server", "seed": 1, "error": f"DataError: {EVIL}", "stop": "failed"}
+    failed = {"algorithm": "mufc", "graph": "server", "seed": 1, "error": f"DataError: {EVIL}", "termination": "failed"}
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, failed]))
     report(tmp_path)
     text = read(tmp_path / "report.html").text
@@ -408,7 +408,7 @@ def test_runs_without_results(state, words, tmp_path):
 def test_an_interrupted_run_with_results_has_a_page(tmp_path):
     folder = run(tmp_path / "run")
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps(summary | {"stop": "interrupted"}))
+    (folder / "summary.json").write_text(json.dumps(summary | {"termination": "interrupted"}))
     report(folder)
     assert "This run was interrupted" in read(folder / "report.html").text
 

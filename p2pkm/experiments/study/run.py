@@ -22,7 +22,8 @@ from p2pkm.experiments.config import Experiment, Prepared
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.study.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
-from p2pkm.metrics.milestones import BEST, MILESTONES, trace
+from p2pkm.metrics.milestones import trace
+from p2pkm.metrics.registry import Table, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
@@ -34,9 +35,6 @@ from p2pkm.storage.study_table import SERVED, Row, name_run
 
 Tell = Callable[[Row, int, int], None]
 _KEPT = "runs"  # folder of the rows, one file each
-_FIGURES = ("ratio_mean", "ratio_worst", "ratio_alone", "ari", "ari_local", "gtv", "bytes", "messages", "rounds",
-            "stop", "descent", "rows_max_per_device", "centroids_sha256", "virtual_seconds",
-            "wall_seconds", "lost", "away", "quarantined")  # fmt: skip
 MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", "algebraic_connectivity",
             "spectral_gap", "effective_neighbors")  # fmt: skip
 _MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps
@@ -90,7 +88,7 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
     own: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
         for place, row in run([cells[number] for number in mine], folder, interrupted):
-            if row["stop"] in STOPPED:
+            if row["termination"] in STOPPED:
                 break
             own.append((mine[place], row))
             tell(row, len(own), len(mine))
@@ -129,7 +127,7 @@ def _run_beside(
     for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
         cell = Experiment.from_mapping(cells[number], "the study")
         error = "NetworkError: its process died, perhaps for want of memory"
-        yield number, _name(cell) | {"error": error, "stop": "failed"} if answer is None else json.loads(answer)
+        yield number, _name(cell) | {"error": error, "termination": "failed"} if answer is None else json.loads(answer)
 
 
 def serve_study() -> None:
@@ -174,20 +172,20 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
             return json.loads(kept.read_text())
         result = execute(prepared, world, None, OutputOptions(quiet=True))
         row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
-        if kept is not None and row["stop"] not in STOPPED:
+        if kept is not None and row["termination"] not in STOPPED:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_json(kept.parent, kept.name, row)
         return row
     except P2PKMError as error:
-        return facts | {"error": f"{type(error).__name__}: {error}", "stop": "failed"}
+        return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
     except Exception as error:  # one run that breaks must not take the others with it
         traceback.print_exc(file=sys.stderr)
-        return facts | {"error": f"{type(error).__name__}: {error}", "stop": "failed"}
+        return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
 
 
 def _name(cell: Experiment) -> Row:
     """Return what a row says of its cell before it has run."""
-    return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "stop": None}
+    return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "termination": None}
 
 
 def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
@@ -247,13 +245,7 @@ def measure_graph(topology: Topology, name: str) -> Row:
 
 def measure(result: Result) -> Row:
     """Return what a study says of a run."""
-    ledger, n = result.ledger, result.ledger.devices
-    loads = sum(np.bincount(end, ledger.bytes, minlength=n) for end in (ledger.src, ledger.dst))
-    return {
-        **{name: result.summary[name] for name in (*_FIGURES, *MILESTONES, *BEST)},
-        "bytes_busiest": int(np.max(loads, initial=0)),
-        "trace": trace(result.rounds),
-    }
+    return {name: result.summary[name] for name in keys(Table.STUDY)} | {"trace": trace(result.rounds)}
 
 
 def describe(row: Row, number: int, count: int) -> str:

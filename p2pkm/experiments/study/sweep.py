@@ -20,24 +20,21 @@ from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, read_study
 from p2pkm.experiments.study.run import deal, describe, open_folder, run_study, tell_compilation
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
+from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
 from p2pkm.storage.save import write_bytes
 from p2pkm.storage.study_table import (
-    QUALITY_COLUMNS,
-    SECONDS_COLUMNS,
     TABLES,
     Row,
     average,
     name_run,
     tell_worse,
-    write_cell,
 )
 
 _FAILED = 4
 _MARK = "study.toml"
 _RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and the fewest times between them
 _PAUSE = 3.0  # seconds between two plain lines of progress
-_FIGURES = (("ratio_mean", "ratio", ".4f"), ("ari", "ARI", ".3f"), ("bytes", "kB", ".1f"), ("rounds", "rounds", ".1f"))
 
 
 def lead_sweep(
@@ -211,17 +208,14 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    shown = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
-    if any(row.get("ratio_mean") is not None for row in rows):
-        timed = any(row.get("virtual_seconds") is not None for row in rows)
-        shown += [*QUALITY_COLUMNS[:2], *(SECONDS_COLUMNS if timed else ())]
-    figures = ("ratio_mean", *(name for name, _, _ in _FIGURES[1:]), *MILESTONES)
+    shown = columns(Table.SWEEP, rows)
+    figures = keys(Table.MEANS)
     worse = []
-    lines = [[*names, "seeds", *(title for _, title, _ in shown)]]
+    lines = [[*names, "seeds", *(metric.column for metric in shown)]]
     for sides, group in groups.items():
         ended = [row for row in group if row["error"] is None]
         means = average(ended, figures) | {"seeds": len(ended)}
-        cells = [write_cell(means, *column) for column in shown]
+        cells = [metric.write_mean(means) for metric in shown]
         worse += [f"quality got worse: {_name(dict(zip(names, sides, strict=True)))}, {how}"
                   for how in (tell_worse(ended),) if how]  # fmt: skip
         lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
@@ -230,7 +224,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     text = ["  ".join(cell.ljust(width) if place < left else cell.rjust(width)
                       for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in lines]  # fmt: skip
-    text += [EXPLAINED] * (QUALITY_COLUMNS[0] in shown) + worse
+    text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
     text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
     text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.metrics.milestones import is_worse
+from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
 from p2pkm.viz.style import CATEGORIES, GREY, choose_steps, dress, open_axes, save_figure, write_plainly
 
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
 
 _MARKERS = "osD^vP*Xd<>h"
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
-_WORDS = {
-    "bytes": "bytes of a run, all devices",
-    "bytes_busiest": "bytes at the busiest device",
-    "virtual_seconds": "virtual seconds of a run",
-}
 _DRAWN = ("bytes", "bytes_busiest")
 
 
@@ -78,7 +74,7 @@ def plot_quality(
     ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
     write_plainly(ax.yaxis)
     title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
-    dress(ax, title, _WORDS[against], "cost above central k-means (%)")
+    dress(ax, title, find(against).axis, "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
     served = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}

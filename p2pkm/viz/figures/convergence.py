@@ -148,8 +148,8 @@ def _tell(summary: dict[str, Any]) -> str:
     parts = [summary.get("algorithm") or "run"]
     if summary.get("devices") is not None:
         parts.append(count(summary["devices"], "device"))
-    if summary.get("stop"):
-        parts.append(str(summary["stop"]))
+    if summary.get("termination"):
+        parts.append(str(summary["termination"]))
     return ", ".join(parts)
 
 

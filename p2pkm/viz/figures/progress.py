@@ -62,7 +62,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         ax.plot(places[here], excess[here], color=color, marker="o", markersize=4, linewidth=1.4,
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
-    where = f" over {summary['net']}" if against == "virtual_seconds" and summary.get("net") else ""
+    where = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
     dress(ax, f"Quality of {summary['algorithm']}{where}", _AXES[against], "cost above central k-means (%)")
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from p2pkm.storage.study_table import Row, never_reached, read_rows
+from p2pkm.core.units import write_number
+from p2pkm.metrics.milestones import never_reached
+from p2pkm.metrics.registry import Table, find, keys
+from p2pkm.storage.study_table import Row, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
@@ -41,22 +44,8 @@ _MEASURES = {
     "diameter": "diameter",
     "degree_mean": "mean degree",
 }
-_WORDS = {
-    "rounds_to_1pct": "rounds to 1 % of the run's own final ratio, with initialization",
-    "method_rounds_to_1pct": "rounds to 1 % of the run's own final ratio",
-    "rounds_to_1pct_of_central": "rounds to 1 % of central k-means, with initialization",
-    "method_rounds_to_1pct_of_central": "rounds to 1 % of central k-means",
-    "ratio_mean": "cost over that of central k-means",
-    "bytes": "bytes of a run",
-    "bytes_to_1pct": "bytes to 1 % of the run's own final ratio",
-    "seconds_to_1pct": "virtual seconds to 1 % of the run's own final ratio",
-    "bytes_to_1pct_of_central": "bytes to 1 % of central k-means",
-    "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
-}
-_MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
 _OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters",
-            "data",
-            "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
+            "data", "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
 
 
 def plot_measures(
@@ -189,11 +178,11 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     norm = scale_colors(cells, 10.0)
     image = ax.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
     ax.set_facecolor("#E4E4E4")
-    dress(ax, _WORDS.get(value, value), x, y)
+    dress(ax, find(value).axis, x, y)
     ax.set_xticks(range(len(across)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
     ax.set_yticks(range(len(down)), names[1])
     if max(cells.shape) <= _WRITTEN:
-        _write_cells(ax, cells, norm, remarks)
+        _write_cells(ax, cells, norm, remarks, whole=bool(find(value).unit))
     add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
     return ax
 
@@ -216,7 +205,7 @@ def draw_study(study: Any, folder: Path) -> list[Path]:
         if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
             draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
     for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
-        for value in ("ratio_mean", *(name for name in _MAPPED if any(name in row for row in compared))):
+        for value in (name for name in keys(Table.MAP) if any(name in row for row in compared)):
             draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
 
@@ -242,7 +231,7 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
             getattr(panel, f"set_{axis.axis_name}scale")("log")
             axis.set_major_locator(LogLocator(subs=choose_steps(values.min(), values.max())))
             write_plainly(axis)
-    dress(panel, "", _MEASURES.get(measure, measure), _WORDS.get(value, value))
+    dress(panel, "", _MEASURES.get(measure, measure), find(value).axis)
     panel.grid(color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     _name_graphs(panel, rows, measure)
@@ -280,9 +269,10 @@ def _reach(values: Floats) -> Floats:
     return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
 
 
-def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str]) -> None:
+def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str], *, whole: bool) -> None:
     for (i, j), cell in np.ndenumerate(cells):
-        text = (f"{cell:.4g}" if cell < 1000 else f"{cell:.3g}") if np.isfinite(cell) else ""
+        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if whole else write_number(cell)
+        text = digits if np.isfinite(cell) else ""
         dark = bool(text) and norm(cell) < 0.5
         text += remarks.get((i, j), "")
         if text:

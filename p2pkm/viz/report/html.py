@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from p2pkm.core.units import write_number
+from p2pkm.metrics.registry import find
+
 _VOID = ("br", "img", "input")
 _DASH = "–"  # for what is not known
 
@@ -68,6 +71,12 @@ def tabulate(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Cell
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
+def title_of(key: str, text: str = "") -> Html:
+    """Return the title of a column, by default the label of its figure, with what it means as hover text."""
+    metric = find(key)
+    return tag("span", text or metric.label, title=metric.meaning or None)
+
+
 def _cell(cell: Cell, *, first: bool) -> Html:
     name, scope = ("th", "row") if first else ("td", None)
     if isinstance(cell, (str, Html)):
@@ -81,7 +90,7 @@ def write(value: float | None) -> str:
         return _DASH
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else write_number(value)
 
 
 def embed_json(content: Any, id: str) -> Html:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.units import write_size
-from p2pkm.metrics.closing_table import DESCENTS, STOPS
+from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
 from p2pkm.storage.study_table import ALONE
@@ -54,7 +54,7 @@ def tell_ratio(ratio: float) -> str:
 
 
 def _rate(summary: dict[str, Any]) -> str:
-    mean, worst, alone = (summary[name] for name in ("ratio_mean", "ratio_worst", "ratio_alone"))
+    mean, worst, alone = (summary[name] for name in ("ratio_mean", "ratio_worst", "ratio_local_only"))
     if summary["centroid_sets"] == 0:
         return "No device holds a centroid, so there is no quality to report; the notes say what to change."
     if mean is None:
@@ -63,7 +63,7 @@ def _rate(summary: dict[str, Any]) -> str:
     if worst is not None and summary["devices"] > 1 and worst - mean > _AS_GOOD:
         words += f", with the worst device {tell_ratio(worst)} it"
     if alone is not None and summary["devices"] > 1:
-        words += f"; without talking, devices would have paid {tell_ratio(alone)} it"
+        words += f"; the local-only baseline, without any communication, costs {tell_ratio(alone)} it"
     return words + "."
 
 
@@ -94,13 +94,13 @@ def _agree(result: Result) -> str:
     words = f"The devices hold {sets:,} distinct sets of centroids"
     links = len(result.topology.indices) // 2
     if gtv is not None and links:
-        words += f", and neighbours differ by {gtv / links:.3g} (squared distance, mean over the {links:,} links)"
+        words += f", and neighbors differ by {gtv / links:.3g} (squared distance, mean over the {links:,} links)"
     return words + "."
 
 
 def _end(summary: dict[str, Any]) -> str:
     rounds = f"{summary['rounds']:,} round{'s' * (summary['rounds'] != 1)}"
-    words = f"The method ended after {rounds}, {STOPS.get(summary['stop'], summary['stop'])}"
+    words = f"The method ended after {rounds}, {TERMINATIONS.get(summary['termination'], summary['termination'])}"
     descent = DESCENTS.get(summary["descent"])
     return f"{words}; {descent}." if descent else f"{words}."
 
@@ -123,17 +123,18 @@ def _pay(result: Result) -> str:
 
 
 def _strike(result: Result) -> list[str]:
-    """Say what went wrong, who lied, and what was kept back."""
+    """Name faults, Byzantine devices and what was suppressed."""
     summary, words = result.summary, []
-    lost, away, refused, least = (summary.get(name) or 0 for name in ("lost", "away", "quarantined", "min_count"))
+    names = ("messages_lost", "unavailable_fraction", "messages_rejected", "min_cluster_size")
+    lost, away, refused, least = (summary.get(name) or 0 for name in names)
     if summary.get("faults"):
-        part = f" and {100 * away:.2g} % of the devices were away, on average" if away else ""
-        words.append(f"Under faults ({summary['faults']}) {lost:,} of the messages were never heard{part}.")
+        part = f" and {100 * away:.2g} % of the devices were unavailable, on average" if away else ""
+        words.append(f"Under faults ({summary['faults']}) {lost:,} of the messages were lost{part}.")
     if result.byzantine is not None and len(result.byzantine):
-        words.append(f"{count(len(result.byzantine), 'device')} lied ({summary['byzantine']}): the costs are those of "
-                     "the others.")  # fmt: skip
+        who = count(len(result.byzantine), "device")
+        words.append(f"{who} sent Byzantine messages ({summary['byzantine']}): the costs are those of the others.")
     if refused:
-        words.append(f"{count(int(refused), 'table')} that made no sense {'was' if refused == 1 else 'were'} refused.")
+        words.append(f"{count(int(refused), 'message')} {'was' if refused == 1 else 'were'} rejected as malformed.")
     if least > 1:
-        words.append(f"Nothing of rows of fewer than {least:,} points was said.")
+        words.append(f"Clusters of fewer than {least:,} points were suppressed in all messages.")
     return words

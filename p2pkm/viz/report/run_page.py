@@ -11,13 +11,14 @@ import numpy as np
 from p2pkm.core.errors import DataError
 from p2pkm.core.termination import STOPPED
 from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.registry import find
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import load
 from p2pkm.viz.all_figures import FIGURES
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import Span, line_up
-from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag
+from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag, title_of
 from p2pkm.viz.report.narrative import name_place, narrate
 from p2pkm.viz.report.page import render_page
 from p2pkm.viz.report.replay import show_replay
@@ -25,6 +26,8 @@ from p2pkm.viz.style import count
 from p2pkm.viz.svg import draw_inline
 
 _LISTED = 10  # devices and links
+_SHOWN_OTHERWISE = ("bytes_busiest",)  # of the figures that devices have: sent and received apart
+_AT_END = ("ratio_mean", "gtv", "objective")  # of every stage
 _ALTS = {
     "convergence": "Quality, objective and disagreement over the rounds",
     "graph": "The communication graph, devices by cost and links by disagreement",
@@ -76,7 +79,7 @@ def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _warn(summary: dict[str, Any]) -> Html:
-    if summary["stop"] not in STOPPED:
+    if summary["termination"] not in STOPPED:
         return Html("")
     return tag(
         "p", "This run was interrupted: the figures are those of the last round that it finished.", class_="note"
@@ -105,10 +108,11 @@ def _list_stages(result: Result) -> Html:
             span.name,
             _length(span),
             *spent,
-            *(last.get(name) for name in ("ratio_mean", "gtv", "objective")),
+            *(last.get(name) for name in _AT_END),
         ])
         before = last
-    head = ("stage", "rounds", "messages", "bytes", "ratio at its end", "GTV at its end", "objective at its end")
+    ends = (title_of(name, f"{find(name).column} at its end") for name in _AT_END)
+    head: list[Content] = ["stage", "rounds", "messages", "bytes", *ends]
     return tabulate("Stages", head, rows)
 
 
@@ -120,6 +124,7 @@ def _list_devices(result: Result) -> Html:
     sent, received = sum_bytes(result)
     n, topology, census = len(result.losses), result.topology, result.census
     costs = cost_per_point(result.losses, census.sizes)
+    figures = {name: values for name, values in result.devices.items() if name not in _SHOWN_OTHERWISE}
     load = sent + received
     top = [int(i) for i in np.argsort(-load, kind="stable")[:_LISTED]]
     rows: list[list[Cell]] = [
@@ -128,10 +133,12 @@ def _list_devices(result: Result) -> Html:
             100 * float(load[i]) / max(int(load.sum()), 1), int(topology.degrees[i]),
             int(census.sizes[i]) if i < n else None,
             float(costs[i]) if i < n and np.isfinite(costs[i]) else None,
+            *(float(values[i]) if i < len(values) and np.isfinite(values[i]) else None for values in figures.values()),
         ]
         for i in top
     ]  # fmt: skip
-    head = ("device", "bytes sent", "bytes received", "% of all", "neighbours", "points", "cost per point")
+    head: list[Content] = ["device", "bytes sent", "bytes received", "% of all", "neighbors", "points"]
+    head += ["cost per point", *map(title_of, figures)]
     return tabulate(f"Busiest devices ({len(rows)} of {len(load):,})", head, rows, sortable=True)
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import write_size
-from p2pkm.metrics.milestones import MILESTONES, OF_CENTRAL, write_share
-from p2pkm.storage.study_table import Row, average, find_gap, judge_gap, name_run, name_sides, never_reached, tell_worse
+from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
+from p2pkm.metrics.registry import Table, keys
+from p2pkm.storage.study_table import Row, average, find_gap, judge_gap, name_run, name_sides, tell_worse
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
-from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, write
+from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, title_of, write
 from p2pkm.viz.report.narrative import tell_ratio
 from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
@@ -30,18 +31,7 @@ _UNSPOKEN = (
     "checkpoint_every",
 )  # by no comparison
 _LISTED = 1_000  # runs
-_MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
-          *MILESTONES)  # fmt: skip
 _NAMED = 3  # configurations that a sentence names
-_TITLES = {
-    "ratio_mean": "ratio", "ratio_worst": "worst ratio", "ari": "ARI",
-    "bytes_busiest": "bytes busiest", "virtual_seconds": "virtual s",
-    "rounds_to_1pct": "rounds to own 1 %, with initialization", "method_rounds_to_1pct": "rounds to own 1 %",
-    "bytes_to_1pct": "bytes to own 1 %", "seconds_to_1pct": "virtual s to own 1 %",
-    "rounds_to_1pct_of_central": "rounds to central 1 %, with initialization",
-    "method_rounds_to_1pct_of_central": "rounds to central 1 %",
-    "bytes_to_1pct_of_central": "bytes to central 1 %", "seconds_to_1pct_of_central": "virtual s to central 1 %",
-}  # fmt: skip
 _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
 _AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
 
@@ -113,10 +103,7 @@ def _average(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
     found = []
     for names, group in groups.items():
         mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group), "seeds": len(group), "group": group}
-        mean |= average(group, _MEANS)
-        if mean["ratio_worst"] is not None:
-            mean["ratio_worst"] = max(row["ratio_worst"] for row in group)
-        found.append(mean)
+        found.append(mean | average(group, keys(Table.MEANS)))
     return found
 
 
@@ -235,12 +222,12 @@ def _embed(path: Path) -> Html:
 
 def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
     names = [name for name in axes if name != "seed"]
-    figures = [name for name in _MEANS if any(row[name] is not None for row in means)]
+    figures = [name for name in keys(Table.MEANS) if any(row[name] is not None for row in means)]
     rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs")), *(_reached(row, name) for name in figures)]
                               for row in means]  # fmt: skip
-    head = [*names, "runs", *(_TITLES.get(name, name) for name in figures)]
+    head: list[Content] = [*names, "runs", *map(title_of, figures)]
     return tabulate(
-        "Means over seeds (ratio: cost on all points / central k-means); a click on a title sorts",
+        "Means over seeds (of the worst device the worst); a click on a title sorts",
         head,
         rows,
         sortable=True,
@@ -265,7 +252,8 @@ def _list_differences(told: dict[str, Any]) -> list[Html]:
             rows.append([pair, one["seeds"], gap["mean"], gap["low"], gap["high"], judge_gap(gap)])
     if not rows:
         return []
-    head = ("pair", "seeds", "difference of ratio", "95 %: from", "to", "verdict")
+    gap = title_of("ratio_mean", "difference of ratio")
+    head = ("pair", "seeds", gap, "95 %: from", "to", "verdict")
     return [tabulate(f"Differences to {told['reference']}, same seeds", head, rows, sortable=True)]
 
 
@@ -275,7 +263,7 @@ def _list_runs(rows: Sequence[Row], axes: Sequence[str]) -> Html:
     kept = [name for name in names if name in axes or any(row.get(name) is not None for row in rows)]
     cells: list[list[Cell]] = [[_plain(row.get(name)) for name in kept] for row in rows[:_LISTED]]
     left_out = f", the first {_LISTED:,} of {len(rows):,}" if len(rows) > _LISTED else ""
-    heads = [_TITLES.get(name, name.replace("_", " ")) for name in kept]
+    heads = [title_of(name) for name in kept]
     return fold(f"All runs ({len(rows):,})", tabulate(f"Runs{left_out}", heads, cells, sortable=True))
 
 

@@ -219,7 +219,7 @@ def test_hardly_any_data_is_no_problem(case, seeding):
         assert_array_equal(real, np.isfinite(result.centroids).any(axis=2))
         assert not np.isnan(result.centroids).any()
         assert real[[i for i, points in enumerate(data) if len(points)]].any(axis=1).all()
-        assert result.summary["stop"] in {"converged", "stalled", "round-limit"}
+        assert result.summary["termination"] in {"converged", "stalled", "round-limit"}
         assert result.summary["descent"] == "certified"
         if seeding in {None, "leader", "summaries"}:
             assert real.any(axis=1).all()

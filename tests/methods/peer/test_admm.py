@@ -93,7 +93,7 @@ def test_a_rest_is_a_fixed_point_of_central_lloyd():
     X, y = p2pkm.blobs(clusters=4, points=40, seed=2)
     shards = p2pkm.Shards.from_list([X[y == c] for c in (0, 1, 2, 3)])  # every device has one class only
     result = p2pkm.simulate(ADMM(4, tol=1e-10), topologies.ring(4), shards, rounds=2000)
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     for one in result.centroids:
         assert_allclose(one, lloyd([X], one), atol=1e-6)
 

@@ -133,7 +133,7 @@ def test_a_run_settles_and_reports():
     X, y = p2pkm.grid16(points=20, seed=3)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(ConsensusLloyd(16), topologies.small_world(8, seed=1), shards)
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["summaries", "consensus"]
     assert result.summary["ratio_worst"] < 1.02
 

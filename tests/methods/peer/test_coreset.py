@@ -295,7 +295,7 @@ def test_every_graph_and_every_number_of_devices(family, n, spread):
     result = p2pkm.simulate(Coreset(3, size=10, n_init=2, spread=spread), graph, p2pkm.Shards.from_list(blocks))
     assert np.isfinite(result.centroids).all()
     assert (result.summary["rounds"], result.summary["centroid_sets"]) == (1, 1)
-    assert result.summary["stop"] in ({"converged"} if n > 1 or spread == "flood" else {"silent"})
+    assert result.summary["termination"] in ({"converged"} if n > 1 or spread == "flood" else {"silent"})
     assert (result.summary["bytes"] > 0) == (n > 1)
 
 
@@ -321,7 +321,7 @@ def test_nothing_comes_before_it_and_it_takes_no_start():
     shards = grid(4, points=3)
     result = p2pkm.simulate(Coreset(16), topologies.ring(4), shards)
     assert {record["stage"] for record in result.rounds} == {"coreset"}
-    assert result.summary["recipe"] is result.summary["seeding"] is None
+    assert result.summary["init"] is None
     with pytest.raises(ExperimentError, match="start"):
         p2pkm.simulate(Coreset(16), topologies.ring(4), shards, start=result.centroids)
 

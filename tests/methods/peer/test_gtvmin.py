@@ -157,13 +157,12 @@ def test_a_swap_for_ever_is_called_stalled():
     shards = p2pkm.Shards.from_list([np.zeros((0, 1)), np.zeros((0, 1)), column(5, 6)])
     given = {"rounds": 50, "start": [column(0), column(1), column(5)], "baselines": False, "allow_disconnected": True}
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, schedule="jacobi"), graph, shards, **given)
-    assert result.summary["stop"] == "stalled"
+    assert result.summary["termination"] == "stalled"
     assert result.summary["rounds"] == 3  # the first round that returns, and one more to be sure
     assert result.summary["descent"] == "certified"
     for other in ({"schedule": "jacobi", "relaxation": 0.5}, {"relaxation": 1.0}, {"schedule": "async"}):
-        assert (
-            p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, **other), graph, shards, **given).summary["stop"] == "converged"
-        )
+        method = p2pkm.GTVMin(1, alpha=3.0, **other)
+        assert p2pkm.simulate(method, graph, shards, **given).summary["termination"] == "converged"
 
 
 @pytest.mark.parametrize("start", [(0, 100), (0, 1)])
@@ -173,7 +172,7 @@ def test_a_converging_alternation_is_not_a_stall(start):
         p2pkm.GTVMin(1, alpha=20.0, schedule="jacobi"), nx.path_graph(2), shards, rounds=2000,
         start=[column(one) for one in start], baselines=False,
     )  # fmt: skip
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     assert result.summary["rounds"] > 10
 
 

@@ -179,4 +179,4 @@ def test_the_summary_says_how_fast_the_objective_fell():
         p2pkm.GTVMin(1, coupling=1.0, schedule="jacobi", seeding="own", tol=0.0), topologies.ring(6), shards
     )
     # w_i <- (x_i + w_{i-1} + w_{i+1}) / 3: what alternates around the ring shrinks by 2 / 3, all else faster
-    assert run.summary["contraction"] == pytest.approx(2 / 3, rel=1e-3)
+    assert run.summary["convergence_rate"] == pytest.approx(2 / 3, rel=1e-3)

@@ -108,7 +108,7 @@ def test_a_run_settles():
     X, y = p2pkm.grid16(points=20, seed=3)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(PushSumLloyd(16), topologies.star(8), shards)
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     assert result.summary["ratio_worst"] < 1.02
 
 

@@ -91,7 +91,7 @@ def test_it_settles_at_a_fixed_point_of_central_lloyd_under_label_skew(gossips):
     X, y = p2pkm.blobs(clusters=4, points=40, seed=2)
     shards = p2pkm.Shards.from_list([X[y == c] for c in (0, 1, 2, 3)])  # every device has one class only
     result = p2pkm.simulate(TrackingLloyd(4, gossips=gossips, tol=1e-9), topologies.ring(4), shards, rounds=400)
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     for one in result.centroids:
         assert_allclose(one, lloyd([X], one), atol=1e-6)
 

@@ -180,14 +180,14 @@ def test_with_the_box_from_the_set_up_the_server_receives_masked_tables_alone_in
         assert not set(points.ravel()) & set(table.ravel())
         bare = naive_sums(naive_histogram(points, points[:2], frame), 12, SMALL)
         assert not set(bare) & set(integers(table))
-    assert result.summary["raw_points"] == 0
+    assert result.summary["raw_points_disclosed"] == 0
 
 
 def test_without_it_the_server_receives_the_point_of_a_client_that_has_one(monkeypatch):
     heard, result = received(MUFC(2), ONE_POINT, monkeypatch)
     for points, box in zip(ONE_POINT, heard[0], strict=True):
         assert_array_equal(box, [points.min(axis=0), points.max(axis=0)])
-    assert result.summary["raw_points"] == 1
+    assert result.summary["raw_points_disclosed"] == 1
     assert "box is that point" in MUFC.__doc__
 
 

@@ -41,7 +41,7 @@ KEYS = (
     "chain_sha256",
     "messages",
     "bytes",
-    "stop",
+    "termination",
     "rounds",
     "rounds_before",
     "distance_left",
@@ -56,11 +56,11 @@ KEYS = (
     "virtual_seconds",
     "age_mean",
     "age_max",
-    "lost",
-    "away",
-    "quarantined",
-    "raw_points",
-    "exposure_max",
+    "messages_lost",
+    "unavailable_fraction",
+    "messages_rejected",
+    "raw_points_disclosed",
+    "max_peers_observed",
 )
 
 

@@ -25,7 +25,7 @@ from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.world import connect
 
-KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "stop", "rounds", "groups")
+KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "termination", "rounds", "groups")
 PURPOSE = 999  # of the draws, beside those of `p2pkm.core.batch`
 SEALED = ("mufc",)  # what clients say is exact arithmetic over a finite field; noise goes on what the server says alone
 OPTIONS = {  # beside each seeding as it is, these

@@ -33,7 +33,7 @@ SUMMARIZED = (
     "bytes",
     "groups",
 )
-PLACED = ("placement", "cut", "ghosts", "balance", "balance_devices")
+PLACED = ("rank_partition", "edge_cut", "halo_size", "load_imbalance", "load_imbalance_devices")
 
 
 def interleave(topology, sizes, size, wish):

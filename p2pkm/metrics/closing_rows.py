@@ -1,0 +1,102 @@
+"""Rows of the closing table that say more than one figure: (figure, what it means), a dash where there is no row."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from p2pkm.core.units import write_figure, write_number
+from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
+
+Summary = Mapping[str, Any]
+Row = tuple[str, str]
+NO_ROW: Row = ("-", "")
+TERMINATIONS = {
+    "converged": "converged: every move of the last round was within --tol",
+    "round-limit": "not converged: stopped at the limit of --rounds",
+    "stalled": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule coloured",
+    "silent": "no messages left to send",
+    "interrupted": "interrupted; p2pkm resume goes on",
+    "terminated": "ended by SIGTERM; p2pkm resume goes on",
+}
+DESCENTS = {
+    "certified": "monotone descent is guaranteed for this configuration, and was observed",
+    "not claimed": "no descent guarantee applies to these options",
+    "violated": "the objective rose although it must not: please report this run",
+}
+
+
+def tell_worse(summary: Summary) -> Row:
+    """Return the lowest mean ratio if quality got worse after it."""
+    ratio, best = summary["ratio_mean"], summary["ratio_best"]
+    if not is_worse(ratio, best):
+        return NO_ROW
+    since = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
+    return write_figure(best), f"in {since}; quality got worse since, by {write_number(100 * (ratio / best - 1))} %"
+
+
+def tell_devices(summary: Summary) -> Row:
+    """Return the number of devices that have names."""
+    names = summary["device_names"]
+    return (str(summary["devices"]), str(names)) if names else NO_ROW
+
+
+def tell_models(summary: Summary) -> Row:
+    """Return of how many devices the centroid sets are."""
+    return write_figure(summary["centroid_sets"]), f"of {summary['devices']} devices"
+
+
+def tell_groups(summary: Summary) -> Row:
+    """Return the number of groups if there are several."""
+    several = (summary["groups"] or 0) > 1
+    return (str(summary["groups"]), "of devices, by links that kept over half of their weight") if several else NO_ROW
+
+
+def tell_time(summary: Summary) -> Row:
+    """Return the virtual time and the network that it is of."""
+    return write_figure(summary["virtual_seconds"]), f"seconds on the network model {summary['link_model']}"
+
+
+def tell_lost(summary: Summary) -> Row:
+    """Return the number of lost messages and the faults."""
+    return write_figure(summary["messages_lost"]), f"in transit; faults: {summary['faults']}"
+
+
+def tell_rejected(summary: Summary) -> Row:
+    """Return the number of rejected messages if there are any."""
+    return write_figure(summary["messages_rejected"] or None), "non-finite or malformed, never used"
+
+
+def tell_rounds(summary: Summary) -> Row:
+    """Return the rounds of the method and why there are no more."""
+    return str(summary["rounds"]), TERMINATIONS.get(summary["termination"], str(summary["termination"]))
+
+
+def tell_before(summary: Summary) -> Row:
+    """Return the rounds before the method if there are any."""
+    return write_figure(summary["rounds_before"] or None), "of scaling and initialization; their messages count"
+
+
+def tell_own(summary: Summary) -> Row:
+    """Return the rounds to 1 % of the run's own final ratio."""
+    return write_rounds(summary), f"until the ratio is within 1 % of its end ({_place(summary, '')})"
+
+
+def tell_central(summary: Summary) -> Row:
+    """Return the rounds to 1 % of central k-means."""
+    return write_rounds(summary, OF_CENTRAL), f"until within 1 % of central k-means ({_place(summary, OF_CENTRAL)})"
+
+
+def _place(summary: Summary, goal: str) -> str:
+    """Return what the rounds in brackets are."""
+    total, before = summary[f"rounds_to_1pct{goal}"], summary["rounds_before"]
+    return f"in round {total} of the initialization" if 0 < (total or 0) <= (before or 0) else "with initialization"
+
+
+def tell_suppression(summary: Summary) -> Row:
+    """Return the least size of a cluster if it suppresses anything: every cluster has a point."""
+    least = summary["min_cluster_size"] or 0
+    return (str(least), "points; smaller clusters are suppressed in all messages") if least > 1 else NO_ROW
+
+
+def tell_descent(summary: Summary) -> Row:
+    """Return whether the objective only fell, and whether it had to."""
+    return summary["descent"] or "-", DESCENTS.get(summary["descent"], "")

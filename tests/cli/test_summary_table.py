@@ -1,0 +1,50 @@
+"""The sentences under the closing table cannot contradict its figures."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pkm.cli.summary_table import guide, narrate
+from p2pkm.core.units import write_figure
+from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.registry import summary_keys
+
+COUNT = st.integers(0, 10**7)
+RATIO = st.none() | st.floats(0.5, 1e4)
+SUMMARIES = st.fixed_dictionaries({
+    "devices": st.integers(1, 10**6), "clusters": st.integers(1, 100), "messages": COUNT, "bytes": COUNT,
+    "raw_points_disclosed": st.none() | COUNT | st.sampled_from([0, 1]), "min_cluster_size": st.integers(0, 3),
+    "ratio_mean": RATIO, "ratio_local_only": RATIO,
+})  # fmt: skip
+FIXED = dict.fromkeys(summary_keys()) | {"algorithm": "gtvmin", "graph": "ring", "rounds": 3, "termination": "silent"}
+
+
+@given(SUMMARIES)
+def test_each_sentence_is_that_of_its_figure(drawn):
+    """Every clause is there if and only if its figure says so, and its number is the one in the table."""
+    text = " ".join(narrate(FIXED | drawn))
+    shown = {what: figure for what, figure, _ in explain(FIXED | drawn, [])}
+    raw, sent, ratio, alone = (
+        drawn[name] for name in ("raw_points_disclosed", "messages", "ratio_mean", "ratio_local_only")
+    )
+    assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} on a ring graph looked for ")
+    assert f" {drawn['clusters']:,} clusters." in text
+    assert ("Nothing was sent" in text) == (sent == 0)
+    assert re.findall(r"sent ([\d,]+) messages? with", text) == ([shown["messages"]] if sent else [])
+    assert ("was not counted" in text) == (raw is None) == ("raw points disclosed" not in shown)
+    assert ("No point was sent unchanged" in text) == (raw == 0)
+    assert re.findall(r"([\d,]+) points? (?:was|were) sent unchanged", text) == (
+        [shown["raw points disclosed"]] if raw else []
+    )
+    assert ("--min-count 2" in text) == (bool(raw) and drawn["min_cluster_size"] < 2)
+    assert ("not compared" in text) == (ratio is None) == ("cost ratio, mean device" not in shown)
+    assert re.findall(r"cost (\S+) times", text) == ([] if ratio is None else [shown["cost ratio, mean device"]])
+    assert re.findall(r"would be (\S+) times", text) == ([] if alone is None else [write_figure(alone)])
+
+
+def test_what_happened_stands_before_what_to_try():
+    summary = FIXED | {"devices": 2, "clusters": 2, "messages": 3, "bytes": 48, "raw_points_disclosed": 0}
+    lines = guide(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
+    assert lines[1].startswith("What happened: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
+    assert any("verify runs/one" in line for line in lines)

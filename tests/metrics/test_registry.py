@@ -1,0 +1,137 @@
+"""A figure is registered once: whatever lists figures reads the registry."""
+
+import csv
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+from p2pkm.experiments.compare import tabulate
+from p2pkm.metrics import registry
+from p2pkm.metrics.registry import METRICS, Metric, Table
+from tests.support.run_cli import here
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--data", "grid16:points=5", "--clusters", "3", "--devices", "4", "--rounds", "2", "--no-plot", "-q")
+
+STUDY = """
+data = "grid16:points=5"
+devices = 4
+rounds = 1
+plot = false
+seeds = "0"
+[grid]
+graph = ["ring", "path"]
+"""
+
+
+def middle(result):
+    """Return the first coordinate of each device's first centroid."""
+    return result.centroids[:, 0, 0]
+
+
+@pytest.fixture
+def extra(monkeypatch):
+    """Register one more figure of every device: one function, one entry."""
+    one = Metric("middle", "first coordinate", "of the first centroid", per_device=True, compute=middle)
+    monkeypatch.setattr(registry, "METRICS", (*METRICS, one))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_entry_is_enough_for_the_files_the_table_and_the_report_of_a_run(extra, place):
+    ended = here(*SMALL, "--out", "run")
+    result = p2pkm.load("run")
+    values = np.load("run/devices.npz")["middle"]
+    assert_array_equal(values, result.centroids[:, 0, 0])
+    assert_array_equal(values, result.devices["middle"])
+    summary = json.loads((place / "run" / "summary.json").read_text())
+    assert_allclose(summary["middle"], values.mean())
+    assert re.search(r"^  first coordinate +\S+  of the first centroid$", ended.out, re.MULTILINE)
+    assert here("report", "run").code == 0
+    page = (place / "run" / "report.html").read_text("utf-8")
+    assert '<th scope="row">first coordinate</th>' in page
+    assert page.count('<span title="of the first centroid">first coordinate</span>') == 1  # of the devices
+
+
+def test_one_entry_is_enough_for_studies_comparisons_and_seeds(extra, place):
+    words = ("--graph", "ring,path", "--seeds", "0,1")
+    ended = here("compare", "--algorithm", "gtvmin", *words, *SMALL, "--out", "both")
+    assert ended.code == 0 and "first coordinate" in ended.out.splitlines()[0]
+    compared = json.loads((place / "both" / "summary.json").read_text())
+    rows = [json.loads(line) for line in (place / "both" / "rows.jsonl").read_text().splitlines()]
+    assert compared["table"][0]["middle"] == pytest.approx(np.mean([row["middle"] for row in rows[:2]]))
+    with open(place / "both" / "rows.csv") as file:
+        assert "middle" in next(csv.reader(file))
+    assert "first coordinate" in tabulate(compared | {"failed": 0})
+    assert here("report", "both").code == 0
+    page = (place / "both" / "report.html").read_text("utf-8")
+    assert page.count('<span title="of the first centroid">first coordinate</span>') == 2  # means, and all runs
+    (place / "study.toml").write_text(STUDY)
+    swept = here("sweep", "study.toml", "--out", "s", "--format", "json", "-q")
+    assert all(row["middle"] is not None for row in json.loads(swept.out)["rows"])
+    assert "first coordinate" in here("sweep", "study.toml", "--out", "s", "-q").out
+    seeds = here(*SMALL, "--seeds", "0,1", "--out", "none")
+    assert re.search(r"^  first coordinate +\S+ +\S+ +\S+$", seeds.out, re.MULTILINE)
+
+
+def test_every_figure_of_a_run_is_registered_and_every_key_is_there():
+    summary = here(*SMALL, "--out", "none", "--format", "json").summary
+    assert list(summary) == registry.summary_keys() == [metric.key for metric in METRICS]
+    assert len(set(summary)) == len(summary)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
+def test_an_entry_says_what_its_figure_is(metric):
+    assert metric.label and metric.meaning and not metric.meaning.endswith(".")
+    assert not metric.per_device or metric.compute is not None
+    assert metric.better or Table.PAIRED not in metric.tables  # a difference is better or worse
+    assert registry.find(metric.key) is metric
+
+
+def test_the_documentation_lists_every_figure():
+    spec = importlib.util.spec_from_file_location("summary_figures", ROOT / "docs" / "summary_figures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in module.list_figures().splitlines()[2:]]
+    assert [row[0].strip("`") for row in rows] == registry.summary_keys()
+    assert [row[1:6] for row in rows] == [[m.label, m.meaning, m.unit, m.better, m.needs] for m in METRICS]
+    assert "_made/summary.md" in (ROOT / "docs" / "summary.md").read_text("utf-8")
+
+
+def test_keys_that_pages_and_examples_read_exist():
+    paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.*"), *(ROOT / "examples").rglob("*.py")]
+    read = {key for path in paths if path.suffix in (".md", ".py")
+            for key in re.findall(r"summary\[[\"'](\w+)[\"']\]", path.read_text("utf-8"))}  # fmt: skip
+    assert read and read <= set(registry.summary_keys())
+
+
+def test_the_example_of_the_page_runs(monkeypatch):
+    monkeypatch.setattr(registry, "METRICS", METRICS)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "summary.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(code, "summary.md", "exec"), {})
+    summary = here(*SMALL, "--out", "none", "--format", "json").summary
+    assert summary["spread"] > 0
+
+
+def test_what_no_device_has_is_null_and_what_one_lacks_is_left_out():
+    table = (
+        Metric("some", "some", "x", per_device=True, compute=lambda result: np.array([1.0, np.nan, 3.0])),
+        Metric("most", "most", "x", per_device=True, compute=lambda result: np.array([1.0, 3.0]), reduce=np.max),
+        Metric("none", "none", "x", per_device=True, compute=lambda result: np.full(3, np.nan)),
+        Metric("one", "one", "x", compute=lambda result: np.int64(4)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "METRICS", table)
+        figures, devices = registry.measure(None)
+    assert figures == {"some": 2.0, "most": 3.0, "none": None, "one": 4} and json.dumps(figures)
+    assert list(devices) == ["some", "most", "none"]
