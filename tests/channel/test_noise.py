@@ -20,7 +20,7 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.server.star import StarState
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import SMALL, here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import SMALL, here, ranks, solve, there
 
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 DEVICES = arrange(POINTS, [(0, 1), (1, 2)]).devices
@@ -183,7 +183,7 @@ RUNS = {
 }
 
 
-@needs_mpirun
+@pytest.mark.mpi
 @pytest.mark.parametrize("name", RUNS)
 def test_the_same_bits_in_process_and_on_three_ranks(name):
     words = (*SMALL, *NOISY, *RUNS[name], "--out", "none", "--format", "json")

@@ -23,7 +23,7 @@ from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import SMALL, here, needs_mpirun, ranks, solve, there
+from tests.support.run_cli import SMALL, here, ranks, solve, there
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
@@ -196,7 +196,7 @@ def test_the_transform_of_the_page_goes_on_from_its_checkpoints(rounding, monkey
         assert difference(rounding / "run", resume(copy)) == ""
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_the_transform_of_the_page_has_the_same_bits_on_ranks(rounding):
     words = ("-m", "p2pkm", *ROUND, "--out", "none", "--format", "json")
     path = f"{Path(p2pkm.__file__).parents[1]}:{rounding}"

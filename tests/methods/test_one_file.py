@@ -11,7 +11,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.registry import find
 from tests.support.install_plugin import install, site
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import here, needs_mpirun, ranks, there
+from tests.support.run_cli import here, ranks, there
 
 __all__ = ["site"]  # a fixture
 PEER = '''
@@ -156,7 +156,7 @@ def test_it_is_resumed_from_every_checkpoint(kind, tmp_path, monkeypatch):
         assert difference(place / "run", resume(copy)) == "", copy
 
 
-@needs_mpirun
+@pytest.mark.mpi
 def test_it_has_the_same_bits_on_ranks(kind, site):
     words = ("-m", "p2pkm", *RUN, "--out", "none", "--format", "json")
     endings = [there(*start, *words, PYTHONPATH=f"{PATH}:{site}") for start in ([sys.executable], ranks(3))]

@@ -278,7 +278,7 @@ class GTVMin(MethodBase):
         return {
             "alpha": self.alpha,
             "coupling": self.effective_coupling(devices.total, devices.hops),
-            "relaxation": self.relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links),
+            "relaxation": self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links),
             "local_steps": self.local_steps,
         }
 
