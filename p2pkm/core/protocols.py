@@ -231,7 +231,8 @@ class Work(NamedTuple):
     d: int
 
 
-_EVERY, _PLAYED = ("name", "default_rounds", "schedule"), ("init", "message", "update")
+_EVERY = ("name", "default_rounds", "schedule")
+_PLAYED, _SERVED = ("init", "message", "update"), ("tol", "report", "aggregate")
 
 
 def check_method(kind: Any, name: str) -> Any:
@@ -246,9 +247,10 @@ def check_method(kind: Any, name: str) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, MethodBase)):
         raise ExperimentError(f"algorithm {name!r} is {kind!r}; expected a subclass of {bases}")
     declared = {*dir(kind), *(field.name for field in fields(kind))} if is_dataclass(kind) else {*dir(kind)}
-    needs = ("tol", "report", "aggregate") if issubclass(kind, ServerMethodBase) else _PLAYED
-    needs = () if kind.on is not MethodBase.on else needs  # another class is played
-    missing = [one for one in (*_EVERY, *needs) if one not in declared]
+    needs = list(_EVERY)
+    if kind.on is MethodBase.on:  # else another class is played
+        needs += _SERVED if issubclass(kind, ServerMethodBase) else _PLAYED
+    missing = [one for one in needs if one not in declared]
     if kind.traits is MethodBase.traits:
         missing.insert(0, "traits")
     if not is_dataclass(kind) or "k" not in declared:
