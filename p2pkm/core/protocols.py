@@ -16,11 +16,11 @@ class State(Protocol):
     Of a stage with the trait `cuts_links` the last state has `edge_active`, bool[e], alike at both ends: which edges
     are in use from then on; and `edge_degrees`, int64[e]: how many the neighbor at each edge then has.
 
-    Optional fields, read by `p2pkm.core.states.optional`: `stalled`, bool[n]: not converged, but going round in circles
-    (default: nobody). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each link
-    gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the strength
-    of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect (default:
-    no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    Optional fields, read by `p2pkm.core.states.optional`: `oscillating`, bool[n]: not converged, but going round in
+    circles (default: nobody). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
+    link gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
+    strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
+    (default: no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property
@@ -223,8 +223,8 @@ class Work(NamedTuple):
     d: int
 
 
-_EVERY = ("name", "default_rounds")
-_NEEDS = {False: (*_EVERY, "schedule", "init", "message", "update"), True: (*_EVERY, "tol", "report", "aggregate")}
+_EVERY = ("name", "default_rounds", "schedule")
+_PLAYED, _SERVED = ("initial_state", "message", "update"), ("tol", "report", "aggregate")
 
 
 def check_method(kind: Any, name: str) -> Any:
@@ -239,7 +239,10 @@ def check_method(kind: Any, name: str) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, MethodBase)):
         raise ExperimentError(f"algorithm {name!r} is {kind!r}; expected a subclass of {bases}")
     declared = {*dir(kind), *(field.name for field in fields(kind))} if is_dataclass(kind) else {*dir(kind)}
-    missing = [one for one in _NEEDS[issubclass(kind, ServerMethodBase)] if one not in declared]
+    needs = list(_EVERY)
+    if kind.on is MethodBase.on:  # else another class is played
+        needs += _SERVED if issubclass(kind, ServerMethodBase) else _PLAYED
+    missing = [one for one in needs if one not in declared]
     if kind.traits is MethodBase.traits:
         missing.insert(0, "traits")
     if not is_dataclass(kind) or "k" not in declared:

@@ -206,11 +206,11 @@ def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _St
     somebody keeps, a run that is asked to stop goes on to the end of the round.
     """
     settled, keeper = state.settled, field.keeper
-    stalled = settled | optional(state, "stalled", default=False)
+    oscillating = settled | optional(state, "oscillating", default=False)
     signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        spoke, np.sum(~settled), np.sum(~stalled),
+        spoke, np.sum(~settled), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
     asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""

@@ -167,7 +167,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ExperimentError
         If an option is out of range.
     """
-    check_method(type(algorithm), "given")
+    check_method(type(algorithm), type(algorithm).__name__)
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
