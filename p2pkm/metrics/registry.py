@@ -100,6 +100,11 @@ class Metric:
         return self.title or self.label
 
     @property
+    def heading(self) -> str:
+        """Return a title that says what it is."""
+        return f"{self.label[0].upper()}{self.label[1:]}: {self.meaning}"
+
+    @property
     def axis(self) -> str:
         """Return the label of an axis."""
         return self.label if not self.unit or self.unit in self.label else f"{self.label} ({self.unit})"
@@ -202,8 +207,8 @@ METRICS: tuple[Metric, ...] = (
            tables=_NONE),
     Metric("loss_global", "cost ratio at the server", "points labeled by the nearest server centroid", needs=_SERVER,
            better="lower", tables=_NONE),
-    Metric("gtv", "disagreement", "total variation between neighbors' centroids; 0 is consensus", better="lower",
-           title="GTV", tables=_CLOSING | Table.STUDY | Table.PATH),
+    Metric("gtv", "disagreement", "total variation between neighbors' centroids; 0 is consensus", "squared distance",
+           better="lower", title="GTV", tables=_CLOSING | Table.STUDY | Table.PATH),
     Metric("consensus_distance", "distance to consensus",
            "root mean square over devices, to those of the best device", better="lower", tables=_NONE),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",

@@ -13,7 +13,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
-from p2pkm.metrics.registry import find
+from p2pkm.metrics.registry import Table, find, keys
 
 Row = dict[str, Any]
 SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
@@ -22,8 +22,6 @@ _RESAMPLES = 9_999
 TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
 _KEPT = "runs/*.json"  # of a study that has not ended
 _SHOWN = 10  # rows in a notebook
-_COLUMNS = ("algorithm", "graph", "seed", "ratio_mean", "rounds_to_1pct", "rounds_to_1pct_of_central", "bytes",
-            "termination", "error")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,10 @@ class Study:
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
-        names = [name for name in _COLUMNS if any(row.get(name) is not None for row in self.rows)]
+        columns = ("algorithm", "graph", "seed", *keys(Table.SWEEP), "termination", "error")
+        names = [name for name in columns if any(row.get(name) is not None for row in self.rows)]
         lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
-        head = "".join(f"<th>{name}</th>" for name in names)
+        head = "".join(f'<th title="{html.escape(one.meaning)}">{one.label}</th>' for one in map(find, names))
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
         rest = len(self.rows) - len(lines)
         more = f"<p>and {rest} more; to_frame() returns all</p>" if rest else ""

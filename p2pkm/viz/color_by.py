@@ -1,12 +1,14 @@
 """What the colours of devices and links in a picture of the graph stand for."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.metrics.registry import find
 
 if TYPE_CHECKING:
     from p2pkm.metrics.result import Result
@@ -39,8 +41,9 @@ def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
 
 
 def read_nodes(result: "Result", name: str) -> ColorScale:
-    """Return what a name of `DEVICES` stands for, of all devices and a hub."""
-    return _find(DEVICES, name, "nodes")(result)
+    """Return what a name of `DEVICES`, or the key of a figure that every device has, stands for, of all and a hub."""
+    figures = {key: partial(_read_figure, name=key) for key in result.devices}
+    return _find({**DEVICES, **figures}, name, "nodes")(result)
 
 
 def read_edges(result: "Result", name: str) -> ColorScale:
@@ -80,6 +83,10 @@ def _read_disagreement(result: "Result") -> ColorScale:
 def _read_ratio(result: "Result") -> ColorScale:
     known = np.full(result.topology.n, np.nan) if result.ratios is None else result.ratios
     return ColorScale(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
+
+
+def _read_figure(result: "Result", name: str) -> ColorScale:
+    return ColorScale(_complete(result, result.devices[name]), find(name).axis, "not known")
 
 
 def _read_gtv(result: "Result") -> ColorScale:

@@ -14,6 +14,7 @@ import p2pkm
 from p2pkm.experiments.compare import tabulate
 from p2pkm.metrics import registry
 from p2pkm.metrics.registry import METRICS, Metric, Table
+from p2pkm.storage.study_table import Study
 from tests.support.run_cli import here
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,7 @@ def test_one_entry_is_enough_for_studies_comparisons_and_seeds(extra, place):
     swept = here("sweep", "study.toml", "--out", "s", "--format", "json", "-q")
     assert all(row["middle"] is not None for row in json.loads(swept.out)["rows"])
     assert "first coordinate" in here("sweep", "study.toml", "--out", "s", "-q").out
+    assert '<th title="of the first centroid">first coordinate</th>' in Study.load("s")._repr_html_()
     seeds = here(*SMALL, "--seeds", "0,1", "--out", "none")
     assert re.search(r"^  first coordinate +\S+ +\S+ +\S+$", seeds.out, re.MULTILINE)
 

@@ -93,6 +93,8 @@ def test_what_the_colours_of_devices_and_links_say(runs):
     np.testing.assert_allclose(read_nodes(result, "disagreement").values, sums)
     assert read_nodes(result, "ratio").values.mean() == pytest.approx(result.summary["ratio_mean"])
     assert read_nodes(result, "ratio").values.max() == result.summary["ratio_worst"]
+    busy = read_nodes(result, "bytes_busiest")
+    assert busy.values.max() == result.summary["bytes_busiest"] and busy.label == "bytes of the busiest device"
     both = read_edges(result, "bytes").values
     for value, i, j in zip(both, topology.sources, topology.indices, strict=True):
         over = ((ledger.src == i) & (ledger.dst == j)) | ((ledger.src == j) & (ledger.dst == i))
@@ -112,7 +114,7 @@ def test_ratios_survive_the_disk(runs, tmp_path):
 
 
 def test_unknown_names_are_refused(runs):
-    with pytest.raises(ExperimentError, match="nodes is 'loss'; expected cost, disagreement, ratio"):
+    with pytest.raises(ExperimentError, match="nodes is 'loss'; expected cost, disagreement, ratio, bytes_busiest"):
         plots.plot_graph(runs["mesh"], nodes="loss")
     with pytest.raises(ExperimentError, match="edges is 'rows'; expected gtv, bytes"):
         plots.plot_graph(runs["mesh"], edges="rows")
@@ -151,7 +153,7 @@ def test_progress_goes_by_the_records(runs):
 
 
 def test_progress_needs_a_network_and_a_comparison(runs):
-    with pytest.raises(DataError, match="no virtual time; run it with a network in life"):
+    with pytest.raises(DataError, match="no simulated time; run it with a network model"):
         plots.plot_progress(runs["groups"])
     rounds = [{**one, "ratio_mean": None} for one in runs["mesh"].rounds]
     with pytest.raises(DataError, match="not compared with central"):

@@ -70,7 +70,7 @@ def make(graph, k=3, d=2, classes=4, rounds=TWO_STAGES):
     return fill(
         Result, [field.name for field in fields(Result)], centroids=draw.normal(size=(n, k, d)), rounds=list(rounds),
         summary=summary, ledger=traffic(topology), topology=topology, losses=np.arange(1.0, n + 1), gtv=gtv,
-        census=census(n, d, classes, draw), best=0, notes=[],
+        census=census(n, d, classes, draw), best=0, notes=[], devices={},
     )  # fmt: skip
 
 

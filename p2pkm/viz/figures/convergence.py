@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
 from p2pkm.metrics.milestones import find_best, is_worse
+from p2pkm.metrics.registry import find
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BLUE,
@@ -120,12 +121,16 @@ def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
     excess[np.abs(excess) < _EXACT] = 0.0
     panels = [
         Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, _find_worse(rounds)),
-        Panel("Objective: cost + coupling of the links", "squared distance", RED, objective),
-        Panel("Agreement with labels: size-weighted mean over clients", "adjusted Rand index", GREEN, ari)
-        if np.isfinite(ari).any()
-        else Panel("Disagreement of neighbours: GTV, summed over the links", "squared distance", GREEN, gtv),
+        _panel("objective", RED, objective),
+        _panel("ari_clients", GREEN, ari) if np.isfinite(ari).any() else _panel("gtv", GREEN, gtv),
     ]
     return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
+
+
+def _panel(key: str, color: str, values: Floats) -> Panel:
+    """Return the panel of a registered figure."""
+    metric = find(key)
+    return Panel(metric.heading, metric.unit or metric.label, color, values)
 
 
 def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:

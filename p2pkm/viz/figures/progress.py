@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import line_up, read_records
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import BLUE, CATEGORIES, GREY, count_in_thousands, dress, is_wide, open_axes, write_plainly
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
     from p2pkm.viz.open_run import Run
 
-_AXES = {"virtual_seconds": "virtual time (s)", "bytes": "bytes sent so far, all devices"}
+_AXES = ("virtual_seconds", "bytes")
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
 
 
 def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Axes":
-    """Draw by how much the centroids cost more than central k-means, against time in life or bytes, stage by stage.
+    """Draw by how much the centroids cost more than central k-means, against simulated time or bytes, stage by stage.
 
     Parameters
     ----------
@@ -27,7 +28,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
     against : {"virtual_seconds", "bytes"}
-        Virtual seconds are known of runs with a network (``--link-model``, ``link_model=``).
+        Simulated time is known of runs with a network model (``--link-model``, ``link_model=``).
 
     Returns
     -------
@@ -45,7 +46,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         raise ExperimentError(f"against is {against!r}; expected {', '.join(_AXES)}")
     places = read_records(result.rounds, against)
     if not np.isfinite(places).any():
-        raise DataError("the run has no virtual time; run it with a network in life, such as --link-model wan")
+        raise DataError("the run has no simulated time; run it with a network model, such as --link-model wan")
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
@@ -63,7 +64,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
     where = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
-    dress(ax, f"Quality of {summary['algorithm']}{where}", _AXES[against], "cost above central k-means (%)")
+    dress(ax, f"Quality of {summary['algorithm']}{where}", find(against).axis, "cost above central k-means (%)")
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)

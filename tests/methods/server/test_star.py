@@ -81,7 +81,8 @@ def test_the_summary_of_a_star_says_what_applies(name):
     summary = p2pkm.simulate(find(name)(3), None, shards(), rounds=2).summary
     assert summary["algorithm"] == name
     assert (summary["devices"], summary["schedule"]) == (4, "star")
-    assert [summary[key] for key in ("objective", "descent", "init", "alpha", "coupling", "relaxation")] == [None] * 6
+    assert [summary[key] for key in ("objective", "descent", "alpha", "coupling", "relaxation")] == [None] * 5
+    assert summary["init"] == {"fkm": "plusplus", "kfed": "plain", "feca": "plusplus"}.get(name)
     assert 0 < summary["purity_clients"] <= 1
     assert (summary["rows_at_server"] is None) == (name == "local")
 
