@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from p2pkm.engine.simulate import simulate as simulate
     from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.methods.peer.coreset import Coreset as Coreset
@@ -69,6 +70,7 @@ _HOMES = {
     "FKMeansCB": "p2pkm.methods.server.fkmeanscb",
     "GossipMatching": "p2pkm.methods.peer.gossip",
     "GTVMin": "p2pkm.methods.peer.gtvmin",
+    "Init": "p2pkm.methods.init.value",
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",

@@ -204,7 +204,7 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
         "from p2pkm.cli.main import main\n"
         "common = ['-q', '--no-plot', '--out', 'none', '--format', 'json', '--devices', '4', '--data',"
         " 'grid16:points=5']\n"
-        "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--seeding=rooted:candidates=2',"
+        "for extra in ('--seed=1', '--init=d2-sampling', '--init=leader', '--init=tree-summaries:candidates=2',"
         " '--scale=standard', '--robust=trim', '--byzantine=1'):\n"
         "    main([*common, extra])\n"
         "from p2pkm.kernels import compile_ahead, numba as compiled\n"

@@ -51,7 +51,7 @@ paid {summary["ratio_alone"]:.2f} times.
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all
-  python -m p2pkm --seeding own                    why the start decides: a poor local minimum
+  python -m p2pkm --init local                     why the start decides: a poor local minimum
   python -m p2pkm --data mine.csv -k 5             your own points
   python -m p2pkm verify {summary["out"] or "RUN"}
                                                    the same run again, compared bit by bit

@@ -190,7 +190,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     shards = shards if topology.hub < 0 else shards.with_hub()
     record_every = usual_every(topology.n) if record_every is None else record_every
     check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
-    if start is not None and getattr(algorithm, "recipe", None) is None:
+    if start is not None and getattr(algorithm, "init", None) is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)

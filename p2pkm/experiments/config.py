@@ -1,13 +1,14 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
 from p2pkm.data.assign import assign, count_in_column, default_partition, name_devices
+from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
 
 
@@ -17,13 +18,13 @@ class Experiment:
 
     Attributes
     ----------
-    data, partition, algorithm, seeding : str
+    data, partition, algorithm : str
         Specs ``NAME[:key=value,...]``.
     graph : str or None
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, relaxation, local_steps, tol, schedule, recipe, robust
+    alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -57,8 +58,8 @@ class Experiment:
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"
-    recipe: Literal["global", "groups", "none"] | None = None
-    seeding: str | None = None
+    init: str | Init | None = None
+    groups: bool | None = None
     alpha: float | None = None
     coupling: float | None = None
     schedule: Literal["colored", "jacobi", "async"] | None = None
@@ -95,14 +96,11 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if value is not None and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        for name in ("partition", "seeding", "true_centers", "out"):
+        for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
-        if self.recipe is not None and self.seeding is not None:
-            raise ExperimentError(
-                f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
-                "own seeding"
-            )
+        if self.init is not None:
+            object.__setattr__(self, "init", Init.of(self.init))
         if self.byzantine is not None:
             from p2pkm.channel.byzantine import parse_byzantine
 
@@ -130,7 +128,8 @@ class Experiment:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
-        return {name: value for name, value in asdict(self).items() if value is not None and name != "out"}
+        found = {name: value for name, value in vars(self).items() if value is not None and name != "out"}
+        return {name: str(value) if isinstance(value, Init) else value for name, value in found.items()}
 
 
 class Prepared(NamedTuple):
@@ -263,10 +262,10 @@ def build(experiment: Experiment, k: int) -> Any:
         if name not in keys:
             raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
     algorithm = kinds[spec.name](k, **spec.options, **given)
-    from p2pkm.methods.init.pipelines import check_seeding, needs_hub
+    from p2pkm.methods.init.pipelines import check_init, needs_hub
 
     if not needs_hub(algorithm):
-        check_seeding(algorithm.seeding, algorithm.k)
+        check_init(algorithm.init, algorithm.k)
     return algorithm
 
 
@@ -300,5 +299,5 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
 
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
+_METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -41,12 +41,13 @@ _HALF = 0.5  # of a link's strength
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
     coupling = getattr(algorithm, "effective_coupling", None)
-    recipe, relaxation = getattr(algorithm, "recipe", None), getattr(algorithm, "effective_relaxation", None)
+    init, relaxation = getattr(algorithm, "init", None), getattr(algorithm, "effective_relaxation", None)
+    groups, whole = getattr(algorithm, "groups", False), init is not None and init.name == "global"
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "recipe": recipe,
-        "seeding": getattr(algorithm, "seeding", None) or ("own" if recipe == "none" else None),
+        "recipe": None if init is None else "groups" if groups else "global" if whole else "none",
+        "seeding": getattr(algorithm, "seeding", None) if init is None else None if whole else str(init),
         "alpha": getattr(algorithm, "alpha", None),
         "coupling": coupling(devices.total, devices.hops) if coupling else None,
         "schedule": getattr(algorithm, "schedule", "star"),

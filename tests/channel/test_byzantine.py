@@ -219,10 +219,20 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
         p2pkm.simulate(find(name)(4), graph, deal(9), byzantine="1")
 
 
-@pytest.mark.parametrize("seeding", ["leader", "summaries", "summaries:hops=1,candidates=2", "rooted", "raced", "box"])
+@pytest.mark.parametrize(
+    "seeding",
+    [
+        "leader",
+        "flooded-summaries",
+        "flooded-summaries:hops=1,candidates=2",
+        "tree-summaries",
+        "d2-sampling",
+        "bounding-box",
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
-    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
+    result = p2pkm.simulate(p2pkm.GTVMin(4, init=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
                             byzantine=f"2:kind={kind},stages=all")  # fmt: skip
     assert not np.isnan(result.centroids).any()
 

@@ -10,6 +10,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
+from p2pkm.methods.init.value import Init
 
 
 @register("admm")
@@ -32,8 +33,9 @@ class ADMM:
         p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
 
     with the old m on the right of the first line and the new one in the second. A centroid without any weight stays.
-    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`). A
-    row that is absent at one end of a link counts as if the link were not there, at both ends; it is never revived.
+    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
+    `local`). A row that is absent at one end of a link counts as if the link were not there, at both ends; it is never
+    revived.
 
     Message: k rows m (absent ones travel as +inf), once per round and at the opening.
 
@@ -48,8 +50,8 @@ class ADMM:
         Number of clusters.
     eta : float
         Price of a disagreement, in points (of mean weight, where they have weights).
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
@@ -67,12 +69,11 @@ class ADMM:
     k: int
     _: KW_ONLY
     eta: float = 5.0
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
 
     name: ClassVar[str] = "admm"
     says: ClassVar[str] = "centroids"
-    recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     fixed_links: ClassVar[str] = "balances prices over links that have to last, else they may grow without bound"
     default_rounds: ClassVar[int] = 150
@@ -80,6 +81,7 @@ class ADMM:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         positive(self.eta, "eta")
         positive(self.tol, "tol", zero=True)

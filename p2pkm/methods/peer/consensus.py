@@ -10,6 +10,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import centroids_from_sums, has_converged, local_sums, mix
+from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -34,7 +35,8 @@ class ConsensusLloyd:
         T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
         (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
 
-    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`).
+    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
+    `local`).
 
     Message: k rows (s, v), once per turn and at the opening.
 
@@ -49,8 +51,8 @@ class ConsensusLloyd:
         Number of clusters.
     gossips : int
         T, turns per Lloyd step.
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
@@ -67,16 +69,16 @@ class ConsensusLloyd:
     k: int
     _: KW_ONLY
     gossips: int = 10
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
 
     name: ClassVar[str] = "consensus"
     says: ClassVar[str] = "mass"
-    recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)

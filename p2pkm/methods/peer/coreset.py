@@ -73,8 +73,7 @@ class Coreset:
     n_init: int = 50
 
     name: ClassVar[str] = "coreset"
-    recipe: ClassVar[None] = None
-    seeding: ClassVar[None] = None
+    init: ClassVar[None] = None
     schedule: ClassVar[str] = "jacobi"
     fixed_links: ClassVar[str] = "spreads its summaries over links that have to last"
     needs_all: ClassVar[str] = "draws by the costs of all devices, each of which must arrive everywhere in its turn"

@@ -20,6 +20,7 @@ from p2pkm.methods.building_blocks.averaging import (
     mix,
     mixing,
 )
+from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -59,7 +60,7 @@ class TrackingLloyd:
     Where consensus k-means begins every average anew, this one goes on from the last, so few gossips per step do. The
     centroids divide what has been mixed already: with the newest correction in it the method is unstable where devices
     hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
-    seeding but `own`).
+    initialization but `local`).
 
     With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
     it offers out of its own; neighbour j adds P_ij times what is new in the total that it hears. Without losses that is
@@ -80,8 +81,8 @@ class TrackingLloyd:
         Number of clusters.
     gossips : int
         T, turns per Lloyd step.
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
@@ -103,17 +104,17 @@ class TrackingLloyd:
     k: int
     _: KW_ONLY
     gossips: int = 3
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
     counters: bool | None = None
 
     name: ClassVar[str] = "tracking"
     says: ClassVar[str] = "mass"
-    recipe: ClassVar[str] = "none"
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)

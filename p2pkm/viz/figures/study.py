@@ -54,7 +54,7 @@ _WORDS = {
     "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
 }
 _MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
-_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters",
+_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters",
             "data",
             "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
 

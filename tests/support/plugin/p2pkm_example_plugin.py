@@ -9,6 +9,7 @@ import numpy as np
 from p2pkm.core.batch import Devices
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
+from p2pkm.methods.init.value import Init
 
 
 @register("neighbor-mean")
@@ -37,7 +38,7 @@ class NeighborMean:
     k : int
     pull : float
         0 to 1.
-    seeding : str or None
+    init : Init or str
         As of other methods.
     tol : float
         Largest move, relative to the scale of the data, at which a device has settled.
@@ -50,13 +51,15 @@ class NeighborMean:
     k: int
     _: KW_ONLY
     pull: float = 0.5
-    seeding: str | None = "box"
+    init: Init | str = "bounding-box"
     tol: float = 1e-3
 
     name: ClassVar[str] = "neighbor-mean"
-    recipe: ClassVar[str] = "none"
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 50
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "init", Init.of(self.init))
 
     def initial_state(self, devices: Devices, start: Any) -> NeighborMeanState:
         """Start from the seeds."""
