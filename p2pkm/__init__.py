@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pkm.channel.byzantine import Byzantine as Byzantine
+    from p2pkm.channel.sampled_faults import Faults as Faults
     from p2pkm.core.errors import DataError as DataError
     from p2pkm.core.errors import ExperimentError as ExperimentError
     from p2pkm.core.errors import NetworkError as NetworkError
@@ -71,6 +73,8 @@ _HOMES = {
     "GossipMatching": "p2pkm.methods.peer.gossip",
     "GTVMin": "p2pkm.methods.peer.gtvmin",
     "Init": "p2pkm.methods.init.value",
+    "Byzantine": "p2pkm.channel.byzantine",
+    "Faults": "p2pkm.channel.sampled_faults",
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",

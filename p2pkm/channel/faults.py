@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.channel.fault_model import Faults, Stale, locate
+from p2pkm.channel.fault_model import FaultModel, Stale, locate
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
@@ -38,7 +38,7 @@ class FaultInjector:
         How many devices of the system were away, summed over so many rounds.
     """
 
-    def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
+    def __init__(self, faults: FaultModel, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
         self.stages, self._faults, self._age = faults.stages, faults, stale.age
         self._n, self._clients = n, topology.clients
@@ -184,7 +184,7 @@ class FaultInjector:
         return {"lost": lost, "away": self.away / (self.rounds * self._clients) if self.rounds else 0.0}
 
 
-def warn(faults: Faults | None, stages: Sequence[Stage]) -> list[str]:
+def warn(faults: FaultModel | None, stages: Sequence[Stage]) -> list[str]:
     """Return what the user should know of the faults of a run."""
     if faults is None:
         return []

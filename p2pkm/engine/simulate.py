@@ -11,12 +11,11 @@ from p2pkm.channel.byzantine import (
     Byzantine,
     ByzantineMessages,
     check_byzantine,
-    parse_byzantine,
     prepare_lies,
     select_byzantine,
 )
 from p2pkm.channel.fault_model import (
-    Faults,
+    FaultModel,
     Stale,
     build_fault_model,
     check_faults,
@@ -24,9 +23,12 @@ from p2pkm.channel.fault_model import (
     use_fault_tolerant_variant,
 )
 from p2pkm.channel.faults import FaultInjector, warn
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.suppression import Disclosure, check_min_cluster_size, reach
 from p2pkm.core.batch import Devices, Floats
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.spec import suggest
+from p2pkm.core.validation import bounded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from topologies import CSRGraph, TimeVaryingGraph
+
+_SCALES = ("none", "standard", "minmax")
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Job:
         The network in life, for virtual time.
     vault, saved : Vault or None, dict or None
         Where checkpoints go, on rank 0 alone; what an earlier run was kept as, to go on from.
-    faults : Faults or None
+    faults : FaultModel or None
         What goes wrong.
     stale_policy : Stale
         What becomes of old tables then.
@@ -122,7 +126,7 @@ class Job:
     link_model: LinkModel | None = None
     vault: CheckpointWriter | None = None
     saved: dict[str, Any] | None = None
-    faults: Faults | None = None
+    faults: FaultModel | None = None
     stale_policy: Stale = Stale(8)  # noqa: RUF009 - a tuple
     byzantine: Byzantine | None = None
     min_cluster_size: int = 0
@@ -133,7 +137,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
     baselines: bool = True,
     allow_disconnected: bool = False, rank_partition: str = "auto", link_model: str | None = None,
-    faults: str | None = None, stale_policy: str = "keep", byzantine: str | None = None, min_cluster_size: int = 0,
+    faults: Faults | str | None = None, stale_policy: str = "keep", byzantine: Byzantine | str | None = None,
+    min_cluster_size: int = 0, scale: str = "none", silhouette: bool = False, true_centers: Any = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -165,15 +170,21 @@ def simulate(  # noqa: PLR0913 - the public signature
     link_model : str, optional
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
-    faults : str, optional
+    faults : Faults or str, optional
         What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
     stale_policy : str
         What becomes of tables that should have been replaced: ``"keep"``, ``"keep:age=8"`` (rounds), ``"drop"``.
-    byzantine : str, optional
+    byzantine : Byzantine or str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
     min_cluster_size : int
         Nothing of rows of fewer own points leaves their device.
+    scale : {"none", "standard", "minmax"}
+        How the devices scale their features first, by messages; `Result.scaling` has shift and span.
+    silhouette : bool
+        Whether to compute the silhouettes, too.
+    true_centers : array_like of float64[c, d], optional
+        Known centers to measure the distance to, in the units of the points.
 
     Raises
     ------
@@ -181,7 +192,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
         method.
     DataError
-        If there are fewer points than clusters.
+        If there are fewer points than clusters, or known centers have other features than the points.
     ExperimentError
         If an option is out of range.
     """
@@ -194,11 +205,14 @@ def simulate(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)
+    faults, liars = Faults.of(faults), Byzantine.of(byzantine)
     check_faults(algorithm, faults, stale_policy if faults else None, link_model)
     wrong = build_fault_model(faults, topology, seed)
-    liars = parse_byzantine(byzantine)
     check_byzantine(liars, algorithm, topology)
     check_min_cluster_size(min_cluster_size, algorithm)
+    if scale not in _SCALES:
+        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), _SCALES)}")
+    wishes = OptionalMetrics(silhouette, None if true_centers is None else check_centers(true_centers, shards.d))
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_rank_partition(rank_partition, world.size)
@@ -206,12 +220,22 @@ def simulate(  # noqa: PLR0913 - the public signature
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
-        algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
+        algorithm, topology, shards.take(ids), baselines, scale, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, link_model=life,
-        names={"net": link_model, "faults": faults, "stale": stale_policy if faults else None},
+        names={"net": link_model, "faults": None if faults is None else str(faults),
+               "stale": stale_policy if faults else None},
+        wishes=wishes if world.rank == 0 else OptionalMetrics(),
         faults=wrong, stale_policy=parse_stale(stale_policy), byzantine=liars, min_cluster_size=min_cluster_size,
     )  # fmt: skip
     return run_job(job, world)
+
+
+def check_centers(centers: Any, d: int) -> Floats:
+    """Return known centers as float64[c, d]."""
+    found = bounded(np.asarray(centers, np.float64), "true_centers")
+    if found.ndim != 2 or found.shape[1] != d:
+        raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")
+    return found
 
 
 def run_job(job: Job, world: World) -> Result:

@@ -8,7 +8,6 @@ from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
 from p2pkm.data.assign import assign, count_in_column, default_partition, name_devices
-from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
 
 
@@ -58,7 +57,7 @@ class Experiment:
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"
-    init: str | Init | None = None
+    init: Any = None
     groups: bool | None = None
     alpha: float | None = None
     coupling: float | None = None
@@ -73,7 +72,7 @@ class Experiment:
     silhouette: bool = False
     true_centers: str | None = None
     link_model: str | None = None
-    byzantine: str | None = None
+    byzantine: Any = None
     min_cluster_size: int = 0
     out: str | None = None
     plot: bool = True
@@ -82,7 +81,7 @@ class Experiment:
     rank_partition: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
     checkpoint_every: int | None = None
-    faults: str | None = None
+    faults: Any = None
     stale_policy: str | None = None
 
     def __post_init__(self) -> None:
@@ -99,12 +98,9 @@ class Experiment:
         for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
-        if self.init is not None:
-            object.__setattr__(self, "init", Init.of(self.init))
-        if self.byzantine is not None:
-            from p2pkm.channel.byzantine import parse_byzantine
-
-            object.__setattr__(self, "byzantine", str(parse_byzantine(self.byzantine)))
+        for name, read in _VALUES.items():
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, read(given))
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
@@ -123,13 +119,14 @@ class Experiment:
                 raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
             if name.endswith("_column") and isinstance(value, int):
                 value = str(value)  # a column may be named by its index
-            values[name] = convert(value, kinds[name], f"{name} in {where}")
+            kind = str if name in _VALUES else kinds[name]
+            values[name] = convert(value, kind, f"{name} in {where}")
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "out"}
-        return {name: str(value) if isinstance(value, Init) else value for name, value in found.items()}
+        return {name: str(value) if name in _VALUES else value for name, value in found.items()}
 
 
 class Prepared(NamedTuple):
@@ -217,7 +214,7 @@ def _check_life(experiment: Experiment, draft: Any) -> str | None:
 
 def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) -> tuple[Any, Any]:
     """Return network in life and faults, if asked for; refuse clocks and liars that the method cannot be played by."""
-    from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
+    from p2pkm.channel.byzantine import check_byzantine
     from p2pkm.channel.fault_model import build_fault_model
     from p2pkm.channel.suppression import check_min_cluster_size
     from p2pkm.engine.event_driven import schedule_events
@@ -225,7 +222,7 @@ def _lay_out(experiment: Experiment, topology: Any, graph: Spec, method: Any) ->
 
     net = rebuild_link_model(experiment.link_model, topology, graph)
     schedule_events(method, net, topology)
-    check_byzantine(parse_byzantine(experiment.byzantine), method, topology)
+    check_byzantine(experiment.byzantine, method, topology)
     check_min_cluster_size(experiment.min_cluster_size, method)
     return net, build_fault_model(experiment.faults, topology, experiment.seed)
 
@@ -298,6 +295,25 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
     return topology
 
 
+def _read_init(text: str) -> Any:
+    from p2pkm.methods.init.value import Init
+
+    return Init.of(text)
+
+
+def _read_faults(text: str) -> Any:
+    from p2pkm.channel.sampled_faults import Faults
+
+    return Faults.of(text)
+
+
+def _read_byzantine(text: str) -> Any:
+    from p2pkm.channel.byzantine import Byzantine
+
+    return Byzantine.of(text)
+
+
+_VALUES = {"init": _read_init, "faults": _read_faults, "byzantine": _read_byzantine}  # fields that hold values
 _GRAPHS = 64  # that a study keeps
 _METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -154,7 +154,8 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "net": resolved.link_model, "faults": resolved.faults, "stale": resolved.stale_policy,
+             "net": resolved.link_model, "faults": None if resolved.faults is None else str(resolved.faults),
+             "stale": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:
@@ -263,7 +264,6 @@ def _read_experiment(order: dict[str, Any]) -> Experiment:
 
 def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
     """Build the job from what was broadcast and dealt."""
-    from p2pkm.channel.byzantine import parse_byzantine
     from p2pkm.channel.fault_model import parse_stale, rebuild_fault_model
     from p2pkm.data.shards import Shards
     from p2pkm.engine.simulate import Job
@@ -286,7 +286,7 @@ def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any
         saved=saved,
         faults=rebuild_fault_model(experiment.faults, order, topology, experiment.seed),
         stale_policy=parse_stale(experiment.stale_policy or "keep"),
-        byzantine=parse_byzantine(experiment.byzantine), min_cluster_size=experiment.min_cluster_size,
+        byzantine=experiment.byzantine, min_cluster_size=experiment.min_cluster_size,
     )  # fmt: skip
 
 

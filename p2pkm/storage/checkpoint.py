@@ -45,7 +45,7 @@ def identify(config: dict[str, Any], topology: Any, faults: Any = None) -> dict[
     config : dict
         The resolved experiment.
     topology : Topology
-    faults : Faults or None
+    faults : FaultModel or None
     """
     from importlib.metadata import version
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, select_byzantine
 from p2pkm.channel.rejection import reject_malformed
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.methods.building_blocks.flooding import group
@@ -297,7 +297,7 @@ def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("two", "expected how many devices lie"), ("-1", "expected how many"), ("", "expected how many"),
+    ("two", "expected how many devices are Byzantine"), ("-1", "expected how many"), ("", "expected how many"),
     ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
     ("16", "so that one is honest"), ("99999", "so that one is honest"),
 ])  # fmt: skip
@@ -309,10 +309,10 @@ def test_a_mistake_is_named(text, words):
 
 
 def test_the_spec_is_written_in_full_and_read_back():
-    spec = parse_byzantine("3:place=central")
+    spec = Byzantine.of("3:place=central")
     assert str(spec) == "3:kind=random,place=central,by=closeness,stages=method"
-    assert parse_byzantine(str(spec)) == spec
-    assert parse_byzantine(None) is None
+    assert Byzantine.of(str(spec)) == spec
+    assert Byzantine.of(None) is None
 
 
 def test_the_command_line_and_the_toml_file_know_the_option(tmp_path):

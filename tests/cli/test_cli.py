@@ -164,8 +164,10 @@ def test_a_run_is_repeated_from_its_folder(tmp_path):
 
 
 def test_the_command_line_beats_toml(tmp_path):
-    text = 'graph = "star"\nseed = 4\nallow-disconnected = true\nbaselines = false\ndata = "grid16:points=5"\ndevices '
-    "= 5\n"
+    text = (
+        'graph = "star"\nseed = 4\nallow-disconnected = true\nbaselines = false\n'
+        'data = "grid16:points=5"\ndevices = 5\n'
+    )
     (tmp_path / "mine.toml").write_text(text)
     config = json.loads(here("--config", "mine.toml", "--graph", "path", "--baselines", "--dry-run").out)
     assert (config["graph"], config["seed"], config["devices"]) == ("path", 4, 5)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.byzantine import check_byzantine, parse_byzantine
+from p2pkm.channel.byzantine import check_byzantine
 from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import DataError, P2PKMError, TopologyError
@@ -150,7 +150,7 @@ def _arrange(
         refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
     before: tuple[Stage, ...] = ()
     try:
-        check_byzantine(parse_byzantine(experiment.byzantine), method, setting.topology)
+        check_byzantine(experiment.byzantine, method, setting.topology)
         check_min_cluster_size(experiment.min_cluster_size, method)
         if experiment.scale != "none":
             before = (scaling_stage(experiment.scale, setting),)

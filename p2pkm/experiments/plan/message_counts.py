@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.byzantine import ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.channel.byzantine import ByzantineMessages, select_byzantine
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.server_reports import report
 from p2pkm.experiments.plan.turns import COLUMNS, OneStage, by_events, count_candidates, count_pairs, play, sweep
@@ -119,7 +119,7 @@ def _loosen(volume: Rounds) -> Rounds:
 
 def _suspect(plan: RunPlan) -> ByzantineMessages | None:
     """Return who may say tables that are a row too long, and in which stages; None: nobody."""
-    spec = None if plan.refusal else parse_byzantine(plan.experiment.byzantine)
+    spec = None if plan.refusal else plan.experiment.byzantine
     if spec is None or spec.kind != "nan" or not spec.count:
         return None
     liars = np.isin(np.arange(plan.topology.n), select_byzantine(spec, plan.topology, plan.experiment.seed))

@@ -271,8 +271,7 @@ def _why_tree(at: InitContext) -> str:
 
 def check_init(init: Init | None, k: int) -> None:
     """Refuse an initialization with fewer rows than so many clusters need."""
-    rows = None if init is None else dict(init.options).get("rows")
-    if rows is not None and rows < LEAST * k:
+    if init is not None and (rows := dict(init.options).get("rows", LEAST * k)) < LEAST * k:
         raise ExperimentError(
             f"init {init.name}:rows is {rows}; expected at least {LEAST * k}, {LEAST} for each of {k} clusters"
         )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.channel.byzantine import parse_byzantine
 from p2pkm.engine.simulate import Job, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
@@ -38,7 +37,7 @@ def compare(**options):
     run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
                 link_model=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
-                byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
+                byzantine=experiment.byzantine), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
