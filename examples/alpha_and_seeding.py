@@ -19,13 +19,13 @@ graph = topologies.ring(10)
 
 # %% Every seeding at every strength: cost over central k-means, mean of the devices
 couplings = (0.1, 1.0, 10.0, 100.0)
-print(f"{'seeding':28} " + " ".join(f"c = {coupling:<7g}" for coupling in couplings))
-for seeding in ("own", "box", "leader", "raced", "summaries", None):
+print(f"{'init':28} " + " ".join(f"c = {coupling:<7g}" for coupling in couplings))
+for seeding in ("local", "bounding-box", "leader", "d2-sampling", "flooded-summaries", "global"):
     ratios = [
-        p2pkm.simulate(p2pkm.GTVMin(16, coupling=c, seeding=seeding), graph, shards).summary["ratio_mean"]
+        p2pkm.simulate(p2pkm.GTVMin(16, coupling=c, init=seeding), graph, shards).summary["ratio_mean"]
         for c in couplings
     ]
-    print(f"{seeding or 'recipe global (the default)':28} " + " ".join(f"{ratio:<11.3f}" for ratio in ratios))
+    print(f"{seeding:28} " + " ".join(f"{ratio:<11.3f}" for ratio in ratios))
 
 # %% What to see: read down a column, then along a row. The seeding moves the result by factors, the coupling of a good
 # start by percents; a weak coupling leaves every device with its own few points, so it pays on all points.

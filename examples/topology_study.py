@@ -28,7 +28,7 @@ STUDY.write_text("""
 devices = 64
 data = "blobs:clusters=4,points=160,box=30"
 partition = "iid"
-seeding = "leader"
+init = "leader"
 rounds = 150
 seeds = "0-4"
 

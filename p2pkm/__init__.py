@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pkm.channel.byzantine import Byzantine as Byzantine
+    from p2pkm.channel.sampled_faults import Faults as Faults
     from p2pkm.core.errors import DataError as DataError
     from p2pkm.core.errors import ExperimentError as ExperimentError
     from p2pkm.core.errors import NetworkError as NetworkError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from p2pkm.engine.simulate import simulate as simulate
     from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.methods.peer.coreset import Coreset as Coreset
@@ -69,6 +72,9 @@ _HOMES = {
     "FKMeansCB": "p2pkm.methods.server.fkmeanscb",
     "GossipMatching": "p2pkm.methods.peer.gossip",
     "GTVMin": "p2pkm.methods.peer.gtvmin",
+    "Init": "p2pkm.methods.init.value",
+    "Byzantine": "p2pkm.channel.byzantine",
+    "Faults": "p2pkm.channel.sampled_faults",
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",

@@ -50,12 +50,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         else 16, or one for each row if there are fewer.
     algorithm : str or Algorithm, default="gtvmin"
         Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
-        ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `recipe` and `tol`.
+        ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `init` and `tol`.
     coupling : float, default=None
         How strongly neighbours pull at each other; None: the method's default.
-    recipe : {"global", "groups", "none"}, default="global"
-        How GTVMin starts and what it aims at: one clustering for all devices, one for each group of devices, or each
-        device from its own points.
+    init : str or Init, default=None
+        None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
+        summaries of all devices,
+        ``"local"`` starts each device from its own points; all values: `p2pkm.Init`.
+    groups : bool, default=False
+        Of GTVMin: one clustering for each group of devices whose points differ, instead of one for all.
     max_iter : int, default=150
         Most rounds.
     tol : float, default=1e-3
@@ -103,7 +106,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, n_clusters: int = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
-        coupling: float | None = None, recipe: str = "global", max_iter: int = 150, tol: float = 1e-3,
+        coupling: float | None = None, init: Any = None, groups: bool = False, max_iter: int = 150,
+        tol: float = 1e-3,
         random_state: Any = None,
     ) -> None:  # fmt: skip
         self.n_clusters = n_clusters
@@ -111,7 +115,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.n_devices = n_devices
         self.algorithm = algorithm
         self.coupling = coupling
-        self.recipe = recipe
+        self.init = init
+        self.groups = groups
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state

@@ -238,7 +238,7 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
         "from p2pkm.cli.main import main\n"
         "common = ['-q', '--no-plot', '--out', 'none', '--format', 'json', '--devices', '4', '--data',"
         " 'grid16:points=5']\n"
-        "for extra in ('--seed=1', '--seeding=raced', '--seeding=leader', '--seeding=rooted:candidates=2',"
+        "for extra in ('--seed=1', '--init=d2-sampling', '--init=leader', '--init=tree-summaries:candidates=2',"
         " '--scale=standard', '--robust=trim', '--byzantine=1'):\n"
         "    main([*common, extra])\n"
         "from p2pkm.kernels import compile_ahead, numba as compiled\n"
@@ -248,3 +248,32 @@ def test_every_kernel_is_compiled_for_one_set_of_types():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
     counts = done.stdout.split("COUNTS ")[1].split()
     assert all(count.endswith("=1") for count in counts), counts
+
+
+def test_text_is_parsed_at_the_door():
+    """Specs become values where a user hands them over; nothing below sees text."""
+    door = {
+        "p2pkm.channel.byzantine",  # Byzantine.of
+        "p2pkm.channel.sampled_faults",  # Faults.of
+        "p2pkm.methods.init.value",  # Init.of
+        "p2pkm.experiments.config",  # graph, partition, algorithm
+        "p2pkm.experiments.estimator_parameters",
+        "p2pkm.experiments.graph_report",  # `topology`
+        "p2pkm.experiments.write_fault_trace",  # `faults`
+        "p2pkm.data.sources",  # --data
+    }
+    open_still = {  # text that still travels further
+        "p2pkm.channel.fault_model",  # stale policy
+        "p2pkm.network.link_model",
+        "p2pkm.experiments.plan.draft",  # partition
+        "p2pkm.experiments.plan.time_model",  # graph
+    }
+    parsing = {
+        _module(path)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "p2pkm.core.spec"
+        for name in node.names
+        if name.name == "parse"
+    }
+    assert parsing == door | open_still

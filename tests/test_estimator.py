@@ -66,7 +66,7 @@ def test_labels_inertia_and_distances_are_those_of_numpy(dtype):
 
 def test_cluster_centers_are_those_of_the_device_that_costs_least():
     with pytest.warns(ConvergenceWarning):
-        model = fitted(recipe="none", max_iter=1)
+        model = fitted(init="local", max_iter=1)
     costs = [nearest(X, one)[1].min(axis=1).sum() for one in model.device_centers_]
     assert_array_equal(model.cluster_centers_, model.device_centers_[np.argmin(costs)])
     assert_allclose(model.inertia_, min(costs))
@@ -74,7 +74,7 @@ def test_cluster_centers_are_those_of_the_device_that_costs_least():
 
 
 def test_with_devices_every_row_asks_its_own_device():
-    model = P2PKMeans(4, graph="path", recipe="none", max_iter=1, random_state=0)
+    model = P2PKMeans(4, graph="path", init="local", max_iter=1, random_state=0)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
         model.fit(X, devices=OWNER)
     own = np.array([nearest(X[i : i + 1], model.device_centers_[OWNER[i]])[0][0] for i in range(len(X))])
@@ -193,7 +193,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
         ({"max_iter": 0}, "max_iter is 0"),
         ({"tol": -1e-3}, "tol is -0.001"),
         ({"coupling": -1}, "coupling is -1"),
-        ({"recipe": "globl"}, "Did you mean 'global'"),
+        ({"init": "globl"}, "Did you mean 'global'"),
         ({"random_state": -1}, "random_state is -1"),
         ({"graph": "rink"}, "Did you mean 'ring'"),
         ({"graph": 5}, "expected a networkx.Graph"),
@@ -207,7 +207,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
         ({"algorithm": "fkm", "coupling": 2.0}, "fkm has no coupling"),
         ({"algorithm": "gtvmin:tol=1e-4", "tol": 0.1}, "tol is given both"),
         ({"algorithm": p2pkm.GTVMin(3)}, "n_clusters is 4, but the algorithm has 3"),
-        ({"algorithm": p2pkm.GTVMin(4), "recipe": "none"}, "leave recipe out"),
+        ({"algorithm": p2pkm.GTVMin(4), "init": "local"}, "leave init out"),
     ],
 )
 def test_user_mistakes_are_value_errors_that_say_so(options, message):
@@ -235,16 +235,16 @@ def test_devices_that_cannot_be_used(devices, message):
 
 def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
     shards = p2pkm.Shards.deal(X, OWNER, devices=6)
-    method = p2pkm.GTVMin(4, seeding="own", tol=1e-2)
+    method = p2pkm.GTVMin(4, init="local", tol=1e-2)
     result = p2pkm.simulate(method, topologies.ring(6), shards, rounds=150, seed=0, baselines=False)
-    for algorithm in ("gtvmin:seeding=own,tol=0.01", method):
+    for algorithm in ("gtvmin:init=local,tol=0.01", method):
         model = P2PKMeans(4, algorithm=algorithm, random_state=0).fit(X, devices=OWNER)
         assert_array_equal(model.device_centers_, result.centroids)
 
 
 def test_convergence_is_missed_only_where_a_method_looks_for_it():
     with pytest.warns(ConvergenceWarning, match="gtvmin did not converge within max_iter=1 rounds"):
-        fitted(recipe="none", max_iter=1)
+        fitted(init="local", max_iter=1)
     assert fitted(algorithm="fkm", max_iter=3).n_iter_ == 3  # runs its rounds
     assert fitted(algorithm="kfed").n_iter_ == 1
 

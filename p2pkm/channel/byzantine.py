@@ -60,23 +60,24 @@ class Byzantine:
         """Return the spec in full."""
         return str(complete(Spec(str(self.count), vars(self)), {str(self.count): Byzantine}, 0))
 
+    @classmethod
+    def of(cls, given: "Byzantine | str | None") -> "Byzantine | None":
+        """Return the value of a text such as ``2:kind=flip,place=central``; a value and None stay as they are.
 
-def parse_byzantine(text: str | None) -> Byzantine | None:
-    """Read a spec such as ``2:kind=flip,place=central``; None stays None.
-
-    Raises
-    ------
-    ExperimentError
-        If it does not begin with a whole number, or a key or value is not known.
-    """
-    if text is None:
-        return None
-    name = text.partition(":")[0].strip()
-    if not (name.isascii() and name.isdigit() and len(name) < 10):
-        raise ExperimentError(
-            f"byzantine is {text!r}; expected how many devices lie, and perhaps how, as in 2:kind=flip,place=central"
-        )
-    return Byzantine(int(name), **parse(text, {name: Byzantine}, "byzantine").options)
+        Raises
+        ------
+        ExperimentError
+            If it does not begin with a whole number, or a key or value is not known.
+        """
+        if given is None or isinstance(given, Byzantine):
+            return given
+        name = given.partition(":")[0].strip()
+        if not (name.isascii() and name.isdigit() and len(name) < 10):
+            raise ExperimentError(
+                f"byzantine is {given!r}; expected how many devices are Byzantine, and perhaps how, as in "
+                "2:kind=flip,place=central"
+            )
+        return cls(int(name), **parse(given, {name: cls}, "byzantine").options)
 
 
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
@@ -131,7 +132,7 @@ class ByzantineMessages(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the option `byzantine`."""
-        spec = parse_byzantine(options.get("byzantine"))
+        spec = Byzantine.of(options.get("byzantine"))
         return None if spec is None else {"spec": spec}
 
     @classmethod

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from p2pkm.channel.fault_trace import DELAY, KIND, LONGEST, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_tape
-from p2pkm.channel.sampled_faults import FaultRates, SampledFaults
+from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import parse
 from p2pkm.core.validation import whole
 from p2pkm.network.graph import Topology
 
 _KEPT = 8  # rounds
 
 
-class Faults(Protocol):
+class FaultModel(Protocol):
     """What goes wrong on a graph; every rank asks alike."""
 
     @property
@@ -43,7 +43,7 @@ class Faults(Protocol):
 
 
 class TraceFaults:
-    """Play what a tape says on its graph; see `Faults` for the meaning of each method."""
+    """Play what a tape says on its graph; see `FaultModel` for the meaning of each method."""
 
     def __init__(self, tape: FaultTrace, n: int) -> None:
         self.stages, self._n, self._tape, self.strange = tape.stages, n, tape, tape.strange
@@ -93,7 +93,6 @@ def drop() -> Stale:
 
 
 STALE = {"keep": keep, "drop": drop}
-_SOURCES = {"drawn": FaultRates, "file": FaultRates}
 
 
 def parse_stale(text: str) -> Stale:
@@ -102,49 +101,31 @@ def parse_stale(text: str) -> Stale:
     return STALE[spec.name](**spec.options)
 
 
-def parse_faults(text: str) -> Spec:
-    """Read ``loss=0.1,dropout=0.02``, or a path that ends with .jsonl, or ``file:PATH``.
-
-    Raises
-    ------
-    ExperimentError
-        If it cannot be read or has figures out of range.
-    """
-    if text.endswith(".jsonl") and not text.startswith("file:"):
-        text = f"file:{text}"
-    elif not text.startswith(("file:", "drawn")):
-        text = f"drawn:{text}"
-    spec = parse(text, _SOURCES, "faults")
-    if spec.name == "drawn":
-        FaultRates(**spec.options)
-    return spec
-
-
-def build_fault_model(text: str | None, topology: Topology, seed: int) -> Faults | None:
-    """Return what goes wrong on a graph, None if nothing ever does; see `parse_faults` and `read_tape` for errors."""
-    if text is None:
+def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> FaultModel | None:
+    """Return what goes wrong on a graph, None if nothing ever does; see `read_tape` for errors."""
+    if faults is None or faults.empty:
         return None
-    spec = parse_faults(text)
-    if spec.name == "file":
-        return play_tape(read_tape(spec.options["path"], topology), topology.n)
-    drawn = FaultRates(**spec.options)
-    return None if drawn.empty else SampledFaults(drawn, topology, seed)
+    if faults.trace is not None:
+        return play_tape(read_tape(faults.trace, topology), topology.n)
+    return SampledFaults(faults, topology, seed)
 
 
-def rebuild_fault_model(text: str | None, order: Mapping[str, Any], topology: Topology, seed: int) -> Faults | None:
-    """Return the same as `build_fault_model` on a rank that got what `Faults.to_arrays` returns."""
+def rebuild_fault_model(
+    faults: Faults | None, order: Mapping[str, Any], topology: Topology, seed: int
+) -> FaultModel | None:
+    """Return the same as `build_fault_model` on a rank that got what `FaultModel.to_arrays` returns."""
     if "tape_events" in order:
         stages = "all" if order["tape_all"] else "method"
         return play_tape(FaultTrace(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
-    return None if text is None or parse_faults(text).name == "file" else build_fault_model(text, topology, seed)
+    return None if faults is None or faults.trace is not None else build_fault_model(faults, topology, seed)
 
 
-def play_tape(tape: FaultTrace, n: int) -> Faults | None:
+def play_tape(tape: FaultTrace, n: int) -> FaultModel | None:
     """Return what a tape says, None if it says nothing."""
     return TraceFaults(tape, n) if len(tape.events) else None
 
 
-def record(faults: Faults | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
+def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
     """Return what goes wrong in rounds 0 to `rounds` as a tape; with one turn a message's fate is that of its round."""
     if faults is None:
         return FaultTrace(np.zeros((0, 6), np.int64))

@@ -12,18 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.channel.fault_model import (
-    Faults,
+    FaultModel,
     Stale,
     build_fault_model,
     check_faults,
     locate,
-    parse_faults,
     parse_stale,
     rebuild_fault_model,
     use_fault_tolerant_variant,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
-from p2pkm.channel.sampled_faults import FaultRates
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.transform import Order, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
@@ -58,23 +57,21 @@ class FaultInjector(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""
-        text, stale, model = (options.get(name) for name in ("faults", "stale_policy", "link_model"))
+        faults = Faults.of(options.get("faults"))
+        stale, model = options.get("stale_policy"), options.get("link_model")
         policy = parse_stale("keep" if stale is None else stale)
-        if text is None:
+        if faults is None:
             if stale is not None:
                 raise ExperimentError(
                     f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults"
                 )
             return None
-        spec = parse_faults(text)
         if model is not None:
             raise ExperimentError(
                 "--faults and --link-model are both given: virtual time does not know who was unavailable. Leave one "
                 "of them out"
             )
-        if spec.name == "drawn" and FaultRates(**spec.options).empty:
-            return None
-        return {"text": text, "stale": policy}
+        return None if faults.empty else {"asked": faults, "stale": policy}
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
@@ -86,11 +83,11 @@ class FaultInjector(Transform):
         cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
     ) -> Settings | None:
         """Read the tape, or prepare the draws, for a graph."""
-        text = settings["text"]
+        asked = settings["asked"]
         if arrays is None:
-            faults = build_fault_model(text, topology, seed)
+            faults = build_fault_model(asked, topology, seed)
         else:
-            faults = rebuild_fault_model(text, arrays, topology, seed)
+            faults = rebuild_fault_model(asked, arrays, topology, seed)
         return None if faults is None else {**settings, "faults": faults}
 
     @classmethod
@@ -104,7 +101,7 @@ class FaultInjector(Transform):
         """Return the faults as this rank sees them."""
         return cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement)
 
-    def __init__(self, faults: Faults, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
+    def __init__(self, faults: FaultModel, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
         self._stages, self._faults, self._age = faults.stages, faults, stale.age
         self._n, self._clients = n, topology.clients

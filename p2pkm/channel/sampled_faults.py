@@ -13,6 +13,7 @@ import numpy as np
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
 from p2pkm.core.batch import DROPOUT, JOIN, LINKS, LOST, STRAGGLE, Floats, Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import parse, show
 from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
@@ -22,7 +23,7 @@ _TURNS = 1 << 20  # of a round, at most
 
 
 @dataclass(frozen=True)
-class FaultRates:
+class Faults:
     """How often what goes wrong; see docs/faults.md.
 
     Attributes
@@ -47,6 +48,8 @@ class FaultRates:
     stages : {"method", "all"}
     seed : int or None
         None: that of the run.
+    trace : str or None
+        File of a fault trace, which says instead what goes wrong.
     """
 
     _: KW_ONLY
@@ -65,6 +68,32 @@ class FaultRates:
     partition: str | None = None
     stages: Literal["method", "all"] = "method"
     seed: int | None = None
+    trace: str | None = None
+
+    def __str__(self) -> str:
+        """Return the text of the command line: what differs from the defaults, or ``file:PATH`` of a trace."""
+        if self.trace is not None:
+            return self.trace if self.trace.endswith(".jsonl") else f"file:{self.trace}"
+        found = {name: value for name, value in vars(self).items() if value != getattr(Faults, name)}
+        return ",".join(f"{name}={show(value)}" for name, value in found.items()) or "loss=0"
+
+    @classmethod
+    def of(cls, given: "Faults | str | None") -> "Faults | None":
+        """Return the value of a text: ``loss=0.1,dropout=0.02``, a path that ends with .jsonl, or ``file:PATH``.
+
+        Raises
+        ------
+        ExperimentError
+            If it cannot be read or has figures out of range.
+        """
+        if given is None or isinstance(given, Faults):
+            return given
+        if given.endswith(".jsonl") and not given.startswith("file:"):
+            given = f"file:{given}"
+        elif not given.startswith(("file:", "drawn")):
+            given = f"drawn:{given}"
+        spec = parse(given, {"drawn": cls, "file": cls}, "faults")
+        return cls(trace=spec.options["path"]) if spec.name == "file" else cls(**spec.options)
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -95,13 +124,13 @@ class FaultRates:
     def empty(self) -> bool:
         """Return whether nothing ever goes wrong."""
         shares = self.loss, self.delay, self.link_failure, self.dropout, self.late_join, self.straggler, self.server
-        return not any(shares) and self.partition is None
+        return not any(shares) and self.partition is None and self.trace is None
 
 
 class SampledFaults:
-    """Draw what goes wrong on a graph; see `Faults` for the meaning of each method."""
+    """Draw what goes wrong on a graph; see `FaultModel` for the meaning of each method."""
 
-    def __init__(self, drawn: FaultRates, topology: Topology, seed: int) -> None:
+    def __init__(self, drawn: Faults, topology: Topology, seed: int) -> None:
         self._drawn, self._topology = drawn, topology
         self._key = shared_key(seed if drawn.seed is None else drawn.seed)
         self.stages, self.longest, self.strange = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0

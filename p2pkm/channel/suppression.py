@@ -23,7 +23,7 @@ from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_POINTS = ("raced", "leader")  # seedings whose rows are points
+_POINTS = ("d2-sampling", "leader")  # initializations whose rows are points
 _FORWARDED = (MessageContent.SUMMARIES, MessageContent.FORWARDED_CENTROIDS, MessageContent.KEYED_POINTS)
 _BLOCK = 1 << 15  # rows looked at together
 _SPARSE = 16  # places of a sieve for each point
@@ -225,19 +225,14 @@ def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
 def check_min_cluster_size(least: int, algorithm: Any) -> None:
     """Refuse methods that cannot leave out single rows."""
     why = algorithm.traits.no_suppression
-    seeding = _named(algorithm.traits.seeding)
-    if seeding in _POINTS:
-        why = f"starts from {seeding} seeds, which are points as they are"
+    init = algorithm.traits.init
+    if init is not None and init.name in _POINTS:
+        why = f"starts from {init.name} centroids, which are raw points"
     if why:
         raise ExperimentError(
-            f"min_cluster_size is {least}, but {algorithm.name} {why}; take another method or seeding, such as gtvmin, "
+            f"min_cluster_size is {least}, but {algorithm.name} {why}; take another method or --init, such as gtvmin, "
             "consensus, fkm or kfed"
         )
-
-
-def _named(spec: str | None) -> str:
-    """Return the name in a spec."""
-    return (spec or "").partition(":")[0].strip()
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Names that a shell may complete: of graphs, methods, data, partitions, seedings, networks and recipes."""
+"""Names that a shell may complete: of graphs, methods, data, partitions, initializations and link models."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -59,10 +59,10 @@ def _partitions() -> Iterable[str]:
     return known("")
 
 
-def _seedings() -> Iterable[str]:
-    from p2pkm.methods.init.pipelines import SEEDINGS
+def _inits() -> Iterable[str]:
+    from p2pkm.methods.init.value import INITS
 
-    return SEEDINGS
+    return INITS
 
 
 def _nets() -> Iterable[str]:
@@ -77,7 +77,7 @@ _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "name": _algorithms,  # the argument of `p2pkm algorithms`
     "data": _data,
     "partition": _partitions,
-    "seeding": _seedings,
+    "init": _inits,
     "link_model": _nets,
 }
 

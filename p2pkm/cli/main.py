@@ -76,8 +76,9 @@ def _suggest(error: Any) -> None:
 
     from p2pkm.core.spec import RENAMED, suggest
 
-    if isinstance(error, click.NoSuchOption) and (new := RENAMED.get(error.option_name[2:].replace("-", "_"))):
-        error.message = f"No such option: {error.option_name}. It is called --{new.replace('_', '-')} now."
+    old = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    if new := RENAMED.get(old[2:].replace("-", "_")):
+        error.message = f"No such option: {old}. It is called --{new.replace('_', '-')} now."
         error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
     wrong = re.match(r"No such command '(.*?)'", error.message)

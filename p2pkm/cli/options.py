@@ -34,10 +34,11 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
     completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
-    completing("--recipe", metavar="NAME", help="What comes before the method: global, groups (of devices "
-                 "whose points differ) or none.  [default: global]"),
-    completing("--seeding", metavar="SPEC", help="One seeding stage instead of the recipe: own, box, leader, "
-                 "raced:greedy=true,draw=points, summaries:hops=1,candidates=1, rooted:candidates=1,rows=200."),
+    completing("--init", metavar="SPEC", help="How the devices get their first centroids: global, local, bounding-box, "
+                 "leader, d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
+                 "tree-summaries:candidates=1,rows=200.  [default: global; averaging methods flooded-summaries]"),
+    click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
+                 "differ; of gtvmin."),
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
                  "[default: 10, on larger graphs 30]"),

@@ -46,7 +46,7 @@ def guide(summary: dict[str, Any]) -> str:
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all
-  python -m p2pkm --seeding own                    why the start decides: a poor local minimum
+  python -m p2pkm --init local                     why the start decides: a poor local minimum
   python -m p2pkm --data mine.csv -k 5             your own points
   python -m p2pkm verify {summary["out"] or "RUN"}
                                                    the same run again, compared bit by bit

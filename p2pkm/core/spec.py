@@ -15,6 +15,13 @@ _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one val
 RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
     "every": "record_every",
     "alone": "local",
+    "own": "local",
+    "box": "bounding-box",
+    "raced": "d2-sampling",
+    "summaries": "flooded-summaries",
+    "rooted": "tree-summaries",
+    "seeding": "init",
+    "recipe": "init",
     "coloured": "colored",
     "net": "link_model",
     "placement": "rank_partition",
@@ -138,7 +145,7 @@ def convert(value: object, kind: Any, where: str) -> Any:
     """Convert text (or a TOML value) to an annotated type: bool, int, float, str, Literal or an Optional of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        inner = next(part for part in get_args(kind) if part is not NoneType)
+        inner = str if str in get_args(kind) else next(part for part in get_args(kind) if part is not NoneType)
         number = inner in (int, float)  # where text is expected, "none" is a text like any other
         if value is None or (number and isinstance(value, str) and value.lower() == "none"):
             return None

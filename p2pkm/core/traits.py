@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class MessageContent(Enum):
@@ -76,10 +77,11 @@ class MethodTraits:
     induced_labels : bool
         Scores label a point by the server's centroid nearest to its nearest local centroid, otherwise by the server's
         centroid nearest to the point.
-    recipe : str or None
-        What comes before it; None: it starts from its own points alone.
-    seeding : str or None
-        How it is seeded, as text: instead of the recipe, or within a server method.
+    init : p2pkm.Init, str or None
+        What gives the devices their first centroids; None: the method starts from its own points alone. Of a server
+        method, the name of how it is initialized.
+    groups : bool
+        Stages before it find groups of devices, which bring their own initialization.
     relaxation : float or None
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
@@ -107,8 +109,8 @@ class MethodTraits:
     one_shot: bool = False
     normalization: str | tuple[float, float] = "none"
     induced_labels: bool = False
-    recipe: str | None = None
-    seeding: str | None = None
+    init: Any = None
+    groups: bool = False
     relaxation: float | None = None
     saturates: bool = False
     cuts_links: bool = False

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.channel.byzantine import Byzantine
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.protocols import check_method
+from p2pkm.core.spec import suggest
+from p2pkm.core.validation import bounded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from topologies import CSRGraph, TimeVaryingGraph
+
+_SCALES = ("none", "standard", "minmax")
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
     baselines: bool = True, allow_disconnected: bool = False, rank_partition: str = "auto",
-    link_model: str | None = None, faults: str | None = None, stale_policy: str | None = None,
-    byzantine: str | None = None, min_cluster_size: int = 0, noise: float = 0.0, transforms: str | None = None,
+    link_model: str | None = None, faults: Faults | str | None = None, stale_policy: str | None = None,
+    byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
+    transforms: str | None = None, scale: str = "none", silhouette: bool = False, true_centers: Any = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -142,11 +149,11 @@ def simulate(  # noqa: PLR0913 - the public signature
     link_model : str, optional
         Network in life, as ``"wan:latency=0.05"``: then the result says how long the run would take there; attributes
         `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
-    faults : str, optional
+    faults : Faults or str, optional
         What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
     stale_policy : str, optional
         What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
-    byzantine : str, optional
+    byzantine : Byzantine or str, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
     min_cluster_size : int
@@ -156,6 +163,12 @@ def simulate(  # noqa: PLR0913 - the public signature
         deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
     transforms : str, optional
         What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
+    scale : {"none", "standard", "minmax"}
+        How the devices scale their features first, by messages; `Result.scaling` has shift and span.
+    silhouette : bool
+        Whether to compute the silhouettes, too.
+    true_centers : array_like of float64[c, d], optional
+        Known centers to measure the distance to, in the units of the points.
 
     Raises
     ------
@@ -163,7 +176,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
         method.
     DataError
-        If there are fewer points than clusters.
+        If there are fewer points than clusters, or known centers have other features than the points.
     ExperimentError
         If an option is out of range.
     """
@@ -173,13 +186,17 @@ def simulate(  # noqa: PLR0913 - the public signature
     shards = shards if topology.hub < 0 else shards.with_hub()
     record_every = usual_every(topology.n) if record_every is None else record_every
     check(algorithm, topology, shards, rounds=rounds, record_every=record_every, allow_disconnected=allow_disconnected)
-    if start is not None and algorithm.traits.recipe is None:
+    if start is not None and algorithm.traits.init is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
     life = None if link_model is None else build_link_model(link_model, topology, graph)
     schedule_events(algorithm, life, topology)
+    faults = Faults.of(faults)
     options = {"faults": faults, "stale_policy": stale_policy, "link_model": link_model, "byzantine": byzantine,
                "min_cluster_size": min_cluster_size, "noise": noise, "transforms": transforms}  # fmt: skip
     channel = plan_channel(options, algorithm).place(topology, seed)
+    if scale not in _SCALES:
+        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), _SCALES)}")
+    wishes = OptionalMetrics(silhouette, None if true_centers is None else check_centers(true_centers, shards.d))
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
     world = connect()
     check_rank_partition(rank_partition, world.size)
@@ -187,12 +204,21 @@ def simulate(  # noqa: PLR0913 - the public signature
     division = RankPartition.from_arrays(world.broadcast(found))
     ids = division.of(world.rank)
     job = Job(
-        algorithm, topology, shards.take(ids), baselines, rounds=rounds, seed=seed, record_every=record_every,
+        algorithm, topology, shards.take(ids), baselines, scale, rounds=rounds, seed=seed, record_every=record_every,
         start=None if given is None else given[ids], division=division, link_model=life,
-        names={"link_model": link_model, "faults": faults,
-               "stale_policy": (stale_policy or "keep") if faults else None}, channel=channel,
+        names={"link_model": link_model, "faults": None if faults is None else str(faults),
+               "stale_policy": None if faults is None else stale_policy or "keep"},
+        wishes=wishes if world.rank == 0 else OptionalMetrics(), channel=channel,
     )  # fmt: skip
     return run_job(job, world)
+
+
+def check_centers(centers: Any, d: int) -> Floats:
+    """Return known centers as float64[c, d]."""
+    found = bounded(np.asarray(centers, np.float64), "true_centers")
+    if found.ndim != 2 or found.shape[1] != d:
+        raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")
+    return found
 
 
 def run_job(job: Job, world: World) -> Result:

@@ -6,7 +6,7 @@ from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
-from p2pkm.methods.init.pipelines import check_links, check_seeding, check_size, needs_hub
+from p2pkm.methods.init.pipelines import check_init, check_links, check_size, needs_hub
 from p2pkm.network.graph import Topology
 
 
@@ -24,7 +24,7 @@ def check(
         if value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
     if not needs_hub(algorithm):
-        check_seeding(algorithm.traits.seeding, algorithm.k)
+        check_init(algorithm.traits.init, algorithm.k)
         check_links(algorithm, topology)
     check_size(algorithm, topology.clients, shards.m, shards.d)
     if topology.n != shards.n:

@@ -1,7 +1,7 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 from p2pkm.core.cache import memoize_in_study
@@ -17,13 +17,13 @@ class Experiment:
 
     Attributes
     ----------
-    data, partition, algorithm, seeding : str
+    data, partition, algorithm : str
         Specs ``NAME[:key=value,...]``.
     graph : str or None
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say.
-    alpha, coupling, relaxation, local_steps, tol, schedule, recipe, robust
+    alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -61,8 +61,8 @@ class Experiment:
     partition: str | None = None
     clusters: int | None = None
     algorithm: str = "gtvmin"
-    recipe: Literal["global", "groups", "none"] | None = None
-    seeding: str | None = None
+    init: Any = None
+    groups: bool | None = None
     alpha: float | None = None
     coupling: float | None = None
     schedule: Literal["colored", "jacobi", "async"] | None = None
@@ -76,7 +76,7 @@ class Experiment:
     silhouette: bool = False
     true_centers: str | None = None
     link_model: str | None = None
-    byzantine: str | None = None
+    byzantine: Any = None
     min_cluster_size: int = 0
     noise: float = 0.0
     transforms: str | None = None
@@ -87,7 +87,7 @@ class Experiment:
     rank_partition: Literal["auto", "blocks", "metis"] = "auto"
     require_converged: bool = False
     checkpoint_every: int | None = None
-    faults: str | None = None
+    faults: Any = None
     stale_policy: str | None = None
 
     def __post_init__(self) -> None:
@@ -101,18 +101,12 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if value is not None and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        for name in ("partition", "seeding", "true_centers", "out"):
+        for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
-        if self.recipe is not None and self.seeding is not None:
-            raise ExperimentError(
-                f"recipe {self.recipe!r} and seeding {self.seeding!r} are both given; give one: a recipe brings its "
-                "own seeding"
-            )
-        if self.byzantine is not None:
-            from p2pkm.channel.byzantine import parse_byzantine
-
-            object.__setattr__(self, "byzantine", str(parse_byzantine(self.byzantine)))
+        for name, read in _VALUES.items():
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, read(given))
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
@@ -131,12 +125,14 @@ class Experiment:
                 raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
             if name.endswith("_column") and isinstance(value, int):
                 value = str(value)  # a column may be named by its index
-            values[name] = convert(value, kinds[name], f"{name} in {where}")
+            kind = str if name in _VALUES else kinds[name]
+            values[name] = convert(value, kind, f"{name} in {where}")
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
-        return {name: value for name, value in asdict(self).items() if value is not None and name != "out"}
+        found = {name: value for name, value in vars(self).items() if value is not None and name != "out"}
+        return {name: str(value) if name in _VALUES else value for name, value in found.items()}
 
 
 class Prepared(NamedTuple):
@@ -258,10 +254,10 @@ def build(experiment: Experiment, k: int) -> Any:
         if name not in keys:
             raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
     algorithm = kinds[spec.name](k, **spec.options, **given)
-    from p2pkm.methods.init.pipelines import check_seeding, needs_hub
+    from p2pkm.methods.init.pipelines import check_init, needs_hub
 
     if not needs_hub(algorithm):
-        check_seeding(algorithm.traits.seeding, algorithm.k)
+        check_init(algorithm.traits.init, algorithm.k)
     return algorithm
 
 
@@ -294,6 +290,25 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
     return topology
 
 
+def _read_init(text: str) -> Any:
+    from p2pkm.methods.init.value import Init
+
+    return Init.of(text)
+
+
+def _read_faults(text: str) -> Any:
+    from p2pkm.channel.sampled_faults import Faults
+
+    return Faults.of(text)
+
+
+def _read_byzantine(text: str) -> Any:
+    from p2pkm.channel.byzantine import Byzantine
+
+    return Byzantine.of(text)
+
+
+_VALUES = {"init": _read_init, "faults": _read_faults, "byzantine": _read_byzantine}  # fields that hold values
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("recipe", "seeding", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
+_METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

@@ -115,8 +115,8 @@ def coupling_path(  # noqa: PLR0913 - the public signature
 ) -> list[Result]:  # fmt: skip
     """Run GTVMin at one coupling after the other, each from the centroids that the one before ended with.
 
-    The first run begins with its recipe or seeding, as `simulate` does. The start decides the quality, and a weak
-    coupling gives a good one up: to keep what the recipe has found, descend.
+    The first run begins with its initialization, as `simulate` does. The start decides the quality, and a weak
+    coupling gives a good one up: to keep what it has found, descend.
 
     Parameters
     ----------

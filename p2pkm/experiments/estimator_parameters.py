@@ -18,7 +18,12 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
 
 _DEVICES = 16  # unless somebody says how many
-_OPTIONS: Mapping[str, Any] = {"coupling": None, "recipe": "global", "tol": 1e-3}  # of the method, and their defaults
+_OPTIONS: Mapping[str, Any] = {
+    "coupling": None,
+    "init": None,
+    "groups": False,
+    "tol": 1e-3,
+}  # of the method, and their defaults
 
 
 class ResolvedParameters(NamedTuple):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from p2pkm.channel.fault_model import build_fault_model, record
 from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_tape
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse
@@ -39,7 +40,7 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
         kinds = families(wish.graph)
         spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
         topology = build_topology(spec, wish.devices, _USUAL)
-    tape = record(build_fault_model(wish.faults, topology, wish.seed), topology, wish.rounds, wish.turns)
+    tape = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
     lines, said = list(write_tape(tape, topology.clients)), _count(tape, wish.rounds)
     if out is None:
         return lines, said

@@ -47,7 +47,7 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "init": traits.seeding or ("own" if traits.recipe == "none" else traits.recipe),
+        "init": "groups" if traits.groups else None if traits.init is None else str(traits.init),
         "alpha": None,
         "coupling": None,
         "schedule": algorithm.schedule,

@@ -67,9 +67,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "local only": alone,
     "FKM": fkm,
     "recipe global": recipe,
-    "groups as specified": partial(recipe, recipe="groups", reviews=0),
-    "recipe groups": partial(recipe, recipe="groups"),
-    "groups with swaps": partial(recipe, recipe="groups", swaps=True),
+    "groups as specified": partial(recipe, groups=True, reviews=0),
+    "recipe groups": partial(recipe, groups=True),
+    "groups with swaps": partial(recipe, groups=True, swaps=True),
     "central per community": central,
 }
 

@@ -24,7 +24,7 @@ def measure(quick: bool) -> list[Figure]:
 def _words(devices: int, rounds: int) -> tuple[str, ...]:
     return (
         "--devices", str(devices), "--data", f"blobs:clusters=4,points={devices}", "-k", "4", "--partition", "iid",
-        "--graph", "small-world:degree=6", "--seeding", "own", "--rounds", str(rounds), "--tol", "0", "--no-baselines",
+        "--graph", "small-world:degree=6", "--init", "local", "--rounds", str(rounds), "--tol", "0", "--no-baselines",
         "--no-plot", "--quiet",
     )  # fmt: skip
 

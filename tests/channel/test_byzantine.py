@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, parse_byzantine, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
@@ -229,10 +229,20 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
         p2pkm.simulate(find(name)(4), graph, deal(9), byzantine="1")
 
 
-@pytest.mark.parametrize("seeding", ["leader", "summaries", "summaries:hops=1,candidates=2", "rooted", "raced", "box"])
+@pytest.mark.parametrize(
+    "seeding",
+    [
+        "leader",
+        "flooded-summaries",
+        "flooded-summaries:hops=1,candidates=2",
+        "tree-summaries",
+        "d2-sampling",
+        "bounding-box",
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
-    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
+    result = p2pkm.simulate(p2pkm.GTVMin(4, init=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
                             byzantine=f"2:kind={kind},stages=all")  # fmt: skip
     assert not np.isnan(result.centroids).any()
 
@@ -296,7 +306,7 @@ def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("two", "expected how many devices lie"), ("-1", "expected how many"), ("", "expected how many"),
+    ("two", "expected how many devices are Byzantine"), ("-1", "expected how many"), ("", "expected how many"),
     ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
     ("16", "so that one is honest"), ("99999", "so that one is honest"),
 ])  # fmt: skip
@@ -308,10 +318,10 @@ def test_a_mistake_is_named(text, words):
 
 
 def test_the_spec_is_written_in_full_and_read_back():
-    spec = parse_byzantine("3:place=central")
+    spec = Byzantine.of("3:place=central")
     assert str(spec) == "3:kind=random,place=central,by=closeness,stages=method"
-    assert parse_byzantine(str(spec)) == spec
-    assert parse_byzantine(None) is None
+    assert Byzantine.of(str(spec)) == spec
+    assert Byzantine.of(None) is None
 
 
 def test_the_command_line_and_the_toml_file_know_the_option(tmp_path):

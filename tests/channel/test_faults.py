@@ -20,6 +20,7 @@ from p2pkm.channel.fault_model import (
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.channel.faults import FaultInjector
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.loop import Start
@@ -345,7 +346,7 @@ SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggle
 def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     graph, spec = topologies.small_world(12, degree=4, rewire=0.2, seed=1), f"{SPEC},stages={stages}"
     topology = Topology.from_graph(graph)
-    tape = record(build_fault_model(spec, topology, 7), topology, 200, turns)
+    tape = record(build_fault_model(Faults.of(spec), topology, 7), topology, 200, turns)
     (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
     drawn, written = (
         p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, baselines=False, rounds=40)
@@ -375,7 +376,7 @@ def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
 
 def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
     ring = Topology.from_graph(topologies.ring(4))
-    one, other = (build_fault_model("loss=0.5,delay=0.5,max_delay=3", ring, 1) for _ in range(2))
+    one, other = (build_fault_model(Faults(loss=0.5, delay=0.5, max_delay=3), ring, 1) for _ in range(2))
     source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
     assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
@@ -385,14 +386,14 @@ def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
         assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
     said = [("loss=0.5", 3), ("loss=0.5,seed=3", 1), ("loss=0.5", 1)]
     found = [
-        [build_fault_model(spec, ring, seed).fates(t, 0, source, target).tolist() for t in range(9)]
+        [build_fault_model(Faults.of(spec), ring, seed).fates(t, 0, source, target).tolist() for t in range(9)]
         for spec, seed in said
     ]
     assert found[0] == found[1] != found[2]
 
 
 def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
-    events = build_fault_model("late_join=1,join_by=3", Topology.star(300), 1).begin(0)
+    events = build_fault_model(Faults(late_join=1.0, join_by=3), Topology.star(300), 1).begin(0)
     assert_array_equal(events[:, [KIND, ROUND, A]], [[AWAY, 0, i] for i in range(300)])
     rounds, counts = np.unique(events[:, ROUNDS], return_counts=True)
     assert rounds.tolist() == [1, 2, 3] and (abs(counts - 100) < 40).all()
@@ -539,7 +540,7 @@ def test_notes_say_what_is_not_struck(tmp_path):
         return " ".join(p2pkm.simulate(p2pkm.GTVMin(3, **options), topologies.ring(4), deal(4), faults=faults).notes)
 
     assert "faults strike gtvmin, not what comes before (summaries, choose)" in notes("loss=0.1")
-    assert "faults do not strike leader" in notes("loss=0.1,stages=all", seeding="leader")
+    assert "faults do not strike leader" in notes("loss=0.1,stages=all", init="leader")
     assert "not strike" not in notes("loss=0.1,stages=all")
     assert "2 events of the tape" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
 

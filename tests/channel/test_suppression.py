@@ -121,8 +121,8 @@ FAULTS = "loss=0.2,dropout=0.1,late_join=0.5,stages=all"
 
 
 @pytest.mark.parametrize(("options", "faults"), [
-    ({"seeding": "summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"seeding": "rooted"}, FAULTS),
-    ({"seeding": "rooted:candidates=5"}, None), ({"seeding": "summaries:candidates=5"}, FAULTS),
+    ({"init": "flooded-summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"init": "tree-summaries"}, FAULTS),
+    ({"init": "tree-summaries:candidates=5"}, None), ({"init": "flooded-summaries:candidates=5"}, FAULTS),
     ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
     ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
 ], ids=str)  # fmt: skip
@@ -132,8 +132,8 @@ def test_nothing_that_gtvmin_says_depends_on_where_few_points_are(options, fault
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"recipe": "groups"}, {"seeding": "own"}, {"seeding": "box"}, {"update": "as-printed"}, {"schedule": "async"},
-    {"recipe": "groups", "faults": FAULTS}, {"seeding": "own", "faults": FAULTS},
+    {}, {"groups": True}, {"init": "local"}, {"init": "bounding-box"}, {"update": "as-printed"}, {"schedule": "async"},
+    {"groups": True, "faults": FAULTS}, {"init": "local", "faults": FAULTS},
 ], ids=str)  # fmt: skip
 def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypatch):
     looked, inner, few = [], gtvmin.suppress_small_clusters, set()
@@ -154,12 +154,12 @@ def test_every_row_is_made_of_none_or_enough_of_the_own_points(options, monkeypa
     faults = options.get("faults")
     method = p2pkm.GTVMin(4, **{name: value for name, value in options.items() if name != "faults"})
     p2pkm.simulate(method, topologies.ring(8), deal(), rounds=6, seed=1, min_cluster_size=LEAST, faults=faults)
-    assert len(looked) >= 4 and (few & {1, 2, 3} or "own" in options.values())
+    assert len(looked) >= 4 and (few & {1, 2, 3} or "local" in options.values())
 
 
 def test_own_seeds_are_means_of_enough_points():
     points = np.array([[0.0], [1.0], [2.0], [3.0], [50.0], [51.0], [99.0]])
-    tables = [p2pkm.simulate(p2pkm.GTVMin(3, seeding="own"), topologies.path(2), p2pkm.Shards.from_list([points] * 2),
+    tables = [p2pkm.simulate(p2pkm.GTVMin(3, init="local"), topologies.path(2), p2pkm.Shards.from_list([points] * 2),
                              rounds=0, min_cluster_size=least).centroids[0, :, 0] for least in (0, 2, 4)]  # fmt: skip
     assert set(tables[0]) <= set(points[:, 0])
     assert sorted(tables[1][np.isfinite(tables[1])]) == [1.5, 50.5]
@@ -198,7 +198,7 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [
-    p2pkm.GTVMin(4, seeding="summaries"), p2pkm.GTVMin(4, seeding="rooted"), p2pkm.GTVMin(4, recipe="groups"),
+    p2pkm.GTVMin(4, init="flooded-summaries"), p2pkm.GTVMin(4, init="tree-summaries"), p2pkm.GTVMin(4, groups=True),
 ], ids=["summaries", "rooted", "groups"])  # fmt: skip
 def test_no_pair_of_fewer_points_leaves_before_the_method(method, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
@@ -225,8 +225,8 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--algorithm", "mufc"), "masked as a whole"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),
-    (("--seeding", "raced"), "points as they are"),
-    (("--seeding", "leader"), "points as they are"),
+    (("--init", "d2-sampling"), "points as they are"),
+    (("--init", "leader"), "points as they are"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
     (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
 ])  # fmt: skip
@@ -277,7 +277,7 @@ def test_who_has_seen_whom():
     path = topologies.path(8)
     everybody = p2pkm.simulate(p2pkm.GTVMin(4), path, shards, rounds=2)
     assert_array_equal(everybody.exposure.devices, np.full(8, 7))
-    near = p2pkm.simulate(p2pkm.GTVMin(4, seeding="own"), path, shards, rounds=2)
+    near = p2pkm.simulate(p2pkm.GTVMin(4, init="local"), path, shards, rounds=2)
     assert_array_equal(near.exposure.devices, [1, 2, 2, 2, 2, 2, 2, 1])
     assert near.summary["max_peers_observed"] == 2
     two = p2pkm.simulate(p2pkm.GTVMin(4, seeding="summaries:hops=2"), path, shards, rounds=2)
@@ -549,9 +549,10 @@ class Recorder:
 
 RECORDED = [
     *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2")),
-    *((p2pkm.GTVMin(4, seeding=seeding), {}) for seeding in
-      ("own", "box", "leader", "raced", "rooted", "rooted:candidates=5", "summaries:hops=1", "rooted:rows=80")),
-    (p2pkm.GTVMin(4, recipe="groups"), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),
+    *((p2pkm.GTVMin(4, init=seeding), {}) for seeding in
+      ("local", "bounding-box", "leader", "d2-sampling", "tree-summaries", "tree-summaries:candidates=5",
+      "flooded-summaries:hops=1", "tree-summaries:rows=80")),
+    (p2pkm.GTVMin(4, groups=True), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),
     (p2pkm.GTVMin(4), {"faults": FAULTS}), (p2pkm.GTVMin(4), {"byzantine": "2:kind=flip,stages=all"}),
     (p2pkm.GTVMin(4), {"byzantine": "2:kind=nan"}), (p2pkm.Coreset(4, spread="tree"), {}),
     (p2pkm.FKM(4, seeding="random"), {"faults": "loss=0.3"}), (p2pkm.ConsensusLloyd(4), {"min_cluster_size": 2}),
@@ -574,7 +575,7 @@ def test_raw_points_are_those_that_a_recorder_of_all_messages_finds(method, opti
 
 def test_points_that_are_passed_on_are_counted(monkeypatch):
     blocks = [np.random.default_rng(i).normal(size=(3, 2)) for i in range(9)]
-    method = p2pkm.GTVMin(3, seeding="rooted")
+    method = p2pkm.GTVMin(3, init="tree-summaries")
     result = p2pkm.simulate(method, topologies.path(9), p2pkm.Shards.from_list(blocks), rounds=0)
     assert result.summary["raw_points_disclosed"] == 8 * 3  # all but those of the root, which clusters
 

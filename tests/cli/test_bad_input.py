@@ -56,7 +56,7 @@ def test_the_table_is_that_of_the_rows():
 @pytest.mark.parametrize("key", ["hops", "candidates"])
 def test_values_of_a_seeding(folder, key):
     before = listed(folder)
-    _check(here(*SMALL, "--seeding", f"summaries:{key}=0"), 2, "at least 1", folder, before)
+    _check(here(*SMALL, "--init", f"flooded-summaries:{key}=0"), 2, "at least 1", folder, before)
 
 
 def test_long_name(folder):

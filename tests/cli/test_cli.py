@@ -126,7 +126,7 @@ def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
 
 def test_quiet_and_verbose():
     assert here(*SMALL, "--out", "none", "--quiet").err == ""
-    lines = here(*SMALL, "--out", "none", "--verbose", "--seeding", "own", "--tol", 0, "--rounds", 4).err.splitlines()
+    lines = here(*SMALL, "--out", "none", "--verbose", "--init", "local", "--tol", 0, "--rounds", 4).err.splitlines()
     assert sum(line.startswith("gtvmin round") for line in lines) == 5
 
 
@@ -151,7 +151,7 @@ def test_dry_run(tmp_path):
 
 
 OPTIONS = ("--graph", "small-world:degree=2,rewire=0.3", "--partition", "by-label", "--alpha", "0.7", "--schedule",
-           "jacobi", "--relaxation", "0.9", "--seeding", "summaries:hops=2", "--seed", "3",
+           "jacobi", "--relaxation", "0.9", "--init", "flooded-summaries:hops=2", "--seed", "3",
            "--no-baselines")  # fmt: skip
 
 
@@ -163,12 +163,13 @@ def test_a_run_is_repeated_from_its_folder(tmp_path):
     assert texts[0] == texts[1]
     assert {path.name for path in (tmp_path / "second").iterdir()} >= FILES
     config = tomllib.loads(texts[0])
-    assert config["seeding"] == "summaries:hops=2" and config["baselines"] is False
+    assert config["init"] == "flooded-summaries:hops=2" and config["baselines"] is False
 
 
 def test_the_command_line_beats_toml(tmp_path):
     text = (
-        'graph = "star"\nseed = 4\nallow-disconnected = true\ncentral = false\ndata = "grid16:points=5"\ndevices = 5\n'
+        'graph = "star"\nseed = 4\nallow-disconnected = true\nbaselines = false\n'
+        'data = "grid16:points=5"\ndevices = 5\n'
     )
     (tmp_path / "mine.toml").write_text(text)
     config = json.loads(here("--config", "mine.toml", "--graph", "path", "--baselines", "--dry-run").out)
@@ -177,18 +178,27 @@ def test_the_command_line_beats_toml(tmp_path):
     assert config["data"] == "grid16:points=5,sd=1,seed=4"
 
 
-@pytest.mark.parametrize("word", ["global", "none"])
-def test_recipe(word):
-    summary = solve("--recipe", word)
-    assert summary["init"] == ("own" if word == "none" else word)
+@pytest.mark.parametrize(
+    ("words", "recipe", "seeding"),
+    [
+        (("--init", "global"), "global", None),
+        (("--init", "local"), "none", "local"),
+        (("--init", "flooded-summaries:candidates=1,hops=2"), "none", "flooded-summaries:hops=2"),
+        (("--groups",), "groups", None),
+    ],
+)
+def test_what_the_summary_says_of_the_initialization(words, recipe, seeding):
+    summary = solve(*words)
+    assert (summary["recipe"], summary["seeding"]) == (recipe, seeding)
 
 
-def test_a_seeding_replaces_the_recipe():
-    assert solve("--seeding", "box")["init"] == "box"
+def test_groups_bring_their_own_initialization():
+    ending = here("--groups", "--init", "local", "--out", "none")
+    assert ending.code == 2 and "groups and init local are both given" in ending.err
 
 
 def test_require_converged():
-    words = (*SMALL, "--out", "none", "--format", "json", "--tol", 0, "--rounds", 2, "--seeding", "own")
+    words = (*SMALL, "--out", "none", "--format", "json", "--tol", 0, "--rounds", 2, "--init", "local")
     assert here(*words).code == 0
     ending = here(*words, "--require-converged")
     assert ending.code == 5 and ending.summary["termination"] == "round-limit"

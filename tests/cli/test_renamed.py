@@ -2,8 +2,7 @@
 
 import pytest
 
-from p2pkm.channel.fault_model import parse_faults
-from p2pkm.channel.sampled_faults import FaultRates
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.cli.options import with_options
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import RENAMED, parameters
@@ -27,10 +26,10 @@ def test_an_old_key_of_a_file_is_told_its_new_name(old):
         Experiment.from_mapping({old: 1}, "a file")
 
 
-@pytest.mark.parametrize("old", {old: new for old, new in RENAMED.items() if new in parameters(FaultRates)})
+@pytest.mark.parametrize("old", {old: new for old, new in RENAMED.items() if new in parameters(Faults)})
 def test_an_old_key_of_faults_is_told_its_new_name(old):
     with pytest.raises(ExperimentError, match=f"unknown key '{old}' .* It is called '{RENAMED[old]}' now"):
-        parse_faults(f"{old}=0.1")
+        Faults.of(f"{old}=0.1")
 
 
 def test_no_old_name_is_an_option_still():

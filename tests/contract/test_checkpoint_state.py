@@ -20,14 +20,14 @@ from tests.support.run_cli import here
 SMALL = ("--data", "grid16:points=24", "--devices", "12", "--no-plot", "--no-baselines", "--quiet", "-k", "5",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "quantity:alpha=0.7", "--tol",
          "0")  # fmt: skip
-STRUCK = ("--seeding", "own", "--rounds", "8", "--stale-policy", "keep:age=3", "--faults",
+STRUCK = ("--init", "local", "--rounds", "8", "--stale-policy", "keep:age=3", "--faults",
           "loss=0.1,delay=0.4,max_delay=3,dropout=0.2,dropout_length=3,straggler=0.1,link_failure=0.2,"
           "link_downtime=4")  # fmt: skip
-EVERYWHERE = ("--rounds", "2", "--seeding", "raced", "--faults", "loss=0.3,delay=0.2,dropout=0.1,stages=all")
-EVENTS = ("--seeding", "own", "--schedule", "async", "--rounds", "6", "--link-model")
+EVERYWHERE = ("--rounds", "2", "--init", "d2-sampling", "--faults", "loss=0.3,delay=0.2,dropout=0.1,stages=all")
+EVENTS = ("--init", "local", "--schedule", "async", "--rounds", "6", "--link-model")
 CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
-LIARS = ("--byzantine", "2:kind=flip", "--recipe", "groups", "--rounds", "2", "--graph", "complete")
-RACED = ("--rounds", "2", "--seeding", "raced")
+LIARS = ("--byzantine", "2:kind=flip", "--groups", "--rounds", "2", "--graph", "complete")
+RACED = ("--rounds", "2", "--init", "d2-sampling")
 
 _TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
 _EVENTS = ("_begin", "_say", "_free", "_count", "_volume", "_said", "_arrive", "_uses", "_sum", "_largest", "_next")

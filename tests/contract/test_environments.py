@@ -15,10 +15,10 @@ from tests.support.run_cli import environment as surroundings
 
 LARGE = ("--devices", "30", "--data", "grid16:points=60", "--rounds", "2", "--no-plot", "-q")  # compiled kernels
 RUNS = {
-    "groups": ("--recipe", "groups", "--graph", "complete", "--scale", "standard"),
-    "summaries": ("--seeding", "summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
+    "groups": ("--groups", "--graph", "complete", "--scale", "standard"),
+    "summaries": ("--init", "flooded-summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
     "ffcm2": ("--algorithm", "ffcm2"),
-    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--seeding", "own", "--no-baselines"),
+    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
 }
 DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette")
 ENVIRONMENTS = {

@@ -70,7 +70,7 @@ def test_data(name):
 
 
 def test_digits():
-    summary = solve("--data", "digits:components=3", "--rounds", 1, "--seeding", "box", "--no-baselines")
+    summary = solve("--data", "digits:components=3", "--rounds", 1, "--init", "bounding-box", "--no-baselines")
     assert (summary["clusters"], summary["data"]) == (10, "digits:components=3")
 
 
@@ -134,7 +134,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("start", [(), ("--seeding", "own"), ("--seeding", "box"), ("--seeding", "leader")])
+@pytest.mark.parametrize("start", [(), ("--init", "local"), ("--init", "bounding-box"), ("--init", "leader")])
 def test_shape(tmp_path, name, start):
     (tmp_path / "constant.csv").write_text("1,2\n" * 12)
     (tmp_path / "line.csv").write_text("".join(f"{i}\n" for i in range(12)))

@@ -213,7 +213,7 @@ def test_no_descent_is_claimed_and_a_note_says_why():
 
 
 @pytest.mark.parametrize(("method", "piece"), [
-    (p2pkm.GTVMin(3, recipe="groups"), "cut for good"), (p2pkm.GTVMin(3, relaxation=1.5), "overshoots with relaxation "
+    (p2pkm.GTVMin(3, groups=True), "cut for good"), (p2pkm.GTVMin(3, relaxation=1.5), "overshoots with relaxation "
     "1.5"),
     (ADMM(3), "prices"), (Coreset(3), "have to last"),
 ], ids=["groups", "relaxation", "admm", "coreset"])  # fmt: skip

@@ -254,7 +254,7 @@ def simulate(method, graph, net, rounds=20, **options):
 def test_equal_clocks_without_latency_give_the_bits_of_a_barrier():
     graph = topologies.ring(6)
     one, other = (
-        simulate(p2pkm.GTVMin(3, schedule=schedule, seeding="own", tol=0.0), graph, "lan:latency=0,access=none", 7)
+        simulate(p2pkm.GTVMin(3, schedule=schedule, init="local", tol=0.0), graph, "lan:latency=0,access=none", 7)
         for schedule in ("async", "jacobi")
     )
     assert one.summary["theta"] == 1.0 and one.summary["age_max"] == 0.0
@@ -267,7 +267,7 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
     graph.nodes[3]["speed"] = 1e4
     net, found = "lan:latency=0.001,speed=1e6,access=none", {}
     for schedule in ("jacobi", "async"):
-        result = simulate(p2pkm.GTVMin(3, schedule=schedule, seeding="own", tol=0.0), graph, net)
+        result = simulate(p2pkm.GTVMin(3, schedule=schedule, init="local", tol=0.0), graph, net)
         found[schedule] = result.summary["virtual_seconds"]
         assert result.summary["rounds"] == 20
     turn = (2 * (3 * 3 + 2) * 12 + 3 * 9 * 2 * 2) / 1e4
@@ -305,7 +305,7 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
 
 def test_a_stage_before_is_not_played_by_events():
     graph = topologies.communities(16, bridges=4)
-    method = p2pkm.GTVMin(3, schedule="async", recipe="groups")
+    method = p2pkm.GTVMin(3, schedule="async", groups=True)
     timed = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, link_model="wan")
     plain = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4)
     heads = [[one["objective"] for one in result.rounds if one["stage"] != "gtvmin"] for result in (timed, plain)]
@@ -359,7 +359,7 @@ class Behind:
 def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
     rng, found = np.random.default_rng(0), []
     data, start = rng.normal(size=(6, 40, 2)), rng.normal(size=(6, 9, 2))
-    method = p2pkm.GTVMin(9, schedule="jacobi", seeding="own", alpha=2.0)
+    method = p2pkm.GTVMin(9, schedule="jacobi", init="local", alpha=2.0)
     for kernels in (plain, compiled):
         table, delays = arrange(list(data), [(i, (i + 1) % 6) for i in range(6)], kernels=kernels), Behind()
         delays.senders = table.network.placement.senders

@@ -169,7 +169,7 @@ def simulate(method, graph, net, **options):
 def test_a_barrier_run_on_a_ring_is_the_sum_of_its_turns():
     """Own seeds: nothing is said; then the opening and three rounds of 3 rows of 3 numbers to both neighbors."""
     graph = topologies.ring(8)
-    method = p2pkm.GTVMin(3, seeding="own", schedule="jacobi", tol=0.0)
+    method = p2pkm.GTVMin(3, init="local", schedule="jacobi", tol=0.0)
     result = simulate(method, graph, "lan:latency=0.5,bandwidth=1e300,access=none,speed=1")
     sizes = np.bincount(result.census.device, minlength=8)
     busiest = 3 * (3 * 3 + 2) * sizes.max() + 3 * 9 * 3 * 2
@@ -252,7 +252,7 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     shards = p2pkm.Shards.from_list([*[points[:1]] * 8, points])
     graph = topologies.star(8)
     graph.add_edge(7, 8)
-    method = p2pkm.GTVMin(3, seeding="own", schedule="colored")
+    method = p2pkm.GTVMin(3, init="local", schedule="colored")
     net = "lan:latency=0,access=none,speed=1"
     result = p2pkm.simulate(method, graph, shards, baselines=False, rounds=0, link_model=net)
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))

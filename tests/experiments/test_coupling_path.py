@@ -127,7 +127,7 @@ def test_what_is_measured_at_a_coupling():
 @pytest.mark.parametrize(("gap", "count"), [(9.0, 1), (12.0, 2)])
 def test_clusterings_are_alike_within_a_tenth_of_the_standard_deviation(gap, count):
     data = [np.array([[0.0], [200.0]]), np.array([[gap], [200.0 + gap]])]  # a standard deviation of a little over 100
-    result = p2pkm.simulate(p2pkm.GTVMin(1, coupling=0.0, seeding="own"), topologies.path(2),
+    result = p2pkm.simulate(p2pkm.GTVMin(1, coupling=0.0, init="local"), topologies.path(2),
                             p2pkm.Shards.from_list(data))  # fmt: skip
     assert_allclose(result.centroids.ravel(), [100, 100 + gap], atol=0.1)
     assert measure(result)["clusterings"] == count

@@ -25,7 +25,7 @@ def large(tmp_path_factory):
     """Run more devices than are looked at one by one; return the folder."""
     folder = tmp_path_factory.mktemp("large") / "run"
     options = ["--graph", "small-world:degree=4", "--devices", str(N), "--data", f"blobs:clusters=2,points={N}"]
-    more = ["--partition", "iid", "-k", "2", "--seeding", "own", "--rounds", "2", "--no-baselines", "--no-plot", "-q"]
+    more = ["--partition", "iid", "-k", "2", "--init", "local", "--rounds", "2", "--no-baselines", "--no-plot", "-q"]
     assert main([*options, *more, "--out", str(folder)]) == 0
     return folder
 
@@ -64,21 +64,21 @@ def test_what_is_left_out_is_said(large):
 def test_scripts_look_as_seldom_as_the_command_line(monkeypatch):
     shards = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2) + i for i in range(12)])
     rounds = p2pkm.simulate(
-        p2pkm.GTVMin(2, seeding="own"), topologies.ring(12), shards, rounds=3, baselines=False
+        p2pkm.GTVMin(2, init="local"), topologies.ring(12), shards, rounds=3, baselines=False
     ).rounds
     assert [one["round"] for one in rounds] == [0, 0, 1, 2, 3]
     monkeypatch.setattr("p2pkm.metrics.monitor.LARGE", 11)
     graph = topologies.ring(12)
-    seldom = p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, baselines=False).rounds
+    seldom = p2pkm.simulate(p2pkm.GTVMin(2, init="local"), graph, shards, rounds=3, baselines=False).rounds
     assert [one["round"] for one in seldom] == [0, 0, 3]
     assert seldom[-1] == rounds[-1]
     asked = p2pkm.simulate(
-        p2pkm.GTVMin(2, seeding="own"), graph, shards, rounds=3, baselines=False, record_every=1
+        p2pkm.GTVMin(2, init="local"), graph, shards, rounds=3, baselines=False, record_every=1
     ).rounds
     assert asked == rounds
 
 
-@pytest.mark.parametrize("method", [p2pkm.GTVMin(3, seeding="own"), p2pkm.FKM(3)])
+@pytest.mark.parametrize("method", [p2pkm.GTVMin(3, init="local"), p2pkm.FKM(3)])
 def test_results_do_not_depend_on_the_pieces(method, monkeypatch):
     rng = np.random.default_rng(2)
     shards = p2pkm.Shards.deal(
@@ -110,7 +110,7 @@ def test_a_sample_of_points_prices_almost_as_all_do(monkeypatch):
     y = rng.integers(0, 3, 20_000)
     X = 8.0 * np.eye(3)[y][:, :2] + rng.normal(size=(20_000, 2))
     shards = p2pkm.Shards.deal(X, rng.integers(0, 40, 20_000), labels=y)
-    run = lambda: p2pkm.simulate(p2pkm.GTVMin(3, seeding="own"), topologies.ring(40), shards, rounds=2)  # noqa: E731
+    run = lambda: p2pkm.simulate(p2pkm.GTVMin(3, init="local"), topologies.ring(40), shards, rounds=2)  # noqa: E731
     whole = run()
     monkeypatch.setattr(prices, "_PRICED", 6_400)
     part = run()
@@ -135,7 +135,7 @@ def test_the_cost_on_a_sample_stands_for_that_on_all_points(monkeypatch):
 def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
     rng = np.random.default_rng(4)
     shards = p2pkm.Shards.deal(rng.normal(size=(400, 2)), rng.integers(0, 100, 400), devices=100)
-    run = lambda: p2pkm.simulate(p2pkm.GTVMin(2, seeding="own"), topologies.ring(100), shards, rounds=1)  # noqa: E731
+    run = lambda: p2pkm.simulate(p2pkm.GTVMin(2, init="local"), topologies.ring(100), shards, rounds=1)  # noqa: E731
     whole = run()
     monkeypatch.setattr(prices, "_IN_THE_END", 1.0)
     part = run()

@@ -20,11 +20,11 @@ CONFIGURATIONS = [
     ["--graph", "ring"],
     ["--graph", "star", "--schedule", "jacobi", "--devices", "7"],
     ["--graph", "small-world", "--schedule", "async"],
-    ["--graph", "complete", "--seeding", "own", "--devices", "5"],
-    ["--graph", "tree", "--seeding", "leader"],
-    ["--graph", "grid", "--seeding", "box", "--local-steps", "2"],
-    ["--graph", "barabasi-albert", "--seeding", "raced", "--devices", "9"],
-    ["--graph", "path", "--seeding", "summaries:hops=1,candidates=2", "--record-every", "3"],
+    ["--graph", "complete", "--init", "local", "--devices", "5"],
+    ["--graph", "tree", "--init", "leader"],
+    ["--graph", "grid", "--init", "bounding-box", "--local-steps", "2"],
+    ["--graph", "barabasi-albert", "--init", "d2-sampling", "--devices", "9"],
+    ["--graph", "path", "--init", "flooded-summaries:hops=1,candidates=2", "--record-every", "3"],
     ["--graph", "karate", "--alpha", "0.5", "--scale", "standard"],
     ["--graph", "caveman", "--partition", "dirichlet:alpha=0.01", "--scale", "minmax", "--no-baselines"],
 ]
@@ -102,7 +102,7 @@ def test_a_result_survives_the_disk(tmp_path):
     X, y = p2pkm.blobs(clusters=3, points=20, features=3, seed=1)
     device = p2pkm.partition.dirichlet(y, 5, alpha=0.05, seed=1)
     result = p2pkm.simulate(
-        p2pkm.GTVMin(3, seeding="own"), nx.star_graph(4), p2pkm.Shards.deal(X, device, devices=5, labels=y)
+        p2pkm.GTVMin(3, init="local"), nx.star_graph(4), p2pkm.Shards.deal(X, device, devices=5, labels=y)
     )
     again = p2pkm.load(result.save(tmp_path / "result"))
     for one, other in ((result, again), (result.census, again.census), (result.ledger, again.ledger)):
@@ -124,7 +124,7 @@ def test_a_result_survives_the_disk(tmp_path):
 def test_the_best_device_costs_least_and_predict_says_what_is_wrong():
     X, y = p2pkm.blobs(clusters=4, points=30, seed=2)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 6, seed=0), labels=y)
-    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding="own", alpha=0), nx.cycle_graph(6), shards)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, init="local", alpha=0), nx.cycle_graph(6), shards)
     costs = [((X[:, None] - result.centroids[i]) ** 2).sum(-1).min(1).sum() for i in range(6)]
     assert result.best == np.argmin(costs)
     with pytest.raises(p2pkm.DataError, match="expected 0 to 5"):
@@ -145,7 +145,7 @@ def test_consensus_distance_ignores_the_order_of_rows_and_absent_ones():
 
 def test_the_graph_carries_the_figures():
     shards = p2pkm.Shards.from_list([[[0.0], [2.0]], [[10.0]], np.zeros((0, 1))])
-    result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=1.0, seeding="leader"), nx.path_graph(3), shards)
+    result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=1.0, init="leader"), nx.path_graph(3), shards)
     graph = result.to_networkx()
     assert [graph.nodes[i]["points"] for i in range(3)] == [2, 1, 0]
     assert sum(data["bytes"] for *_, data in graph.edges(data=True)) == result.summary["bytes"]

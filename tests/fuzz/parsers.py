@@ -34,10 +34,10 @@ def _spec(data: bytes) -> object:
     import topologies
     from p2pkm.core.spec import complete, parse
     from p2pkm.data.partition import PARTITIONS
-    from p2pkm.methods.init.pipelines import SEEDINGS
+    from p2pkm.methods.init.value import INITS
 
     found = []
-    for known, what in ((topologies.FAMILIES, "graph"), (PARTITIONS, "partition"), (SEEDINGS, "seeding")):
+    for known, what in ((topologies.FAMILIES, "graph"), (PARTITIONS, "partition"), (INITS, "init")):
         try:
             spec = parse(_text(data), known, what)
         except P2PKMError:
@@ -46,7 +46,7 @@ def _spec(data: bytes) -> object:
             parse(str(spec), known, what) if "seed" not in spec.options or spec.options["seed"] is not None else spec
         )
         assert again.name == spec.name
-        found.append(complete(spec, known, 0) if what != "seeding" else spec)
+        found.append(complete(spec, known, 0) if what != "init" else spec)
     return found
 
 
@@ -204,7 +204,8 @@ def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
     files = Files(folder)
     square, owner = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
     known: dict[str, tuple[Parser, list[bytes]]] = {
-        "spec": (_spec, [b"small-world:degree=4,rewire=0.1", b"dirichlet:alpha=0.3,by=class", b"summaries:hops=1",
+        "spec": (_spec, [b"small-world:degree=4,rewire=0.1", b"dirichlet:alpha=0.3,by=class",
+                         b"flooded-summaries:hops=1",
                          b"file:a.csv", b"gallery:karate", b"grid:rows=none", b"karate:weighted=true"]),
         "algorithm": (_algorithm, [b"gtvmin:alpha=1,local_steps=2", b"fkm:server_n_init=20,seeding=lloyd", b"feca",
                                    b"kfed:local_k=2", b"admm", b"coreset", b"mufc"]),

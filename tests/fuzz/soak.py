@@ -38,7 +38,7 @@ def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
     run = folder / "run"
     command = [
         "mpirun", "-n", str(ranks), sys.executable, "-m", "p2pkm", "--graph", "ring", "--devices", "16",
-        "--data", "grid16:points=20", "--rounds", str(rounds), "--tol", "0", "--seeding", "own", "--schedule", "jacobi",
+        "--data", "grid16:points=20", "--rounds", str(rounds), "--tol", "0", "--init", "local", "--schedule", "jacobi",
         "--faults", FAULTS, "--record-every", str(every), "--no-plot", "--no-baselines", "--quiet",
         "--checkpoint-every",
         "0",

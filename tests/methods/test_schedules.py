@@ -122,7 +122,7 @@ def test_a_coloured_class_uses_what_the_class_before_it_said():
 def test_the_record_counts_the_turns(name, turns):
     shards = p2pkm.Shards.from_list([np.arange(3.0)[:, None] + i for i in range(6)])
     result = p2pkm.simulate(
-        p2pkm.GTVMin(2, schedule=name, seeding="own", tol=0.0), topologies.ring(6), shards, rounds=3, baselines=False
+        p2pkm.GTVMin(2, schedule=name, init="local", tol=0.0), topologies.ring(6), shards, rounds=3, baselines=False
     )
     last = [record for record in result.rounds if record["stage"] == "gtvmin"]
     assert [record["round"] for record in last] == [0, 1, 2, 3]

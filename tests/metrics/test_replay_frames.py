@@ -35,7 +35,7 @@ def deal(n, points=3, d=2, seed=0):
 
 def test_three_devices_on_a_path_by_hand():
     """One centroid each; theta 1, one pass: c_i = (sum of own points + 3 alpha sum of neighbours) / (size + ...)."""
-    alone = p2pkm.GTVMin(1, alpha=0.0, schedule="jacobi", recipe="none")
+    alone = p2pkm.GTVMin(1, alpha=0.0, schedule="jacobi", init="local")
     start = np.array([[[5.0]], [[1.0]], [[9.0]]])
     found = solve(topologies.path(3), p2pkm.Shards.from_list(POINTS), alone, start=start, rounds=2).frames
     assert {name: str(part.dtype) for name, part in found._asdict().items()} == FIELDS
@@ -79,7 +79,7 @@ def test_of_a_star_the_links_to_the_hub_are_shown_but_not_the_hub():
 def test_a_device_without_centroids_has_no_cost_and_one_without_points_costs_nothing():
     start = np.full((3, 1, 1), np.inf)
     start[0] = 1.0
-    alone = p2pkm.GTVMin(1, alpha=0.0, recipe="none")
+    alone = p2pkm.GTVMin(1, alpha=0.0, init="local")
     shards = p2pkm.Shards.from_list([POINTS[0], POINTS[1], np.zeros((0, 1))])
     found = solve(topologies.path(3), shards, alone, start=start, rounds=0).frames
     np.testing.assert_array_equal(found.cost, [[2, np.nan, 0]])
@@ -95,7 +95,7 @@ def test_one_device_has_no_links():
 def test_large_coordinates_stay_finite_and_absent_ones_absent():
     start = np.array([[[1e100], [np.inf]], [[-1e100], [0.0]]])
     shards = p2pkm.Shards.from_list([np.array([[1e100]]), np.array([[0.0], [-1e100]])])
-    found = solve(topologies.path(2), shards, p2pkm.GTVMin(2, recipe="none"), start=start, rounds=0).frames
+    found = solve(topologies.path(2), shards, p2pkm.GTVMin(2, init="local"), start=start, rounds=0).frames
     assert found.centroids[0, 0, 0, 0] == np.finfo(np.float32).max == -found.centroids[0, 1, 0, 0]
     assert np.isposinf(found.centroids[0, 0, 1, 0])
 

@@ -84,13 +84,13 @@ def test_isolated_devices_are_counted_with_zero_rows():
 
 
 def test_own_seeds_cost_nothing():
-    result = run(p2pkm.GTVMin(2, seeding="own"), deal(3, 3, 3, 3))
+    result = run(p2pkm.GTVMin(2, init="local"), deal(3, 3, 3, 3))
     assert spent(result, "own") == (0, 0)
     assert spent(result, "gtvmin") == (8, 8 * 2 * 16)
 
 
 def test_a_leader_costs_k_rows_per_tree_edge():
-    result = run(p2pkm.GTVMin(2, seeding="leader"), deal(3, 3, 3, 3))
+    result = run(p2pkm.GTVMin(2, init="leader"), deal(3, 3, 3, 3))
     assert spent(result, "leader") == (3, 3 * 2 * 16)
     assert_array_equal(result.ledger.edge_rows, 2 * result.ledger.messages)
     over = result.ledger.messages - 1  # without the opening of gtvmin
@@ -100,14 +100,14 @@ def test_a_leader_costs_k_rows_per_tree_edge():
 
 def test_the_box_costs_two_rows_whenever_it_grows():
     shards = p2pkm.Shards.from_list([np.array(x, float)[:, None] for x in ([0, 10], [4, 6], [4, 5], [5, 6])])
-    result = run(p2pkm.GTVMin(2, seeding="box"), shards)
+    result = run(p2pkm.GTVMin(2, init="bounding-box"), shards)
     # opening: all; round 1: device 1 has [0, 10], 2 and 3 have [4, 6]; round 2: 2 and 3 have [0, 10]; round 3: silence
     assert spent(result, "box") == (8 + 7 + 4, (8 + 7 + 4) * 2 * 8)
     assert_array_equal(said(result, 0), [[2, -1, -1], [2, 2, -1], [2, 2, 2], [2, 2, 2]])
 
 
 def test_a_device_without_points_says_one_empty_box():
-    result = run(p2pkm.GTVMin(1, seeding="box"), deal(1, 0, 0, 0))
+    result = run(p2pkm.GTVMin(1, init="bounding-box"), deal(1, 0, 0, 0))
     assert_array_equal(said(result, 0),
                        [[2, -1, -1], [0, 2, -1], [0, -1, 2], [0, -1, 2]])  # fmt: skip
     assert spent(result, "box") == (8 + 3 + 4, (1 + 3 + 4) * 2 * 2 * 8)
@@ -124,7 +124,7 @@ def test_flooding_by_hand():
 
 
 def test_one_hop_is_one_message():
-    result = run(p2pkm.GTVMin(2, seeding="summaries:hops=1"), deal(3, 4, 5, 6))
+    result = run(p2pkm.GTVMin(2, init="flooded-summaries:hops=1"), deal(3, 4, 5, 6))
     assert spent(result, "summaries") == (8, 8 * 2 * 3 * 8)
 
 

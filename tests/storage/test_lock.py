@@ -27,7 +27,7 @@ from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
 from tests.support.run_cli import SMALL, environment, here, listed, ranks, there
 
-ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
+ENDLESS = (*SMALL, "--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
            "--checkpoint-every", "1",
            "--no-baselines", "--out", "run", "-q")  # fmt: skip
 ME = f"process {os.getpid()} on {platform.node()}"
@@ -130,7 +130,7 @@ def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.mpi)])
 def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     start = [sys.executable] if count == 1 else ranks(count)
-    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--seeding", "own", "--no-baselines", "--rounds", "3000",
+    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--init", "local", "--no-baselines", "--rounds", "3000",
              "--record-every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     runs = [subprocess.Popen([*map(str, words), str(seed)], **pipes) for seed in range(5 - count)]
@@ -181,7 +181,7 @@ def test_a_run_killed_before_it_began_leaves_a_folder_that_counts_as_empty():
 def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
-        assert run("--seeding", "own", "--checkpoint-every", "1").code == 0
+        assert run("--init", "local", "--checkpoint-every", "1").code == 0
     copy, newest, tried = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.newest, []
 
     def second(*given):
@@ -199,7 +199,7 @@ def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
 def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
-        assert run("--seeding", "own", "--checkpoint-every", "1").code == 0
+        assert run("--init", "local", "--checkpoint-every", "1").code == 0
     copy, hold = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.hold
 
     def late(path):

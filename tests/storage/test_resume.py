@@ -27,50 +27,52 @@ PROGRAM = Path(resume_program.__file__)
 SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "-k", "4",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
-    **{name: ("--algorithm", name, "--rounds", "4", *(("--seeding", "leader") if name in
+    **{name: ("--algorithm", name, "--rounds", "4", *(("--init", "leader") if name in
        {"consensus", "pushsum", "tracking", "admm", "gossip", "gtvmin"} else ())) for name in METHODS},
-    **{f"seeding {name}": ("--seeding", name, "--rounds", "2") for name in
-       ("own", "box", "leader", "raced", "raced:greedy=false", "summaries", "summaries:hops=1",
-        "summaries:candidates=3", "rooted", "rooted:candidates=3")},
-    **{f"schedule {name}": ("--schedule", name, "--seeding", "own", "--rounds", "5") for name in
+    **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
+       ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
+        "flooded-summaries:hops=1",
+        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3")},
+    **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
-    "recipe groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete"),
-    "liars in groups": ("--recipe", "groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
+    "recipe groups": ("--groups", "--rounds", "3", "--graph", "complete"),
+    "liars in groups": ("--groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
     "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-cluster-size",
     "2"),
-    "scale standard": ("--scale", "standard", "--rounds", "3", "--seeding", "own"),
+    "scale standard": ("--scale", "standard", "--rounds", "3", "--init", "local"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
-    "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--seeding", "leader"),
-    "net rooted": ("--link-model", "lan", "--rounds", "3", "--seeding", "rooted:candidates=2"),
+    "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
+    "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
-                 "--seeding", "leader"),
-    "seldom recorded": ("--record-every", "3", "--rounds", "7", "--seeding", "own"),
+                 "--init", "leader"),
+    "seldom recorded": ("--record-every", "3", "--rounds", "7", "--init", "local"),
     "float32": ("--dtype", "float32", "--rounds", "3"),
-    "loss": ("--faults", "loss=0.2", "--rounds", "5", "--seeding", "own"),
-    "late": ("--faults", "loss=0.1,delay=0.4,max_delay=3", "--rounds", "6", "--seeding", "own", "--stale-policy",
+    "loss": ("--faults", "loss=0.2", "--rounds", "5", "--init", "local"),
+    "late": ("--faults", "loss=0.1,delay=0.4,max_delay=3", "--rounds", "6", "--init", "local", "--stale-policy",
              "keep:age=2"),
-    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--seeding", "own", "--stale-policy", "drop"),
+    "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--init", "local", "--stale-policy", "drop"),
     "dropout": ("--faults", "dropout=0.2,dropout_length=2,late_join=0.3,straggler=0.2,straggler_length=2", "--rounds",
-                "6", "--algorithm", "tracking", "--seeding", "leader"),
+                "6", "--algorithm", "tracking", "--init", "leader"),
     "parted": ("--faults", "partition=1-3,link_failure=0.2,link_downtime=2", "--rounds", "6", "--algorithm", "pushsum",
-               "--seeding", "own"),
+               "--init", "local"),
     "struck server": ("--faults", "dropout=0.3,dropout_length=2,server=0.3,delay=0.2", "--rounds", "6",
                       "--algorithm", "fkm"),
     "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.1,dropout_length=2,stages=all", "--rounds", "4",
-                          "--seeding", "summaries:candidates=3"),
-    "struck here and there": ("--faults", "loss=0.2,delay=0.2,stages=all", "--rounds", "4", "--seeding", "raced",
+                          "--init", "flooded-summaries:candidates=3"),
+    "struck here and there": ("--faults", "loss=0.2,delay=0.2,stages=all", "--rounds", "4", "--init", "d2-sampling",
                               "--scale", "minmax"),
     "struck changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "pushsum",
-                        "--seeding", "own", "--faults", "delay=0.4,max_delay=3,dropout=0.1,dropout_length=2"),
+                        "--init", "local", "--faults", "delay=0.4,max_delay=3,dropout=0.1,dropout_length=2"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--rounds", "5",
-                     "--algorithm", "consensus", "--seeding", "own", "--min-cluster-size", "3"),
-    "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--seeding",
-                       "summaries:candidates=3"),
-    "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--seeding", "own"),
+                     "--algorithm", "consensus", "--init", "local", "--min-cluster-size", "3"),
+    "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--init",
+                       "flooded-summaries:candidates=3"),
+    "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--init", "local"),
     "withheld": ("--min-cluster-size", "4", "--rounds", "4"),
-    "events": ("--schedule", "async", "--link-model", "wan", "--rounds", "6", "--seeding", "own"),
-    "slow events": ("--schedule", "async", "--link-model", "lora", "--rounds", "6", "--seeding", "rooted", "--scale",
+    "events": ("--schedule", "async", "--link-model", "wan", "--rounds", "6", "--init", "local"),
+    "slow events": ("--schedule", "async", "--link-model", "lora", "--rounds", "6", "--init", "tree-summaries",
+                    "--scale",
                     "standard", "--byzantine", "1:kind=flip"),
 }  # fmt: skip
 
@@ -120,7 +122,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
         assert difference(Path(name), copy) == "", copy
 
 
-ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run")
+ENDLESS = (*SMALL, "--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run")
 
 
 @pytest.mark.slow
@@ -128,7 +130,7 @@ ENDLESS = (*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "1000000", "--r
     (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"),
 ])  # fmt: skip
 def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number, code, stop):
-    whole = here(*SMALL, "--seeding", "own", "--tol", "0", "--rounds", "9", "--out", "whole")
+    whole = here(*SMALL, "--init", "local", "--tol", "0", "--rounds", "9", "--out", "whole")
     assert whole.code == 0, whole.err
     update = GTVMin.update
 
@@ -139,7 +141,7 @@ def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number
 
     with monkeypatch.context() as patched:
         patched.setattr(GTVMin, "update", asking)
-        words = ("--seeding", "own", "--tol", "0", "--rounds", "9", "--checkpoint-every", "1000", "--out", "run")
+        words = ("--init", "local", "--tol", "0", "--rounds", "9", "--checkpoint-every", "1000", "--out", "run")
         assert here(*SMALL, *words).code == code
     manifest, summary = (json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json"))
     assert (manifest["state"], summary["termination"], summary["rounds"]) == ("interrupted", stop, 4)
@@ -187,7 +189,7 @@ def _kept(tmp_path, monkeypatch):
     """Return a run that ended, and copies of it as it stood after each checkpoint."""
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
-        assert here(*SMALL, "--seeding", "own", "--rounds", "6", "--out", "run").code == 0
+        assert here(*SMALL, "--init", "local", "--rounds", "6", "--out", "run").code == 0
     return tmp_path / "run", sorted((tmp_path / "copies").iterdir())
 
 
@@ -310,7 +312,7 @@ def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):
 
 def test_never_a_checkpoint(tmp_path, monkeypatch):
     keep_all(monkeypatch, tmp_path / "run", tmp_path / "copies")
-    assert here(*SMALL, "--seeding", "own", "--checkpoint-every", "0", "--out", "run").code == 0
+    assert here(*SMALL, "--init", "local", "--checkpoint-every", "0", "--out", "run").code == 0
     assert not list((tmp_path / "copies").iterdir())
 
 
@@ -327,7 +329,7 @@ def test_a_full_disk_ends_no_run_and_leaves_earlier_files(tmp_path, monkeypatch)
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         patched.setattr(checkpoint, "write", failing)
-        ending = here(*SMALL[:-1], "iid", "--seeding", "own", "--rounds", "4", "--out", "run")
+        ending = here(*SMALL[:-1], "iid", "--init", "local", "--rounds", "4", "--out", "run")
     assert ending.code == 0
     copies = sorted((tmp_path / "copies").iterdir())
     assert len(copies) > 2 and len(checkpoint.listed(copies[-1])) == 1
@@ -342,7 +344,7 @@ def test_a_really_full_disk(tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=False).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        words = ("--data", "grid16:points=400", "--devices", "1500", "-k", "16", "--seeding", "own", "--rounds", "30",
+        words = ("--data", "grid16:points=400", "--devices", "1500", "-k", "16", "--init", "local", "--rounds", "30",
                  "--tol", "0", "--no-plot", "--no-baselines", "--checkpoint-every", "1")  # fmt: skip
         ending = there(sys.executable, "-m", "p2pkm", *words, "--out", disk / "run")
         assert ending.code in {0, 4} and "Traceback" not in ending.err

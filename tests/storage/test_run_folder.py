@@ -77,7 +77,7 @@ def test_rounds_are_the_trace_of_the_result(tmp_path):
 
 
 def test_every_third_round_and_always_the_last(tmp_path):
-    run("--seeding", "own", "--tol", 0, "--rounds", 7, "--record-every", 3)
+    run("--init", "local", "--tol", 0, "--rounds", 7, "--record-every", 3)
     assert [record["round"] for record in records(tmp_path / "run") if record["stage"] == "gtvmin"] == [0, 3, 6, 7]
 
 
@@ -190,7 +190,7 @@ def _interrupt_in_round(monkeypatch, t, number=signal.SIGINT):
 def test_interrupted(tmp_path, monkeypatch):
     """The round is finished, and everything is written."""
     _interrupt_in_round(monkeypatch, 3)
-    ending = run("--tol", 0, "--seeding", "own")
+    ending = run("--tol", 0, "--init", "local")
     folder = tmp_path / "run"
     summary = json.loads((folder / "summary.json").read_text())
     assert ending.code == 130 and "Traceback" not in ending.err
@@ -206,11 +206,11 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path, monkeypatch):
     _interrupt_in_round(monkeypatch, 3)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        ending = run("--tol", 0, "--seeding", "own", "--rounds", 6)
+        ending = run("--tol", 0, "--init", "local", "--rounds", 6)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         assert ending.code == 0 and records(tmp_path / "run")[-1]["round"] == 6
         _interrupt_in_round(monkeypatch, 2, signal.SIGTERM)
-        assert run("--tol", 0, "--seeding", "own", out="other").code == 143
+        assert run("--tol", 0, "--init", "local", out="other").code == 143
         assert records(tmp_path / "other")[-1]["round"] == 2
     finally:
         signal.signal(signal.SIGINT, before)
@@ -235,7 +235,7 @@ def disk(tmp_path):
         yield place
 
 
-ENDLESS = ("--tol", 0, "--rounds", 400, "--schedule", "async", "--seeding", "own")
+ENDLESS = ("--tol", 0, "--rounds", 400, "--schedule", "async", "--init", "local")
 
 
 def _check_full_disk(ending, folder):

@@ -23,7 +23,7 @@ def save_large(folder: Path, n: int = 2_000) -> Path:
     device = p2pkm.partition.iid(len(y), n, seed=0)
     shards = p2pkm.Shards.deal(X, device, devices=n, labels=y)
     graph = topologies.small_world(n, degree=4, rewire=0.1, seed=1)
-    return p2pkm.simulate(p2pkm.GTVMin(4, seeding="own"), graph, shards, rounds=1, baselines=False).save(folder)
+    return p2pkm.simulate(p2pkm.GTVMin(4, init="local"), graph, shards, rounds=1, baselines=False).save(folder)
 
 
 def film(folder: Path, frames: int = 5, every: int = 1) -> dict[str, np.ndarray]:

@@ -538,11 +538,11 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --algorithm gtvmin:alpha=1e999            | 2 | expected a finite number
 --algorithm gtvmin:alpha=1,alpha=2        | 2 | give alpha once
 --algorithm fkm:server_n_init=99999999999999999999 | 2 | below 2^63
---algorithm central --seeding own         | 2 | central has no seeding
---seeding ''                              | 2 | seeding is empty
---seeding summaries:hops=99999999999999999999 | 2 | below 2^63
---seeding rooted:rows=0                   | 2 | at least 20
---seeding rooted:candidates=0             | 2 | at least 1
+--algorithm central --init local         | 2 | central has no init
+--init ''                              | 2 | init is empty
+--init flooded-summaries:hops=99999999999999999999 | 2 | below 2^63
+--init tree-summaries:rows=19                   | 2 | at least 20
+--init tree-summaries:candidates=0             | 2 | at least 1
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
 -k 1e3                                    | 2 | not a valid integer

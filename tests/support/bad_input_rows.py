@@ -108,7 +108,7 @@ USAGE = """
 --algorithm kfed:local_k=0                | local_k is 0
 --algorithm feca:pair=both                | pair
 --algorithm fkm --coupling 3              | fkm has no coupling
---algorithm fkm --recipe global           | fkm has no recipe
+--algorithm fkm --init global           | fkm has no init
 --algorithm fkm --schedule jacobi         | fkm has no schedule
 swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
 topology descrbe ring                     | Did you mean 'describe'?
@@ -120,12 +120,11 @@ compare --seeds 5-1                       | is empty
 compare --reference fkn                   | is not one of the methods
 compare --seed 3                          | No such option
 compare --out full                        | is in use, but not by a comparison
---recipe locl                             | is 'locl'
---seeding won                             | unknown seeding 'won'
---seeding own:hops=1                      | It takes no keys
---seeding summaries:hop=1                 | Did you mean 'hops'?
---recipe global --seeding own             | both given
---recipe none --seeding own               | both given
+--init locl                             | Did you mean 'local'
+--init won                             | unknown init 'won'
+--init local:hops=1                      | It takes no keys
+--init flooded-summaries:hop=1                 | Did you mean 'hops'?
+--groups --init local                     | both given
 --alpha -1                                | alpha is -1
 --alpha nan                               | expected a finite number
 --alpha inf                               | expected a finite number
@@ -150,7 +149,7 @@ compare --out full                        | is in use, but not by a comparison
 --record-every 0                                 | record_every is 0
 --format xml                              | is not one of 'table', 'json'
 --nope                                    | No such option
---graph simple-base --recipe groups       | change from round to round
+--graph simple-base --groups       | change from round to round
 --graph peer-sampler:degree=2 --relaxation 1.2 | change from round to round
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
@@ -185,7 +184,7 @@ run fly                                   | unexpected extra argument
 
 CONTENT = """
 --algorithm fkm --graph ring              | talks to a server
---algorithm alone --graph ring            | star
+--algorithm local --graph ring            | star
 --algorithm fkm -k 81                     | 81 clusters of 80 points
 --algorithm fkm --true-centers missing.csv     | missing.csv
 --algorithm fkm --true-centers five.csv        | 1 features, the data 2

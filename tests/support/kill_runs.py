@@ -22,25 +22,25 @@ SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition"
 PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip")
 OTHERS = sorted(set(METHODS) - set(PEERS))
 RUNS = {
-    **{name: ("--algorithm", name, "--seeding", "leader") for name in PEERS},
+    **{name: ("--algorithm", name, "--init", "leader") for name in PEERS},
     **{name: ("--algorithm", name) for name in OTHERS},
     "recipe global": (),
-    "recipe groups": ("--recipe", "groups", "--graph", "complete"),
-    "raced": ("--seeding", "raced"),
-    "rooted": ("--seeding", "rooted:candidates=3", "--link-model", "wan"),
-    "scaled": ("--scale", "standard", "--seeding", "box"),
-    "async": ("--schedule", "async", "--seeding", "own", "--scale", "minmax"),
-    "changing": ("--graph", "exponential:base=2", "--algorithm", "pushsum", "--seeding", "leader"),
-    "struck": ("--faults", "loss=0.2,delay=0.3,max_delay=3,dropout=0.05,straggler=0.05", "--seeding", "own"),
-    "parted": ("--faults", "partition=5-15,link_failure=0.05", "--algorithm", "tracking", "--seeding", "leader"),
+    "recipe groups": ("--groups", "--graph", "complete"),
+    "raced": ("--init", "d2-sampling"),
+    "rooted": ("--init", "tree-summaries:candidates=3", "--link-model", "wan"),
+    "scaled": ("--scale", "standard", "--init", "bounding-box"),
+    "async": ("--schedule", "async", "--init", "local", "--scale", "minmax"),
+    "changing": ("--graph", "exponential:base=2", "--algorithm", "pushsum", "--init", "leader"),
+    "struck": ("--faults", "loss=0.2,delay=0.3,max_delay=3,dropout=0.05,straggler=0.05", "--init", "local"),
+    "parted": ("--faults", "partition=5-15,link_failure=0.05", "--algorithm", "tracking", "--init", "leader"),
     "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.05,stages=all"),
     "struck server": ("--faults", "dropout=0.1,server=0.1,delay=0.2", "--algorithm", "fkm"),
     "struck liars": ("--faults", "loss=0.2,delay=0.2", "--byzantine", "2:kind=drift,stages=all", "--algorithm",
-                     "consensus", "--seeding", "own", "--min-cluster-size", "3"),
-    "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--recipe", "groups", "--graph",
+                     "consensus", "--init", "local", "--min-cluster-size", "3"),
+    "liars in groups": ("--byzantine", "2:kind=nan", "--robust", "saturate", "--groups", "--graph",
                         "complete"),
     "withheld": ("--min-cluster-size", "4"),
-    "events": ("--schedule", "async", "--link-model", "lora", "--seeding", "own"),
+    "events": ("--schedule", "async", "--link-model", "lora", "--init", "local"),
 }  # fmt: skip
 
 

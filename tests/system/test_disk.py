@@ -26,8 +26,8 @@ from tests.support.run_cli import (
 pytestmark = pytest.mark.slow
 
 MEGABYTE = 1 << 20
-MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--seeding", "own")
-ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "--seeding", "own", "--no-baselines")
+MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--init", "local")
+ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "--init", "local", "--no-baselines")
 
 
 @pytest.fixture

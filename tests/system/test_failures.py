@@ -160,7 +160,7 @@ def _interrupt(words, ready, **more):
     return StageResult(process.returncode, out, err)
 
 
-ENDLESS = (*SMALL, "--rounds", 10**6, "--tol", 0, "--schedule", "async", "--seeding", "own", "--out", "run")
+ENDLESS = (*SMALL, "--rounds", 10**6, "--tol", 0, "--schedule", "async", "--init", "local", "--out", "run")
 
 
 def _many_rounds():

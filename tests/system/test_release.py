@@ -110,9 +110,9 @@ def _completed(line):
         ("p2pkm --algorithm fk", ["fkm", "fkmeanscb"]),
         ("p2pkm run --data gr", ["grid16"]),
         ("p2pkm --partition di", ["dirichlet"]),
-        ("p2pkm --seeding r", ["raced", "rooted"]),
+        ("p2pkm --init l", ["leader", "local"]),
         ("p2pkm --link-model la", ["lan"]),
-        ("p2pkm --recipe g", ["global", "groups"]),
+        ("p2pkm --init g", ["global"]),
         ("p2pkm --schedule ", ["colored", "jacobi", "async"]),
         ("p2pkm --graph nothing-like-it", []),
         ("p2pkm compare --algorithm gtvmin,fe", ["gtvmin,feca"]),
@@ -121,7 +121,7 @@ def _completed(line):
         ("p2pkm topology compare ring kara", ["karate"]),
         ("p2pkm algorithms kf", ["kfed"]),
         ("p2pkm swe", ["sweep"]),
-        ("p2pkm --seedi", ["--seeding"]),
+        ("p2pkm --seedi", ["--init"]),
     ],
 )
 def test_names_are_completed(line, names):

@@ -493,7 +493,7 @@ def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
     """Every device has 10 points of each of 16 clusters far apart; the objective falls with the square."""
     points, labels = p2pkm.grid16(points=60, sd=0.4, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(960) % 6, devices=6, labels=labels)
-    method = p2pkm.GTVMin(16, schedule="jacobi", coupling=1, seeding="leader", tol=1e-9)
+    method = p2pkm.GTVMin(16, schedule="jacobi", coupling=1, init="leader", tol=1e-9)
     result = p2pkm.simulate(method, graph, shards, rounds=60, baselines=False)
     predicted = value(measures.predict(graph, coupling=1).contraction)
     found = measures.fitted(result.rounds)
@@ -507,7 +507,7 @@ def test_a_run_of_the_default_schedule_contracts_as_predicted(graph):
     n = len(graph)
     points, labels = p2pkm.grid16(points=10 * n, sd=0.4, seed=0)
     shards = p2pkm.Shards.deal(points, np.arange(160 * n) % n, devices=n, labels=labels)
-    method = p2pkm.GTVMin(16, coupling=10, seeding="leader", tol=1e-9)
+    method = p2pkm.GTVMin(16, coupling=10, init="leader", tol=1e-9)
     result = p2pkm.simulate(method, graph, shards, rounds=150, baselines=False)
     predicted = measures.predict(graph, coupling=10, colors=result.topology.colors)
     found = measures.fitted(result.rounds)

@@ -41,7 +41,7 @@ KINDS = {
     "ten features": lambda: solve(p2pkm.GTVMin(3), topologies.ring(30), deal(30, d=10)),
     "one feature": lambda: solve(p2pkm.GTVMin(2), topologies.path(4), deal(4, d=1)),
     "no labels": lambda: solve(p2pkm.GTVMin(2), topologies.star(5), deal(5, labelled=False)),
-    "groups": lambda: solve(p2pkm.GTVMin(2, recipe="groups"), topologies.communities(8, bridges=2), deal(8)),
+    "groups": lambda: solve(p2pkm.GTVMin(2, groups=True), topologies.communities(8, bridges=2), deal(8)),
     "server": lambda: solve(p2pkm.FKM(2), None, deal(6), link_model="wan"),
     "one shot": lambda: solve(p2pkm.KFED(2), None, deal(6)),
     "averages": lambda: solve(p2pkm.ConsensusLloyd(2), topologies.complete(5), deal(5)),

@@ -47,7 +47,7 @@ def play(world: World, algorithm: Any, topology: Topology, points: int, features
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     shards = Shards(own, offsets, np.ones(len(own)), None, np.arange(len(own)))
     start = None
-    if topology.hub < 0 and algorithm.traits.recipe is not None:
+    if topology.hub < 0 and algorithm.traits.init is not None:
         start = means + _NEAR * rng.standard_normal((n, k, features))
     clock = _Clock([], [])
     job = Job(

@@ -176,7 +176,7 @@ def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
         "a larger --record-every": load._replace(records=2),
         "--dtype float32": load._replace(word=4),
         "--no-baselines and a larger --record-every": load._replace(baselines=False, records=2),
-        "--seeding box": load._replace(flooded=0),
+        "--init bounding-box": load._replace(flooded=0),
     }
     for what, other in changes.items():
         if other != load and together(other, here) <= limit:

@@ -1,4 +1,4 @@
-"""A recipe is a tuple of stages: what runs, in which order, and for how many rounds at most."""
+"""Initialization pipelines: which stages run before the method, in which order, and for how many rounds at most."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -8,7 +8,6 @@ import numpy as np
 from p2pkm.core.batch import Integers, trials
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
-from p2pkm.core.spec import Spec, parse
 from p2pkm.methods.building_blocks.spanning_tree import grow, parents
 from p2pkm.methods.init.bounding_box import Box
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
@@ -22,14 +21,15 @@ from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_summaries import LEAST, ROWS, TreeSummaries
+from p2pkm.methods.init.value import Init
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
 _CANDIDATES = 5
-_WARM, _WARMING = 1.0, 8  # coupling and sweeps of recipe groups before the limits of the links are fixed
+_WARM, _WARMING = 1.0, 8  # coupling and sweeps with groups before the limits of the links are fixed
 _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
-_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which init global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
@@ -50,7 +50,7 @@ class Stage(NamedTuple):
 
 
 class InitContext(NamedTuple):
-    """What a seeding stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
+    """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
 
     exposed: whether faults strike what comes before the method.
     """
@@ -107,20 +107,20 @@ def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> 
     if depth > _DEEPEST:
         raise ExperimentError(
             f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
-            "are possible. Take a graph with shortcuts, or --seeding own"
+            "are possible. Take a graph with shortcuts, or --init local"
         )
     return (TreeSummaries(at.k, tree, candidates, rows),)
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
-    "own": own,
-    "box": box,
+    "local": own,
+    "bounding-box": box,
     "leader": leader,
-    "raced": raced,
-    "summaries": summaries,
-    "rooted": rooted,
+    "d2-sampling": raced,
+    "flooded-summaries": summaries,
+    "tree-summaries": rooted,
 }
-_FLOODING = ("raced", "summaries")
+_FLOODING = ("d2-sampling", "flooded-summaries")
 
 
 def scaling_stage(scale: str, at: InitContext) -> Stage:
@@ -166,11 +166,11 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
-    if traits.recipe == "groups":
+    if traits.groups:
         before = _group(algorithm, at, seeded=seeded)
-    elif not seeded and traits.recipe is not None:  # else it starts by itself
-        before = seeding_stages(traits.recipe, traits.seeding, at)
-    if traits.saturates and traits.recipe != "groups":
+    elif not seeded and traits.init is not None:  # else it starts by itself
+        before = seeding_stages(traits.init, at)
+    if traits.saturates and not traits.groups:
         before = (*before, *_limit(algorithm, at))
     if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
@@ -181,7 +181,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
 
 
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
-    """Return the stages of recipe `groups` before the last one, whose links give way beyond the limits found here."""
+    """With groups, return the stages before the last one, whose links give way beyond the limits found here."""
     warm = algorithm.at(_WARM)
     start = () if seeded else (Stage("summaries", FloodedSummaries(at.k, hops=1), 3),)
     look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
@@ -194,30 +194,16 @@ def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", SaturationThresholds(at.k), 3)
 
 
-def seeding_stages(recipe: str, seeding: str | None, at: InitContext) -> tuple[Stage, ...]:
-    """Return the stages before the last one.
-
-    Parameters
-    ----------
-    recipe : str
-        ``"global"`` or ``"none"``.
-    seeding : str or None
-        A spec such as ``"summaries:hops=1"``; None with recipe none: own.
-
-    Raises
-    ------
-    ExperimentError
-        If the seeding is not known.
-    """
-    if recipe == "global":
+def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
+    """Return the stages before the last one."""
+    note = ""
+    if init.name == "global":
         note = _why_tree(at)
-        spec = Spec("rooted" if note else "summaries", {"candidates": _CANDIDATES})
-    else:
-        note, spec = "", parse(seeding or "own", SEEDINGS, "seeding")
-        if spec.name in _FLOODING:
-            _check_flooding(at, f"seeding {spec.name}", "--seeding rooted, own, box or leader")
-    algorithms = SEEDINGS[spec.name](at, **spec.options)
-    names = [spec.name if spec.name == "raced" else one.name for one in algorithms]
+        init = (Init.tree_summaries if note else Init.flooded_summaries)(candidates=_CANDIDATES)
+    elif init.name in _FLOODING:
+        _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
+    algorithms = SEEDINGS[init.name](at, **dict(init.options))
+    names = ["raced" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
     return tuple(
         Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)
@@ -237,8 +223,8 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
             "variation in the results are over all of them"
         )
     return (
-        f"the links of {graph.name} change: seeding and scaling speak over all {graph.number_of_edges():,} that are "
-        f"ever in use, {algorithm.name} over those of the round{claim}"
+        f"the links of {graph.name} change: initialization and scaling exchange messages over all "
+        f"{graph.number_of_edges():,} that are ever in use, {algorithm.name} over those of the round{claim}"
     )
 
 
@@ -248,7 +234,7 @@ def check_links(algorithm: Any, topology: Topology) -> None:
     if topology.varying is not None and why:
         raise ExperimentError(
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
-            "graph, or gtvmin with recipe global, consensus, pushsum, tracking or gossip"
+            "graph, or gtvmin without groups, consensus, pushsum, tracking or gossip"
         )
 
 
@@ -258,7 +244,7 @@ def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
 
 
 def _why_tree(at: InitContext) -> str:
-    """Return why recipe `global` takes a tree, nothing if it floods.
+    """Return why init `global` takes a tree, nothing if it floods.
 
     Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
     four bytes with copies; in the turn with most news each says the pairs of a widest layer of the graph, held thrice.
@@ -270,17 +256,15 @@ def _why_tree(at: InitContext) -> str:
     if memory <= _MEMORY and rows <= _ROWS:
         return ""
     return (
-        f"recipe global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
+        f"init global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
         f"flooding them would say {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
         f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
     )
 
 
-def check_seeding(seeding: str | None, k: int) -> None:
-    """Refuse a seeding that is not known or has an option out of range, before anything else is done."""
-    spec = parse(seeding or "own", SEEDINGS, "seeding")
-    for name, least in (("hops", 1), ("candidates", 1), ("rows", LEAST * k)):
-        value = spec.options.get(name)
-        if value is not None and value < least:
-            why = f", {LEAST} for each of {k} clusters" if name == "rows" else ""
-            raise ExperimentError(f"seeding {spec.name}:{name} is {value}; expected at least {least}{why}")
+def check_init(init: Init | None, k: int) -> None:
+    """Refuse an initialization with fewer rows than so many clusters need."""
+    if init is not None and (rows := dict(init.options).get("rows", LEAST * k)) < LEAST * k:
+        raise ExperimentError(
+            f"init {init.name}:rows is {rows}; expected at least {LEAST * k}, {LEAST} for each of {k} clusters"
+        )

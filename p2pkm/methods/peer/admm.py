@@ -13,6 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
+from p2pkm.methods.init.value import Init
 
 
 @register("admm")
@@ -35,8 +36,9 @@ class ADMM(MethodBase):
         p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
 
     with the old m on the right of the first line and the new one in the second. A centroid without any weight stays.
-    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`). A
-    row that is absent at one end of a link counts as if the link were not there, at both ends; it is never revived.
+    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
+    `local`). A row that is absent at one end of a link counts as if the link were not there, at both ends; it is never
+    revived.
 
     Message: k rows m (absent ones travel as +inf), once per round and at the opening.
 
@@ -51,8 +53,8 @@ class ADMM(MethodBase):
         Number of clusters.
     eta : float
         Price of a disagreement, in points (of mean weight, where they have weights).
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
@@ -70,7 +72,7 @@ class ADMM(MethodBase):
     k: int
     _: KW_ONLY
     eta: float = 5.0
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
 
     name: ClassVar[str] = "admm"
@@ -79,6 +81,7 @@ class ADMM(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         positive(self.eta, "eta")
         positive(self.tol, "tol", zero=True)
@@ -88,8 +91,7 @@ class ADMM(MethodBase):
         """Return what it is, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
-            recipe="none",
-            seeding=self.seeding,
+            init=self.init,
             needs_static_links="balances prices over links that have to last, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
         )

@@ -13,6 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import centroids_from_sums, has_converged, local_sums, mix
+from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -37,7 +38,8 @@ class ConsensusLloyd(MethodBase):
         T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
         (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
 
-    Clusters are paired by their number, so all devices must start from the same centroids (any seeding but `own`).
+    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
+    `local`).
 
     Message: k rows (s, v), once per turn and at the opening.
 
@@ -52,8 +54,8 @@ class ConsensusLloyd(MethodBase):
         Number of clusters.
     gossips : int
         T, turns per Lloyd step.
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
@@ -70,7 +72,7 @@ class ConsensusLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 10
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
 
     name: ClassVar[str] = "consensus"
@@ -78,6 +80,7 @@ class ConsensusLloyd(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
@@ -85,7 +88,7 @@ class ConsensusLloyd(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMS, recipe="none", seeding=self.seeding)
+        return MethodTraits(message_content=MessageContent.SUMS, init=self.init)
 
     @property
     def schedule(self) -> str:

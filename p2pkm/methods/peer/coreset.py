@@ -82,7 +82,6 @@ class Coreset(MethodBase):
         needs_reliable_links="draws by the costs of all devices, each of which must arrive everywhere in its turn",
         no_suppression="sends raw points",
     )
-    seeding: ClassVar[None] = None
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 1
 

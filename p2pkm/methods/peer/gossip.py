@@ -14,6 +14,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
 from p2pkm.methods.building_blocks.random_matching import match
+from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
 _SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True)
@@ -52,8 +53,8 @@ class GossipMatching(MethodBase):
         Weight of the own points in a blend, above 0 and at most 1. The pair (c w, c) is an average over walks of about
         1 / share meetings: with 1/2, the plain blend, a device hears little of what is further than two links away
         (on a ring of 10 with points dealt by distance: 1.31 times the central cost; 0.04: 1.010).
-    seeding : str, optional
-        The stage that devices get their start from; None: own.
+    init : Init or str
+        How devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
@@ -71,7 +72,7 @@ class GossipMatching(MethodBase):
     k: int
     _: KW_ONLY
     share: float = 0.04
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
 
     name: ClassVar[str] = "gossip"
@@ -80,6 +81,7 @@ class GossipMatching(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         positive(self.tol, "tol", zero=True)
         positive(self.share, "share", most=1.0)
@@ -87,7 +89,7 @@ class GossipMatching(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return replace(_SENT, recipe="none", seeding=self.seeding)
+        return replace(_SENT, init=self.init)
 
     def on(self, topology: Topology) -> "PairwiseGossip":
         """Return the algorithm that the loop runs: who meets whom depends on the whole graph."""

@@ -20,6 +20,7 @@ from p2pkm.methods.building_blocks.centroid_swaps import swap
 from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
+from p2pkm.methods.init.value import Init
 
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
 _WEAK, _STRONG = 10.0, 30.0
@@ -83,13 +84,13 @@ class GTVMin(MethodBase):
 
     Message: the k centroids, once per turn awake.
 
-    Privacy: neighbours see the centroids of every turn; recipe `global` before it shows every device the centroids and
-    counts of all others, recipe `groups` those of its neighbours.
+    Privacy: neighbours see the centroids of every turn; init `global` before it shows every device the centroids and
+    counts of all others, `groups` those of its neighbours.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
     and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
 
-    Recipe `groups`: links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
+    With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
     link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
     ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
 
@@ -105,7 +106,7 @@ class GTVMin(MethodBase):
         multiplies it, too; a coupling stays.
     coupling : float, optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Default 10; 30 from 10 devices or a diameter of 8 on (not in recipe groups). Edge weights multiply either.
+        Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either.
     schedule : {"colored", "jacobi", "async"}
     relaxation : float, optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
@@ -114,12 +115,12 @@ class GTVMin(MethodBase):
     star_term : bool
         Whether E3 counts.
     update : {"exact", "as-printed"}
-    recipe : {"global", "groups", "none"}
-        What comes before: ``global`` floods summaries and chooses among 5 candidate clusterings; ``groups`` cuts links
-        between devices whose points differ, starts from the summaries of the neighbours that are left, and lets links
-        give way.
-    seeding : str, optional
-        A single seeding stage instead of the recipe: own, box, leader or summaries.
+    init : Init or str
+        How devices get their first centroids. ``global`` floods summaries, or sends them up a tree, and chooses among
+        5 candidate clusterings.
+    groups : bool
+        Let groups of devices whose points differ have clusterings of their own: cut links between such devices, start
+        from the summaries of the neighbours that are left, and let links give way.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
         know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
@@ -128,7 +129,7 @@ class GTVMin(MethodBase):
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
-        and trim, with which no descent is claimed. Saturate lets links give way as in recipe groups: their limits d0
+        and trim, with which no descent is claimed. Saturate lets links give way as with groups: their limits d0
         are fixed after 8 clipped sweeps at coupling 1; the descent is that of the objective with phi.
 
     Raises
@@ -149,8 +150,8 @@ class GTVMin(MethodBase):
     local_steps: int
     star_term: bool
     update_rule: str
-    recipe: str
-    seeding: str | None
+    init: Init
+    groups: bool
     tol: float
     swaps: bool
     robust: str
@@ -163,13 +164,13 @@ class GTVMin(MethodBase):
         schedule: Literal["colored", "jacobi", "async"] = "colored", relaxation: float | None = None,
         local_steps: int = 1,
         star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
-        recipe: Literal["global", "groups", "none"] = "global", seeding: str | None = None, tol: float = 1e-3,
+        init: Init | str = "global", groups: bool = False, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                  "local_steps": local_steps,
-                 "star_term": star_term, "update_rule": update, "recipe": "none" if seeding else recipe,
-                 "seeding": seeding, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
+                 "star_term": star_term, "update_rule": update, "init": Init.of(init),
+                 "groups": groups, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
@@ -183,8 +184,8 @@ class GTVMin(MethodBase):
             suppresses_small_clusters=True,
             no_suppression=self._why_raw_points(),
             needs_static_links=self._why_static_links(),
-            recipe=self.recipe,
-            seeding=self.seeding,
+            init=self.init,
+            groups=self.groups,
             relaxation=self.relaxation,
             saturates=self.robust == "saturate",
             has_objective=True,
@@ -196,7 +197,7 @@ class GTVMin(MethodBase):
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = optional(start, "edge_limit")
-        whole = devices.varying or self.recipe != "groups"  # alike on all ranks
+        whole = devices.varying or not self.groups  # alike on all ranks
         weight = None if limit is None and whole else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
@@ -286,7 +287,7 @@ class GTVMin(MethodBase):
         """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
         if self.alpha is not None or self.coupling is not None:
             return self.coupling
-        if self.recipe == "groups":
+        if self.groups:
             return _WEAK
         return _STRONG if total >= _LARGE or hops >= _LONG else _WEAK
 
@@ -323,11 +324,13 @@ def _check(given: GTVMin) -> None:
         If one is; the message says which values are legal.
     """
     words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
-             "recipe": ("global", "groups", "none"), "robust": ("none", "saturate", *RULES)}  # fmt: skip
+             "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
         if value not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
+    if given.groups and given.init.name != "global":
+        raise ExperimentError(f"groups and init {given.init} are both given; give one: groups bring their own start")
     for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
         whole(getattr(given, name), 1, label)
     _check_numbers(given)

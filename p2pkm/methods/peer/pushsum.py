@@ -22,6 +22,7 @@ from p2pkm.methods.building_blocks.averaging import (
     iter_neighbor_tables,
     local_sums,
 )
+from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 _LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
@@ -60,7 +61,7 @@ class PushSumLloyd(MethodBase):
 
     A sender needs its own degree alone. Devices with many neighbours gather more than others; this weight is the same
     in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
-    centroids (any seeding but `own`).
+    centroids (any initialization but `local`).
 
     With `counters`, for links that lose messages, a device says the total of all shares so far, and whoever hears it
     adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been said and not heard yet stays the
@@ -82,8 +83,8 @@ class PushSumLloyd(MethodBase):
         Number of clusters.
     gossips : int
         T, turns per Lloyd step.
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
@@ -104,7 +105,7 @@ class PushSumLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 10
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
     counters: bool | None = None
 
@@ -113,6 +114,7 @@ class PushSumLloyd(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
@@ -122,8 +124,7 @@ class PushSumLloyd(MethodBase):
         """Return what it is, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.SUMS,
-            recipe="none",
-            seeding=self.seeding,
+            init=self.init,
             optional_counters=self.counters is None,
         )
 

@@ -23,6 +23,7 @@ from p2pkm.methods.building_blocks.averaging import (
     mix,
     mixing,
 )
+from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -62,7 +63,7 @@ class TrackingLloyd(MethodBase):
     Where consensus k-means begins every average anew, this one goes on from the last, so few gossips per step do. The
     centroids divide what has been mixed already: with the newest correction in it the method is unstable where devices
     hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
-    seeding but `own`).
+    initialization but `local`).
 
     With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
     it offers out of its own; neighbour j adds P_ij times what is new in the total that it hears. Without losses that is
@@ -83,8 +84,8 @@ class TrackingLloyd(MethodBase):
         Number of clusters.
     gossips : int
         T, turns per Lloyd step.
-    seeding : str, optional
-        The stage that all devices get their start from; None: own.
+    init : Init or str
+        How all devices get their first centroids.
     tol : float
         A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
@@ -106,7 +107,7 @@ class TrackingLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 3
-    seeding: str | None = "summaries"
+    init: Init | str = "flooded-summaries"
     tol: float = 1e-5
     counters: bool | None = None
 
@@ -115,6 +116,7 @@ class TrackingLloyd(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.gossips, 1, "gossips")
         positive(self.tol, "tol", zero=True)
@@ -124,8 +126,7 @@ class TrackingLloyd(MethodBase):
         """Return what it is, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.SUMS,
-            recipe="none",
-            seeding=self.seeding,
+            init=self.init,
             optional_counters=self.counters is None,
         )
 

@@ -100,7 +100,7 @@ class FeCA(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True, seeding=self.seeding)
+        return ServerTraits(one_shot=True, init=self.seeding)
 
     def expected_messages(self, known: Known) -> Reports:
         """Return the centroids of every client, each with a radius."""

@@ -104,7 +104,7 @@ class KFED(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True, seeding=self.seeding, induced_labels=self.labels == "induced")
+        return ServerTraits(one_shot=True, init=self.seeding, induced_labels=self.labels == "induced")
 
     def expected_messages(self, known: Known) -> Reports:
         """Return the centroids of every client."""

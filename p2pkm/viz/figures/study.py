@@ -44,8 +44,22 @@ _MEASURES = {
     "diameter": "diameter",
     "degree_mean": "mean degree",
 }
-_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "recipe", "seeding", "devices", "clusters",
-            "data", "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
+_WORDS = {
+    "rounds_to_1pct": "rounds to 1 % of the run's own final ratio, with initialization",
+    "method_rounds_to_1pct": "rounds to 1 % of the run's own final ratio",
+    "rounds_to_1pct_of_central": "rounds to 1 % of central k-means, with initialization",
+    "method_rounds_to_1pct_of_central": "rounds to 1 % of central k-means",
+    "ratio_mean": "cost over that of central k-means",
+    "bytes": "bytes of a run",
+    "bytes_to_1pct": "bytes to 1 % of the run's own final ratio",
+    "seconds_to_1pct": "virtual seconds to 1 % of the run's own final ratio",
+    "bytes_to_1pct_of_central": "bytes to 1 % of central k-means",
+    "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
+}
+_MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
+_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters",
+            "data",
+            "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
 
 
 def plot_measures(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.channel.byzantine import parse_byzantine
 from p2pkm.core.expected_messages import NOTHING, Volume
 from p2pkm.engine.simulate import Job, run_job
 from p2pkm.experiments.config import Experiment, prepare
@@ -39,7 +38,7 @@ def compare(**options):
     run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
                 link_model=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
-                byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
+                byzantine=experiment.byzantine), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
@@ -90,7 +89,7 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
 @pytest.mark.parametrize("seeding", SEEDINGS)
 def test_a_seeding_sends_what_was_planned(seeding, scale):
-    rows = compare(seeding=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
+    rows = compare(init=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
     assert share == 1.0 or seeding in ("box", "raced") or scale == "minmax"
 
@@ -113,7 +112,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "local", "mufc")},
     **{f"{name} all": {"seeding": name} for name in SEEDINGS},
-    "groups": {"recipe": "groups", "graph": "complete"},
+    "groups": {"groups": True, "graph": "complete"},
     "async": {"schedule": "async"},
     "events": {"schedule": "async", "link_model": "wan"},
     "scaled": {"scale": "standard", "algorithm": "fkm"},
@@ -143,7 +142,7 @@ def test_a_round_by_events_has_a_turn_for_each_device(graph):
 
 
 def test_recipe_groups_stays_below_what_was_planned():
-    rows = compare(recipe="groups", devices=12, graph="grid", partition="iid", rounds=3)
+    rows = compare(groups=True, devices=12, graph="grid", partition="iid", rounds=3)
     check(rows)
     assert not rows[-1][1].exact_messages
 
@@ -155,7 +154,8 @@ def test_a_coreset_along_a_tree_sends_what_was_planned():
 
 @pytest.mark.parametrize("graph", ["path", "small-world", "star"])
 def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
-    rows = compare(seeding="rooted:candidates=2,rows=60", devices=100, graph=graph, data="blobs:points=300,clusters=3",
+    rows = compare(init="tree-summaries:candidates=2,rows=60", devices=100, graph=graph,
+                   data="blobs:points=300,clusters=3",
                    clusters=3, partition="iid", rounds=2)  # fmt: skip
     assert check(rows) >= 0.9
     assert rows[0][1].exact_bytes and rows[1][1].exact_messages

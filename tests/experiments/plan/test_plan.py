@@ -115,7 +115,7 @@ def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
 PROGRAM = """
 import contextlib, io, pathlib, sys
 from p2pkm.cli.main import main
-COMMON = "-q --no-plot --no-baselines --out none --format json --seeding box --record-every 100".split()
+COMMON = "-q --no-plot --no-baselines --out none --format json --init bounding-box --record-every 100".split()
 def peak(*arguments):
     with contextlib.redirect_stdout(io.StringIO()):
         assert main([*COMMON, *arguments]) == 0
@@ -138,7 +138,7 @@ def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
-    plan = build_plan(Experiment(seeding="box", baselines=False, record_every=100, rounds=2, **options), None)
+    plan = build_plan(Experiment(init="bounding-box", baselines=False, record_every=100, rounds=2, **options), None)
     one = need(weigh_plan(plan, 1, 0))
     assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
 
@@ -271,7 +271,9 @@ def test_json_holds_what_the_text_says(uncalibrated):
 @pytest.mark.slow
 def test_a_million_devices_are_planned_without_a_point(uncalibrated, monkeypatch):
     monkeypatch.setattr(sources, "generator", None)
-    ending = here("plan", *HUGE, "--seeding", "box", "--no-baselines", "--record-every", "1000", "--format", "json")
+    ending = here(
+        "plan", *HUGE, "--init", "bounding-box", "--no-baselines", "--record-every", "1000", "--format", "json"
+    )
     found = json.loads(ending.out)
     assert ending.code == 0
     assert (found["devices"], found["links"], found["points"]) == (10**6, 10**6, 5 * 10**7)
@@ -295,7 +297,7 @@ def test_wrong_options_are_refused(options):
 
 def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrated):
     crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-baselines", "--record-every", "1000")
-    ending = here("plan", *crowd, "--seeding", "summaries")
+    ending = here("plan", *crowd, "--init", "flooded-summaries")
     assert ending.code == ExperimentError.code
     assert "floods the graph" in ending.err
     assert "seconds   per round" in ending.out

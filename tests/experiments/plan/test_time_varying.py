@@ -99,7 +99,7 @@ def test_a_period_adds_up_as_if_every_round_were_played():
 
 
 def test_methods_that_need_links_that_last_are_refused(uncalibrated):
-    for words in (("--algorithm", "admm"), ("--recipe", "groups"), ("--relaxation", "1.5")):
+    for words in (("--algorithm", "admm"), ("--groups"), ("--relaxation", "1.5")):
         ended = here("plan", "--graph", "one-peer-exponential", *words)
         assert ended.code == 2 and "change" in ended.err and not ended.out
 
@@ -115,20 +115,23 @@ def test_a_graph_that_changes_takes_more_memory_the_longer_it_is_kept():
     assert runs[0] < runs[1]
 
 
-SEEDINGS = "own leader summaries summaries:hops=1 summaries:candidates=3 rooted rooted:candidates=3".split()
+SEEDINGS = (
+    "local leader flooded-summaries flooded-summaries:hops=1 flooded-summaries:candidates=3 tree-summaries "
+    "tree-summaries:candidates=3"
+).split()
 
 
 @pytest.mark.parametrize("scale", ["none", "standard"])
 @pytest.mark.parametrize("seeding", SEEDINGS)
 def test_seedings_last_as_planned(seeding, scale):
-    plan, records = both(graph="grid", devices=12, seeding=seeding, scale=scale)
+    plan, records = both(graph="grid", devices=12, init=seeding, scale=scale)
     assert set(check_time(plan, records)) == {EXACT}
 
 
-ALONG = {"seeding": "rooted:candidates=2,rows=60", "devices": 100, "graph": "path", "data": "blobs:points=300"}
+ALONG = {"init": "tree-summaries:candidates=2,rows=60", "devices": 100, "graph": "path", "data": "blobs:points=300"}
 
 
-@pytest.mark.parametrize("options", [{"seeding": "box"}, {"seeding": "raced"}, {"scale": "minmax"}, ALONG])
+@pytest.mark.parametrize("options", [{"init": "bounding-box"}, {"init": "d2-sampling"}, {"scale": "minmax"}, ALONG])
 def test_stages_that_data_decide_last_at_most_so_long(options):
     plan, records = both(**{"graph": "grid", "devices": 12} | options)
     kinds = check_time(plan, records)
@@ -136,7 +139,7 @@ def test_stages_that_data_decide_last_at_most_so_long(options):
 
 
 def test_recipe_groups_lasts_at_most_so_long():
-    plan, records = both(graph="grid", devices=12, recipe="groups", rounds=3)
+    plan, records = both(graph="grid", devices=12, groups=True, rounds=3)
     kinds = check_time(plan, records)
     assert kinds[-1] == MOST
 
@@ -162,7 +165,7 @@ def test_seconds_are_about_so_many_where_nobody_knows_how_many_points_a_device_h
 
 
 def test_a_ring_with_a_barrier_is_planned_in_closed_form():
-    plan, _ = both(graph="ring", devices=8, schedule="jacobi", seeding="own", rounds=40, data="grid16:points=5",
+    plan, _ = both(graph="ring", devices=8, schedule="jacobi", init="local", rounds=40, data="grid16:points=5",
                    clusters=3, link_model="lan:latency=0.5,bandwidth=64,access=none,speed=1", tol=0.0)  # fmt: skip
     told = tell(plan)
     one = (3 * 3 + 2) * 2 * 10 + 3 * 9 * 2 * 2 + 0.5 + 3 * 2 * 8 / 64

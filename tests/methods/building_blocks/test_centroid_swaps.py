@@ -156,7 +156,7 @@ def test_swaps_rescue_own_seeds():
     shards = p2pkm.Shards.from_list([rng.normal(places[:, None], 0.1, (6, 1)).repeat(4, axis=0) for _ in range(6)])
     graph = p2pkm.Topology.from_links(6, np.array([[i, i + 1, 1.0] for i in range(5)]))
     ratios = [
-        p2pkm.simulate(p2pkm.GTVMin(6, seeding="own", swaps=swaps), graph, shards, seed=1).summary["ratio_mean"]
+        p2pkm.simulate(p2pkm.GTVMin(6, init="local", swaps=swaps), graph, shards, seed=1).summary["ratio_mean"]
         for swaps in (False, True)
     ]
     assert ratios[0] > 2 * ratios[1]

@@ -47,15 +47,15 @@ def test_the_next_seed_is_drawn_by_squared_distance_from_all_points(device):
     assert chisquare(np.delete(counts, 3), np.delete(counts.sum() * squared / squared.sum(), 3)).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("spec", ["raced", "raced:greedy=false", "raced:draw=centroids"])
+@pytest.mark.parametrize("spec", ["d2-sampling", "d2-sampling:greedy=false", "d2-sampling:draw=centroids"])
 def test_all_devices_get_the_same_seeds(spec):
     X, y = p2pkm.grid16(points=30, seed=3)
     device = p2pkm.partition.dirichlet(y, 9, alpha=0.1, seed=3)
     given = p2pkm.Shards.deal(X, device, devices=9)
-    result = p2pkm.simulate(p2pkm.GTVMin(16, seeding=spec), nx.cycle_graph(9), given, rounds=0, baselines=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(16, init=spec), nx.cycle_graph(9), given, rounds=0, baselines=False)
     assert np.isfinite(result.centroids).all()
     assert (result.centroids == result.centroids[0]).all()
-    if spec != "raced:draw=centroids":  # they are raw points, and different ones
+    if spec != "d2-sampling:draw=centroids":  # they are raw points, and different ones
         seeds = {tuple(row) for row in result.centroids[0]}
         assert len(seeds) == 16 and seeds <= {tuple(row) for row in X}
 
@@ -65,15 +65,15 @@ def test_greedy_races_reach_what_central_kmeans_reaches():
     given = p2pkm.Shards.deal(X, p2pkm.partition.dirichlet(y, 8, alpha=0.3, seed=0), devices=8)
     greedy, plain = (
         np.mean([
-            p2pkm.simulate(p2pkm.GTVMin(16, seeding=spec), nx.cycle_graph(8), given, seed=seed).summary["ratio_mean"]
+            p2pkm.simulate(p2pkm.GTVMin(16, init=spec), nx.cycle_graph(8), given, seed=seed).summary["ratio_mean"]
             for seed in range(4)
         ])
-        for spec in ("raced", "raced:greedy=false")
+        for spec in ("d2-sampling", "d2-sampling:greedy=false")
     )
     assert greedy < 1.2 < plain
 
 
 def test_fewer_distinct_points_than_seeds_leave_rows_absent():
     given = p2pkm.Shards.from_list([[[1.0]] * 3, np.zeros((0, 1)), [[2.0]] * 2])
-    result = p2pkm.simulate(p2pkm.GTVMin(4, seeding="raced"), nx.path_graph(3), given, rounds=0, baselines=False)
+    result = p2pkm.simulate(p2pkm.GTVMin(4, init="d2-sampling"), nx.path_graph(3), given, rounds=0, baselines=False)
     assert (np.isfinite(result.centroids).sum(axis=(1, 2)) == 2).all()

@@ -335,7 +335,7 @@ def stages(result):
 
 def test_the_ledger_by_hand():
     table, data = split()
-    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups", tol=0.0), table.topology, p2pkm.Shards.from_list(data),
+    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, tol=0.0), table.topology, p2pkm.Shards.from_list(data),
                             rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
     gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
@@ -355,8 +355,8 @@ def test_the_ledger_by_hand():
 def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
-    result = p2pkm.simulate(p2pkm.GTVMin(4, recipe="groups"), graph, shards, baselines=False)
-    assert result.summary["termination"] == "converged"
+    result = p2pkm.simulate(p2pkm.GTVMin(4, groups=True), graph, shards, baselines=False)
+    assert result.summary["stop"] == "converged"
     assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
     assert_array_equal(result.groups, made.truth)
     assert made.score(result.centroids).max() < 1.1
@@ -369,7 +369,7 @@ def test_the_run_ends_by_itself_certified_and_finds_the_communities():
 def test_groups_in_the_summary_and_on_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--graph", "communities:bridges=2", "--data", "communities", "--out", "run", "--format", "json")
-    result = here(*words, "--recipe", "groups")
+    result = here(*words, "--groups")
     assert (result.summary["groups"], result.summary["groups_ari"], result.summary["devices"]) == (2, 1.0, 16)
     assert result.summary["partition"].startswith("column")
     assert any("2 groups" in note for note in p2pkm.load("run").notes)
@@ -386,7 +386,7 @@ def test_groups_in_the_summary_and_on_disk(tmp_path, monkeypatch):
 def test_few_devices_with_few_points(sizes, graph):
     rng = np.random.default_rng(len(sizes))
     shards = p2pkm.Shards.from_list([rng.normal(0, 5, (size, 2)) for size in sizes])
-    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups"), graph(len(sizes)), shards, rounds=60)
+    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True), graph(len(sizes)), shards, rounds=60)
     assert result.summary["descent"] in {"certified", "not claimed"}
     assert len(result.groups) == len(sizes)
 
@@ -394,7 +394,7 @@ def test_few_devices_with_few_points(sizes, graph):
 def test_a_given_start_takes_the_place_of_the_summaries():
     table, data = split()
     start = np.random.default_rng(0).normal(size=(4, 2, 2))
-    result = p2pkm.simulate(p2pkm.GTVMin(2, recipe="groups"), table.topology, p2pkm.Shards.from_list(data), start=start,
+    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True), table.topology, p2pkm.Shards.from_list(data), start=start,
                             rounds=2)  # fmt: skip
     names = list(dict.fromkeys(record["stage"] for record in result.rounds))
     assert names == ["gate", "warmup", "review", "limits", "gtvmin"]

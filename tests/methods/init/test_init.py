@@ -35,7 +35,7 @@ def sow(name, table, k, seed=0, **options):
 def test_own_seeds_are_distinct_own_points():
     data = [*blobs(9, 5, 0), np.array([[1.0, 1.0]] * 4), *blobs(2, 7)]
     table = arrange(data, RING)
-    centroids = sow("own", table, 3).centroids
+    centroids = sow("local", table, 3).centroids
     for points, rows in zip(data, centroids, strict=True):
         real = rows[np.isfinite(rows[:, 0])]
         assert len(real) == min(3, len(np.unique(points, axis=0)) if len(points) else 0)
@@ -57,13 +57,13 @@ def test_own_seeds_are_distinct_own_points():
         0,
     )
     assert_array_equal(centroids, expected[0])
-    assert (sow("own", arrange(data, RING, seed=1), 3).centroids != centroids).any()
+    assert (sow("local", arrange(data, RING, seed=1), 3).centroids != centroids).any()
 
 
 @pytest.mark.parametrize("sizes", [(3, 4, 5, 2, 1, 6), (0, 4, 0, 0, 1, 0), (1, 0, 0, 0, 0, 0)])
 def test_the_box_is_the_bounding_box_on_every_device(sizes):
     data = blobs(*sizes)
-    state, every = sow("box", arrange(data, RING, seed=4), 3, 4), np.concatenate(data)
+    state, every = sow("bounding-box", arrange(data, RING, seed=4), 3, 4), np.concatenate(data)
     lower, upper = every.min(axis=0), every.max(axis=0)
     assert_array_equal(state.box, np.broadcast_to([lower, upper], (6, 2, 2)))
     places = uniforms(shared_key(4), BOX, [0], 6).reshape(3, 2)
@@ -74,7 +74,7 @@ def test_the_box_is_the_bounding_box_on_every_device(sizes):
 
 def test_components_have_their_own_boxes():
     data = [*blobs(3, 2), *blobs(4, 0, seed=1), np.zeros((0, 2)), np.zeros((0, 2))]
-    state = sow("box", arrange(data, [(0, 1), (2, 3), (4, 5)]), 2)
+    state = sow("bounding-box", arrange(data, [(0, 1), (2, 3), (4, 5)]), 2)
     assert_array_equal(state.box[0], state.box[1])
     assert_array_equal(state.box[3], [data[2].min(axis=0), data[2].max(axis=0)])
     assert np.isposinf(state.centroids[4:]).all()
@@ -95,7 +95,7 @@ def test_all_devices_have_the_leaders_own_seeds(seed):
     (leader,) = elect(table.topology, table.devices.sizes, 3, shared_key(seed))
     assert leader in (1, 3, 5)
     assert leader == (1, 3, 5)[int(uniforms(shared_key(seed), LEADER, [0], 1)[0, 0] * 3)]
-    assert_array_equal(state.centroids, np.broadcast_to(sow("own", table, 3, seed).centroids[leader], (6, 3, 2)))
+    assert_array_equal(state.centroids, np.broadcast_to(sow("local", table, 3, seed).centroids[leader], (6, 3, 2)))
     assert state.settled.all()
 
 
@@ -119,7 +119,7 @@ def cluster(table, members, k, starts=20, first=0):
 def test_all_devices_cluster_all_summaries_alike():
     for sizes in ((9, 8, 7, 5, 6, 9), (9, 0, 2, 0, 0, 6)):
         table = arrange(blobs(*sizes), RING)
-        state = sow("summaries", table, 3)
+        state = sow("flooded-summaries", table, 3)
         assert_array_equal(state.centroids, np.broadcast_to(cluster(table, range(6), 3), (6, 3, 2)))
         assert state.settled.all()
         assert_allclose(np.sort(state.centroids[0, :, 0]), [0, 8, 16], atol=2)
@@ -128,7 +128,7 @@ def test_all_devices_cluster_all_summaries_alike():
 def test_summaries_of_some_hops_stay_within_them():
     for hops in (1, 2):
         table = arrange(blobs(9, 8, 7, 5, 6, 9, 8, 7), [(i, i + 1) for i in range(7)])
-        state = sow("summaries", table, 3, hops=hops)
+        state = sow("flooded-summaries", table, 3, hops=hops)
         for i in range(8):
             around = range(max(0, i - hops), min(7, i + hops) + 1)
             assert_array_equal(state.centroids[i], cluster(table, around, 3), err_msg=f"{hops} hops, device {i}")
@@ -139,7 +139,7 @@ def test_summaries_of_some_hops_pass_devices_without_points(sizes):
     n = len(sizes)
     for hops in range(1, n):
         table = arrange(blobs(*sizes), [(i, i + 1) for i in range(n - 1)])
-        state = sow("summaries", table, 3, hops=hops)
+        state = sow("flooded-summaries", table, 3, hops=hops)
         for i in range(n):
             around = [j for j in range(max(0, i - hops), min(n - 1, i + hops) + 1) if sizes[j]]
             expected = cluster(table, around, 3) if around else np.full((3, 2), np.inf)
@@ -148,13 +148,13 @@ def test_summaries_of_some_hops_pass_devices_without_points(sizes):
 
 def test_late_summaries_are_clustered_again():
     table = arrange(blobs(9, 0, 0, 0, 0, 8), [(i, i + 1) for i in range(5)])  # nothing new for a while
-    state = sow("summaries", table, 3)
+    state = sow("flooded-summaries", table, 3)
     assert_array_equal(state.centroids, np.broadcast_to(cluster(table, (0, 5), 3), (6, 3, 2)))
 
 
 def test_several_candidates_come_from_different_starts():
     table = arrange(blobs(5, 4, 7, 5, 6, 9), RING)
-    state = sow("summaries", table, 6, candidates=5)
+    state = sow("flooded-summaries", table, 6, candidates=5)
     for q in range(5):
         expected = cluster(table, range(6), 6, starts=10, first=10 * q)
         assert_array_equal(state.candidates[:, q], np.broadcast_to(expected, (6, 6, 2)))
@@ -208,12 +208,14 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeding", [None, "own", "box", "leader", "summaries", "summaries:hops=1"])
+@pytest.mark.parametrize(
+    "seeding", ["global", "local", "bounding-box", "leader", "flooded-summaries", "flooded-summaries:hops=1"]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_hardly_any_data_is_no_problem(case, seeding):
     data, k = CASES[case]
     for schedule in ("colored", "jacobi", "async"):
-        method = p2pkm.GTVMin(k, seeding=seeding, schedule=schedule)
+        method = p2pkm.GTVMin(k, init=seeding, schedule=schedule)
         result = p2pkm.simulate(method, topologies.path(len(data)), p2pkm.Shards.from_list(data), rounds=30)
         real = np.isfinite(result.centroids).all(axis=2)
         assert_array_equal(real, np.isfinite(result.centroids).any(axis=2))
@@ -221,7 +223,7 @@ def test_hardly_any_data_is_no_problem(case, seeding):
         assert real[[i for i, points in enumerate(data) if len(points)]].any(axis=1).all()
         assert result.summary["termination"] in {"converged", "stalled", "round-limit"}
         assert result.summary["descent"] == "certified"
-        if seeding in {None, "leader", "summaries"}:
+        if seeding in {"global", "leader", "flooded-summaries"}:
             assert real.any(axis=1).all()
         if case == "one point many times":
             assert (result.centroids[real] == 2.0).all()
@@ -229,8 +231,8 @@ def test_hardly_any_data_is_no_problem(case, seeding):
 
 def test_without_links_every_seeding_stays_at_home():
     data = blobs(4, 5, 0)
-    for seeding in (None, "own", "box", "leader", "summaries"):
-        method, shards = p2pkm.GTVMin(2, relaxation=1.0, seeding=seeding), p2pkm.Shards.from_list(data)
+    for seeding in ("global", "local", "bounding-box", "leader", "flooded-summaries"):
+        method, shards = p2pkm.GTVMin(2, relaxation=1.0, init=seeding), p2pkm.Shards.from_list(data)
         result = p2pkm.simulate(method, nx.empty_graph(3), shards, rounds=5, allow_disconnected=True)
         assert np.isposinf(result.centroids[2]).all()
         assert result.summary["bytes"] == 0

@@ -33,7 +33,7 @@ GRAPHS = {
 
 def seeds(seeding, graph, k=3, **options):
     """Return the run that ends with the seeding."""
-    algorithm = p2pkm.GTVMin(k, seeding=seeding)
+    algorithm = p2pkm.GTVMin(k, init=seeding)
     given = {"rounds": 0, "seed": 3, "allow_disconnected": True} | options
     return p2pkm.simulate(algorithm, graph, deal(len(graph)), **given)
 
@@ -41,7 +41,9 @@ def seeds(seeding, graph, k=3, **options):
 @pytest.mark.parametrize("candidates", [1, 4])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_finds_what_flooding_finds_to_the_bit(name, candidates):
-    found, expected = (seeds(f"{seeding}:candidates={candidates}", GRAPHS[name]) for seeding in ("rooted", "summaries"))
+    found, expected = (
+        seeds(f"{seeding}:candidates={candidates}", GRAPHS[name]) for seeding in ("tree-summaries", "flooded-summaries")
+    )
     assert_array_equal(found.centroids, expected.centroids)
     assert np.isfinite(found.centroids).any()
 
@@ -50,20 +52,22 @@ def test_the_ledger_on_a_path_of_four_by_hand():
     """Root 1: device 3 is two links below, 0 and 2 one; k = 2, d = 1."""
     data = [[0.0, 9.0], [1.0, 8.0], [], [2.0]]
     shards = p2pkm.Shards.from_list([np.array(points)[:, None] for points in data])
-    algorithm, path = p2pkm.GTVMin(2, seeding="rooted:candidates=3"), topologies.path(4)
+    algorithm, path = p2pkm.GTVMin(2, init="tree-summaries:candidates=3"), topologies.path(4)
     result = p2pkm.simulate(algorithm, path, shards, rounds=0, baselines=False)
     opening = 2 * 3 * 2 * 8  # GTVMin says its two rows over every link
     pairs = 2 * 2 * 8 + 1 * 2 * 8 + 1 * 2 * 8  # of 0; of 3 to 2; the same from 2 to 1
     candidates, losses, choice = 3 * (3 * 2) * 8, 3 * 3 * 8, 3 * 8  # over three links each
     assert result.summary["bytes"] == pairs + candidates + losses + choice + opening
     assert result.summary["messages"] == 4 * 3 + 2 * 3
-    one = p2pkm.simulate(p2pkm.GTVMin(2, seeding="rooted"), path, shards, rounds=0, baselines=False)
+    one = p2pkm.simulate(p2pkm.GTVMin(2, init="tree-summaries"), path, shards, rounds=0, baselines=False)
     assert one.summary["bytes"] == pairs + 3 * 2 * 8 + opening
 
 
 def test_it_costs_a_fraction_of_flooding():
     graph = GRAPHS["small world"]
-    tree, flood = (seeds(f"{name}:candidates=5", graph).summary["bytes"] for name in ("rooted", "summaries"))
+    tree, flood = (
+        seeds(f"{name}:candidates=5", graph).summary["bytes"] for name in ("tree-summaries", "flooded-summaries")
+    )
     assert tree < flood / 3
 
 
@@ -71,7 +75,7 @@ def test_the_candidate_of_least_loss_wins():
     graph, shards = GRAPHS["ring"], deal(7, seed=5, k=3)
     costs = []
     for q in range(1, 7):
-        run = p2pkm.simulate(p2pkm.GTVMin(3, seeding=f"rooted:candidates={q}"), graph, shards, rounds=0, seed=8)
+        run = p2pkm.simulate(p2pkm.GTVMin(3, init=f"tree-summaries:candidates={q}"), graph, shards, rounds=0, seed=8)
         costs.append(run.summary["ratio_mean"])
     assert all(after <= before + 1e-12 for before, after in pairwise(costs[1:]))
 
@@ -104,7 +108,7 @@ def test_bounded_tables_cost_at_most_a_percent(name):
     for n, k, seed in ((100, 4, 0), (144, 8, 1), (400, 4, 2), (225, 10, 3)):
         shards, graph = mix(n, k, seed), BOUNDED[name](n)
         runs = [
-            p2pkm.simulate(p2pkm.GTVMin(k, seeding=f"rooted:candidates=5,rows={rows}"), graph, shards, rounds=0,
+            p2pkm.simulate(p2pkm.GTVMin(k, init=f"tree-summaries:candidates=5,rows={rows}"), graph, shards, rounds=0,
                            baselines=False)
             for rows in (40 * k, n * k)
         ]  # fmt: skip
@@ -172,7 +176,7 @@ def test_news_travel_one_link_per_turn():
 
 
 def test_bytes_grow_with_the_devices_and_not_faster():
-    volume = [seeds("rooted:candidates=5,rows=60", topologies.ring(n)).summary["bytes"] / n for n in (100, 400)]
+    volume = [seeds("tree-summaries:candidates=5,rows=60", topologies.ring(n)).summary["bytes"] / n for n in (100, 400)]
     assert volume[1] < 1.5 * volume[0]
 
 
@@ -225,7 +229,7 @@ def test_recipe_global_takes_a_tree_above_the_bound_and_says_so(monkeypatch, nam
 
 def test_rows_and_layers_out_of_range_are_refused(monkeypatch):
     with pytest.raises(ExperimentError, match="rows is 59; expected at least 60, 20 for each of 3 clusters"):
-        seeds("rooted:rows=59", GRAPHS["ring"])
+        seeds("tree-summaries:rows=59", GRAPHS["ring"])
     monkeypatch.setattr(recipe, "_DEEPEST", 2)
     with pytest.raises(ExperimentError, match="has 3 layers"):
-        seeds("rooted", GRAPHS["ring"])
+        seeds("tree-summaries", GRAPHS["ring"])

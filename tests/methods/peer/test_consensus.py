@@ -165,5 +165,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = ConsensusLloyd(3)
-    assert (method.schedule, method.seeding, method.traits.recipe) == ("jacobi*10", "summaries", "none")
+    assert (method.schedule, str(method.init)) == ("jacobi*10", "flooded-summaries")
     assert (method.name, method.default_rounds, method.tol) == ("consensus", 30, 1e-5)

@@ -270,7 +270,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
         ({"relaxation": 1.1, "schedule": "jacobi"}, "relaxation is 1.1 with the jacobi schedule.*colored"),
         ({"schedule": "jacob"}, "unknown schedule 'jacob'. Did you mean 'jacobi'"),
         ({"update": "printed"}, "unknown update 'printed'. Did you mean 'as-printed'"),
-        ({"recipe": "globl"}, "unknown recipe 'globl'. Did you mean 'global'"),
+        ({"init": "globl"}, "unknown init 'globl'. Did you mean 'global'"),
     ],
 )
 def test_parameters_out_of_range_are_refused(options, message):

@@ -140,7 +140,7 @@ def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, t
     n, k, d = int(rng.integers(2, 6)), int(rng.integers(1, 8)), int(rng.integers(1, 4))
     places = rng.integers(0, 3, (12 * n, d)) if ties else rng.normal(size=(12 * n, d))
     points = offset * (rng.choice([-1.0, 0.0, 1.0], d) + 10.0**relative * places)
-    method = p2pkm.GTVMin(k, schedule=schedule, tol=0.0, seeding="summaries")
+    method = p2pkm.GTVMin(k, schedule=schedule, tol=0.0, init="flooded-summaries")
     assert descends(points, n, method, seed % 1000) == "certified"
 
 
@@ -176,7 +176,7 @@ def test_the_textbook_objective_is_the_sum_over_devices_and_links():
 def test_the_summary_says_how_fast_the_objective_fell():
     shards = p2pkm.Shards.from_list([np.array([[float(i)]]) for i in range(6)])
     run = p2pkm.simulate(
-        p2pkm.GTVMin(1, coupling=1.0, schedule="jacobi", seeding="own", tol=0.0), topologies.ring(6), shards
+        p2pkm.GTVMin(1, coupling=1.0, schedule="jacobi", init="local", tol=0.0), topologies.ring(6), shards
     )
     # w_i <- (x_i + w_{i-1} + w_{i+1}) / 3: what alternates around the ring shrinks by 2 / 3, all else faster
     assert run.summary["convergence_rate"] == pytest.approx(2 / 3, rel=1e-3)

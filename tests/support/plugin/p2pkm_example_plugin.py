@@ -11,6 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.methods.init.value import Init
 
 
 @register("neighbor-mean")
@@ -39,7 +40,7 @@ class NeighborMean(MethodBase):
     k : int
     pull : float
         0 to 1.
-    seeding : str or None
+    init : Init or str
         As of other methods.
     tol : float
         Largest move, relative to the scale of the data, at which a device has settled.
@@ -52,7 +53,7 @@ class NeighborMean(MethodBase):
     k: int
     _: KW_ONLY
     pull: float = 0.5
-    seeding: str | None = "box"
+    init: Init | str = "bounding-box"
     tol: float = 1e-3
 
     name: ClassVar[str] = "neighbor-mean"
@@ -62,7 +63,10 @@ class NeighborMean(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.CENTROIDS, recipe="none", seeding=self.seeding)
+        return MethodTraits(message_content=MessageContent.CENTROIDS, init=self.init)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "init", Init.of(self.init))
 
     def initial_state(self, devices: Devices, start: Any) -> NeighborMeanState:
         """Start from the seeds."""

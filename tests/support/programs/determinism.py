@@ -35,7 +35,7 @@ CHANGING = {
     "peer sampler": lambda: topologies.peer_sampler(16, period=3, seed=2),
     "flaky ring": lambda: topologies.edge_markov(16, over="ring", on=0.5, seed=2),
 }
-SCHEDULES, SEEDINGS = ("jacobi", "colored", "async"), ("box", "leader", "summaries")
+SCHEDULES, SEEDINGS = ("jacobi", "colored", "async"), ("bounding-box", "leader", "flooded-summaries")
 KEYS = (
     "centroids_sha256",
     "chain_sha256",
@@ -83,34 +83,34 @@ def configurations():
     for graph in GRAPHS:
         for schedule in SCHEDULES:
             for seeding in SEEDINGS:
-                algorithm = p2pkm.GTVMin(3, schedule=schedule, seeding=seeding)
+                algorithm = p2pkm.GTVMin(3, schedule=schedule, init=seeding)
                 yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), algorithm, brief
     for name, graph, shards, options in (
         ("ring global", GRAPHS["ring"](16), deal(16), {}),
-        ("ring groups", GRAPHS["ring"](16), deal(16), {"recipe": "groups"}),
+        ("ring groups", GRAPHS["ring"](16), deal(16), {"groups": True}),
         (
             "groups async",
             topologies.communities(16, bridges=4),
             communities(),
-            {"recipe": "groups", "schedule": "async"},
+            {"groups": True, "schedule": "async"},
         ),
-        ("swaps", GRAPHS["ring"](16), deal(16), {"seeding": "own", "swaps": True}),
-        ("groups swap", topologies.communities(16), communities(), {"recipe": "groups", "swaps": True}),
-        ("ring hops", GRAPHS["ring"](16), deal(16), {"seeding": "summaries:hops=2,candidates=2"}),
-        ("small world rooted", GRAPHS["small-world"](16), deal(16), {"seeding": "rooted:candidates=3"}),
-        ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"seeding": "rooted:candidates=3,rows=60"}),
-        ("grid rooted", topologies.grid(49), deal(49, 6), {"seeding": "rooted:rows=60"}),
-        ("ring own passes", GRAPHS["ring"](16), deal(16), {"seeding": "own", "local_steps": 2, "relaxation": 0.7}),
+        ("swaps", GRAPHS["ring"](16), deal(16), {"init": "local", "swaps": True}),
+        ("groups swap", topologies.communities(16), communities(), {"groups": True, "swaps": True}),
+        ("ring hops", GRAPHS["ring"](16), deal(16), {"init": "flooded-summaries:hops=2,candidates=2"}),
+        ("small world rooted", GRAPHS["small-world"](16), deal(16), {"init": "tree-summaries:candidates=3"}),
+        ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"init": "tree-summaries:candidates=3,rows=60"}),
+        ("grid rooted", topologies.grid(49), deal(49, 6), {"init": "tree-summaries:rows=60"}),
+        ("ring own passes", GRAPHS["ring"](16), deal(16), {"init": "local", "local_steps": 2, "relaxation": 0.7}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
-        ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "seeding": "leader"}),
+        ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "init": "leader"}),
         ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
     ):
         yield name, graph, shards, p2pkm.GTVMin(3, **options), few
     apart = topologies.ring(16)
     apart.remove_edges_from([(0, 1), (7, 8), (11, 12), (13, 14)])
-    for seeding in (*SEEDINGS, "rooted:candidates=2,rows=60"):
+    for seeding in (*SEEDINGS, "tree-summaries:candidates=2,rows=60"):
         options = few | {"allow_disconnected": True}
-        yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, seeding=seeding), options
+        yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, init=seeding), options
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
@@ -154,8 +154,8 @@ def with_liars(options):
         yield f"{name} withholds", world, deal(16, 5), find(name)(3), options | {"min_cluster_size": 3}
     yield "fkm withholds", None, deal(16, 5), find("fkm")(3), options | {"min_cluster_size": 3}
     yield "trimmed server", None, deal(16, 5), p2pkm.FKM(3, robust="trim"), options | {"byzantine": "3:kind=drift"}
-    yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, recipe="groups"), everywhere
-    yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, seeding="leader"), everywhere
+    yield "lies in groups", world, deal(16, 5), p2pkm.GTVMin(3, groups=True), everywhere
+    yield "lies to a leader", world, deal(16, 5), p2pkm.GTVMin(3, init="leader"), everywhere
 
 
 def over_changing_links(options):

@@ -29,9 +29,9 @@ KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "termination", 
 PURPOSE = 999  # of the draws, beside those of `p2pkm.core.batch`
 SEALED = ("mufc",)  # what clients say is exact arithmetic over a finite field; noise goes on what the server says alone
 OPTIONS = {  # beside each seeding as it is, these
-    "raced": ("greedy=false", "draw=centroids"),
-    "summaries": ("hops=2,candidates=2", "candidates=3"),
-    "rooted": ("candidates=3", "rows=60"),
+    "d2-sampling": ("greedy=false", "draw=centroids"),
+    "flooded-summaries": ("hops=2,candidates=2", "candidates=3"),
+    "tree-summaries": ("candidates=3", "rows=60"),
 }
 
 
@@ -53,16 +53,16 @@ def configurations():
     for seeding in SEEDINGS:
         for options in ("", *OPTIONS.get(seeding, ())):
             spec = f"{seeding}:{options}" if options else seeding
-            yield spec, graph, p2pkm.GTVMin(3, seeding=spec), brief
-    yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, seeding="rooted:candidates=3"), brief
+            yield spec, graph, p2pkm.GTVMin(3, init=spec), brief
+    yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, init="tree-summaries:candidates=3"), brief
     for schedule in ("colored", "async"):
         yield schedule, graph, p2pkm.GTVMin(3, schedule=schedule), brief
     for robust in ("clip", "trim", "saturate"):
         yield robust, graph, p2pkm.GTVMin(3, robust=robust), brief
-    yield "groups", graph, p2pkm.GTVMin(3, recipe="groups"), brief
-    yield "groups swap", graph, p2pkm.GTVMin(3, recipe="groups", swaps=True), brief
+    yield "groups", graph, p2pkm.GTVMin(3, groups=True), brief
+    yield "groups swap", graph, p2pkm.GTVMin(3, groups=True, swaps=True), brief
     for scale in ("standard", "minmax"):
-        yield f"scale {scale}", graph, p2pkm.GTVMin(3, seeding="own"), brief | {"scale": scale}
+        yield f"scale {scale}", graph, p2pkm.GTVMin(3, init="local"), brief | {"scale": scale}
     struck = {"faults": "loss=0.1,delay=0.2,dropout=0.1,straggler=0.1,stages=all", "rounds": 8}
     yield "faults", graph, p2pkm.GTVMin(3), struck
     yield "faults and Byzantine", graph, p2pkm.GTVMin(3), struck | {"byzantine": "2:kind=random,stages=all"}

@@ -73,8 +73,8 @@ def configurations():
     """Return (name, graph, shards, algorithm) of every run."""
     ring, small = shuffled_ring(24), topologies.small_world(23, degree=4, rewire=0.3, seed=2)
     yield "colored", ring, deal(24, 1), p2pkm.GTVMin(3)
-    yield "jacobi", small, deal(23, 2), p2pkm.GTVMin(3, schedule="jacobi", seeding="raced")
-    yield "groups", small, deal(23, 3), p2pkm.GTVMin(3, recipe="groups", schedule="async")
+    yield "jacobi", small, deal(23, 2), p2pkm.GTVMin(3, schedule="jacobi", init="d2-sampling")
+    yield "groups", small, deal(23, 3), p2pkm.GTVMin(3, groups=True, schedule="async")
     yield "gossip", small, deal(23, 4), find("gossip")(3)
     yield "star", None, deal(22, 6), p2pkm.FKM(3)
 

@@ -1,0 +1,95 @@
+"""How the devices get their first centroids, as a value and as text; `init.pipelines` makes the stages of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from p2pkm.core.spec import Spec, parse
+from p2pkm.core.validation import whole
+
+
+@dataclass(frozen=True)
+class Init:
+    """An initialization and its options; made by the functions below, such as ``Init.tree_summaries(rows=200)``.
+
+    Attributes
+    ----------
+    name : str
+    options : tuple of (str, value)
+        Those that were given.
+    """
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        """Return the text of the command line, such as ``tree-summaries:rows=200``."""
+        return str(Spec(self.name, dict(self.options)))
+
+    @classmethod
+    def of(cls, given: "Init | str") -> "Init":
+        """Return the value of a text; a value stays as it is.
+
+        Raises
+        ------
+        ExperimentError
+            If the text cannot be read or has a figure out of range.
+        """
+        if isinstance(given, Init):
+            return given
+        spec = parse(given, INITS, "init")
+        return INITS[spec.name](**spec.options)
+
+    @classmethod
+    def global_(cls) -> "Init":
+        """Choose among 5 clusterings of the summaries of all devices, which are flooded or, if many, sent up a tree."""
+        return cls("global")
+
+    @classmethod
+    def local(cls) -> "Init":
+        """Start every device from its own points."""
+        return cls("local")
+
+    @classmethod
+    def bounding_box(cls) -> "Init":
+        """Draw shared uniform centroids in the common bounding box."""
+        return cls("bounding-box")
+
+    @classmethod
+    def leader(cls) -> "Init":
+        """Spread the local centroids of one device along a tree."""
+        return cls("leader")
+
+    @classmethod
+    def d2_sampling(cls, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points") -> "Init":
+        """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws."""
+        return _make("d2-sampling", (("greedy", greedy, True), ("draw", draw, "points")))
+
+    @classmethod
+    def flooded_summaries(cls, *, hops: int | None = None, candidates: int = 1) -> "Init":
+        """Cluster the flooded summaries of all devices, or of those within `hops` links."""
+        return _make("flooded-summaries", (("hops", hops, None), ("candidates", candidates, 1)))
+
+    @classmethod
+    def tree_summaries(cls, *, candidates: int = 1, rows: int | None = None) -> "Init":
+        """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
+        return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
+
+
+def _make(name: str, options: tuple[tuple[str, Any, Any], ...]) -> Init:
+    """Return the value with the options that are not the default ones."""
+    for key, value, usual in options:
+        if value is not None and not isinstance(usual, (bool, str)):
+            whole(value, 1, f"init {name}:{key}")
+    return Init(name, tuple((key, value) for key, value, usual in options if value != usual))
+
+
+INITS: Mapping[str, Callable[..., Init]] = {
+    "global": Init.global_,
+    "local": Init.local,
+    "bounding-box": Init.bounding_box,
+    "leader": Init.leader,
+    "d2-sampling": Init.d2_sampling,
+    "flooded-summaries": Init.flooded_summaries,
+    "tree-summaries": Init.tree_summaries,
+}

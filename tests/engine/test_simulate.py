@@ -1,0 +1,53 @@
+"""`simulate` does what the command line does: the same options, the same bits."""
+
+import numpy as np
+import pytest
+
+import p2pkm
+import topologies
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.spec import Spec
+from p2pkm.data.assign import assign
+from p2pkm.data.sources import load, parse_source
+from tests.support.run_cli import solve
+
+FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "centers_distance", "ratio_mean")
+
+
+def points(devices=4):
+    table = load(parse_source("grid16:points=5"), seed=0, label_column=None, device_column=None)
+    return assign(table, Spec("iid", {"seed": 0}), devices, "float64")
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+def test_scaling_and_optional_scores_are_those_of_the_command_line(scale, tmp_path):
+    centers = np.random.default_rng(1).normal(size=(16, 2))
+    np.save(tmp_path / "centers.npy", centers)
+    typed = solve("--partition", "iid", "--scale", scale, "--silhouette", "--true-centers", tmp_path / "centers.npy")
+    result = p2pkm.simulate(p2pkm.GTVMin(16), topologies.ring(4), points(), rounds=20, scale=scale, silhouette=True,
+                            true_centers=centers)  # fmt: skip
+    names = [name for name in FIGURES if name in typed]
+    assert {"chain_sha256", "silhouette"} <= set(names)
+    assert [result.summary[name] for name in names] == [typed[name] for name in names]
+
+
+def test_values_and_their_text_are_the_same_run():
+    given = {"rounds": 6, "baselines": False}
+    for init, other in (
+        (p2pkm.Init.tree_summaries(rows=320), "tree-summaries:rows=320"),
+        (p2pkm.Init.local(), "local"),
+    ):
+        runs = [p2pkm.simulate(p2pkm.GTVMin(16, init=init), topologies.ring(4), points(), faults=faults,
+                               byzantine=byzantine, **given).summary
+                for init, faults, byzantine in
+                ((init, p2pkm.Faults(loss=0.2, dropout=0.02), p2pkm.Byzantine(1, kind="flip")),
+                 (other, "loss=0.2,dropout=0.02", "1:kind=flip"))]  # fmt: skip
+        texts = ("chain_sha256", "faults", "byzantine", "seeding")
+        assert [runs[0][name] for name in texts] == [runs[1][name] for name in texts]
+        assert runs[0]["faults"] == "loss=0.2,dropout=0.02"
+
+
+def test_what_cannot_be_is_refused():
+    for options, error in (({"scale": "standart"}, ExperimentError), ({"true_centers": [[1.0]]}, DataError)):
+        with pytest.raises(error, match=next(iter(options))):
+            p2pkm.simulate(p2pkm.GTVMin(2), topologies.ring(4), points(), **options)
