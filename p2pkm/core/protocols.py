@@ -1,8 +1,9 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
 
@@ -28,6 +29,12 @@ class State(Protocol):
 class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def k(self) -> int:
+            """Return the number of clusters."""
+
     @property
     def traits(self) -> MethodTraits:
         """Return what it is. Everybody declares it: a class variable, or a property where parameters decide."""
@@ -42,6 +49,20 @@ class MethodBase:
     def flops(self, work: "Work") -> Integers | None:
         """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
         return None
+
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what it sends, for `plan`; None: nobody knows.
+
+        Here: in every turn k rows of d numbers to each neighbor. Other messages need a hook of their own.
+        """
+        return EveryTurn(self.k, known.features)
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure; before: so when the stage began."""
+        return before
+
+    def check_size(self, clients: int, points: int, d: int) -> None:
+        """Refuse a run whose arithmetic would take too long."""
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return what the summary shows of the parameters as used: of `alpha`, `coupling`, `theta` and `passes`."""
@@ -78,6 +99,12 @@ class Algorithm(Protocol):
     def traits(self) -> MethodTraits:
         """Return what the method is."""
 
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the method sends, for `plan`."""
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+
     def init(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
@@ -111,6 +138,10 @@ class ServerMethodBase(MethodBase):
 
     schedule: ClassVar[str] = "star"
 
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the clients report, for `plan`: here at most k centroids, each with a count."""
+        return Reports(known.clients * self.k, known.features + 1)
+
 
 class ServerMethod(Protocol):
     """A method with a server: a frozen dataclass of its hyper-parameters and two pure functions, run by `star.Star`.
@@ -140,6 +171,9 @@ class ServerMethod(Protocol):
     @property
     def tol(self) -> float:
         """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
+
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what the clients report, for `plan`."""
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Return what each client says; model: float64[n, k, d], what each last heard, all +inf at the opening.

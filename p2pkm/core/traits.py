@@ -82,6 +82,8 @@ class MethodTraits:
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
         The influence of its links is bounded beyond thresholds that stages before it find.
+    cuts_links : bool
+        Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     has_objective : bool
         It has `penalties`, so that the objective, equation (7), is known.
     guarantees_descent : bool
@@ -106,6 +108,7 @@ class MethodTraits:
     seeding: str | None = None
     relaxation: float | None = None
     saturates: bool = False
+    cuts_links: bool = False
     has_objective: bool = False
     guarantees_descent: bool = False
 

@@ -8,6 +8,7 @@ import numpy as np
 from p2pkm.channel.pipeline import plan_channel
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import DataError, P2PKMError, TopologyError
+from p2pkm.core.expected_messages import Known
 from p2pkm.core.spec import Spec, complete, parse
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
@@ -50,6 +51,14 @@ class RunPlan(NamedTuple):
         """Return how many points every client has for sure."""
         clients = self.sizes[: self.topology.clients]
         return int(clients.min()) if self.dealt else 0
+
+    @property
+    def known(self) -> Known:
+        """Return what is known of the data."""
+        connected = int(self.topology.components.max()) == 0
+        return Known(
+            self.topology.clients, self.size.points, self.size.distinct, self.size.features, self.least, connected
+        )
 
     @property
     def used(self) -> float | None:

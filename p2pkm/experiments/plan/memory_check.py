@@ -3,7 +3,9 @@
 from typing import Any
 
 from p2pkm.core.errors import P2PKMError
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.mpi_environment import local_size
+from p2pkm.core.traits import MessageContent
 from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.data.sources import parse_source
 from p2pkm.experiments.config import Experiment
@@ -12,9 +14,7 @@ from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
 from p2pkm.experiments.plan.time_model import count_turns
 from p2pkm.experiments.plan.volume import flood
-from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.server.centralized import Central
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import LARGE
 
@@ -58,10 +58,12 @@ def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int
     """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.every or usual_every(graph[0])) + 2
     kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
+    sent = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
+    ships = isinstance(sent, Reports) and sent.by_points
     return MemoryInputs(
         size.points, size.features, *graph, method.k, records, experiment.central, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
-        copies=(_SHIPPED if isinstance(method, Central) else _SERVED) if needs_hub(method) else 0,
+        copies=(_SHIPPED if ships else _SERVED) if needs_hub(method) else 0,
         reading="first" if not size.stored else "each" if kept else "drawn",
     )  # fmt: skip
 
@@ -71,7 +73,11 @@ def weigh_plan(plan: RunPlan, ranks: int, ghosts: int) -> MemoryInputs:
     topology = plan.topology
     load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
     load = _weigh_changes(plan, load._replace(ghosts=ghosts))
-    floods = [stage.algorithm for stage in plan.stages if isinstance(stage.algorithm, FloodedSummaries)]
+    floods = [
+        one
+        for one in (stage.algorithm.traits for stage in plan.stages)
+        if one.message_content is MessageContent.SUMMARIES
+    ]
     if not floods:
         return load
     waves = flood(topology, floods[0].hops)

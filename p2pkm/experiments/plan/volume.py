@@ -1,4 +1,4 @@
-"""Volumes of messages, and how tables flood a graph: what traffic is counted with."""
+"""How tables flood a graph."""
 
 from typing import NamedTuple
 
@@ -9,32 +9,6 @@ from p2pkm.network.graph import Topology
 
 _WORK = 2e9  # 64-bit words that following a flood may touch
 _HELD = 1 << 23  # of them at a time
-
-
-class Volume(NamedTuple):
-    """What is sent in a round: messages and bytes, each exact or at most so many."""
-
-    messages: int
-    bytes: int
-    exact_messages: bool = True
-    exact_bytes: bool = True
-
-    def __add__(self, other: object) -> "Volume":
-        """Return both together; what is not exact in one is not in the sum."""
-        if not isinstance(other, Volume):
-            return NotImplemented
-        return Volume(
-            self.messages + other.messages, self.bytes + other.bytes, self.exact_messages and other.exact_messages,
-            self.exact_bytes and other.exact_bytes,
-        )  # fmt: skip
-
-
-NOTHING = Volume(0, 0)
-
-
-def tables(messages: int, rows: int, columns: int, *, spoken: bool = True, full: bool = True) -> Volume:
-    """Return the volume of so many messages of a table each; spoken, full: whether messages and rows are certain."""
-    return Volume(messages, 8 * messages * rows * columns, spoken, spoken and full)
 
 
 class Wave(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import BOX, Devices, Floats, Mask
+from p2pkm.core.expected_messages import Known, UntilQuiet
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -46,6 +47,14 @@ class Box(MethodBase):
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> UntilQuiet:
+        """Return two corners."""
+        return UntilQuiet(2, known.features, exact=known.least >= 1)
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+        return known.pools(self.k)
 
     def init(self, devices: Devices, start: Any) -> BoxState:
         """Find the own bounding box."""

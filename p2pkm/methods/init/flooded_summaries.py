@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -67,6 +68,14 @@ class FloodedSummaries(MethodBase):
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         return MethodTraits(message_content=MessageContent.SUMMARIES, hops=self.hops)
+
+    def expected_messages(self, known: Known) -> Flooding:
+        """Return the pairs of every device."""
+        return Flooding(self.k, known.features + 1, known.fills(self.k), self.hops)
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+        return known.pools(self.k) if self.hops is None else known.fills(self.k)
 
     def init(self, devices: Devices, start: Any) -> FloodedSummariesState:
         """Summarise the own points."""

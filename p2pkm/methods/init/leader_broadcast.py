@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
+from p2pkm.core.expected_messages import Known, TreeBroadcast
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -41,6 +42,14 @@ class Leader(MethodBase):
     k: int
     parent: Integers
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> TreeBroadcast:
+        """Return k rows over every link of the tree."""
+        return TreeBroadcast(self.parent, self.k, known.features)
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+        return known.pools(self.k) and known.distinct == known.points and -(-known.points // known.clients) >= self.k
 
     def init(self, devices: Devices, start: Any) -> LeaderState:
         """Let the leaders draw their seeds."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known, UntilQuiet
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -63,10 +64,17 @@ class LinkSelection(MethodBase):
 
     name: ClassVar[str] = "gate"
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True, needs_honest_messages=True
+        message_content=MessageContent.OPENING_CENTROIDS,
+        suppresses_small_clusters=True,
+        needs_honest_messages=True,
+        cuts_links=True,
     )
     k: int
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> UntilQuiet:
+        """Return the pairs, then less."""
+        return UntilQuiet(self.k, known.features + 1)
 
     def init(self, devices: Devices, start: Any) -> LinkSelectionState:
         """Summarise the own points."""

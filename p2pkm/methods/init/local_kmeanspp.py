@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import OWN, Devices, Floats, Mask
+from p2pkm.core.expected_messages import Known, Silent
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -36,6 +37,14 @@ class LocalKMeansPP(MethodBase):
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> Silent:
+        """Return that nothing is sent."""
+        return Silent()
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+        return known.fills(self.k)
 
     def init(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""

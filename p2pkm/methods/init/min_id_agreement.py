@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -60,6 +61,10 @@ class MinIdAgreement(MethodBase):
     k: int
     chosen: bool = False
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> None:
+        """Return nothing: the data decide."""
+        return None
 
     def init(self, devices: Devices, start: Any) -> MinIdAgreementState:
         """Take the candidates of the stage before, or the centroids of the own points where there are none."""

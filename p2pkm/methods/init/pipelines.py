@@ -22,7 +22,6 @@ from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_summaries import LEAST, ROWS, TreeSummaries
-from p2pkm.methods.server.mufc import MUFC
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
@@ -85,8 +84,9 @@ def raced(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
-    races = [DistributedD2Sampling(at.k, number, trials(at.k, greedy), draw == "centroids") for number in range(at.k)]
-    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k)) if greedy else (race,)))
+    draws = trials(at.k, greedy)
+    races = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
 
 
 def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
@@ -96,9 +96,9 @@ def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) 
         return (
             first,
             MinIdAgreement(at.k),
-            *((SelectCandidate(at.k), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
+            *((SelectCandidate(at.k, candidates), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
         )
-    return (first, SelectCandidate(at.k)) if candidates > 1 else (first,)
+    return (first, SelectCandidate(at.k, candidates)) if candidates > 1 else (first,)
 
 
 def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
@@ -255,8 +255,7 @@ def check_links(algorithm: Any, topology: Topology) -> None:
 
 def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
     """Refuse a method whose arithmetic would take too long, before any work starts."""
-    if isinstance(algorithm, MUFC):
-        algorithm.check_size(clients, points, d)
+    algorithm.check_size(clients, points, d)
 
 
 def _why_tree(at: InitContext) -> str:

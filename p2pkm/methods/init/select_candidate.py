@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -40,7 +41,12 @@ class SelectCandidate(MethodBase):
     name: ClassVar[str] = "choose"
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
+    candidates: int = 1
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> Flooding:
+        """Return the losses of all candidates."""
+        return Flooding(1, self.candidates)
 
     def init(self, devices: Devices, start: Any) -> SelectCandidateState:
         """Price the candidates on the own points."""

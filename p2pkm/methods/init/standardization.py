@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -47,6 +48,10 @@ class Standardization(MethodBase):
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
+
+    def expected_messages(self, known: Known) -> Flooding:
+        """Return the moments of every device."""
+        return Flooding(1, 2 * known.features + 1)
 
     def init(self, devices: Devices, start: Any) -> StandardizationState:
         """Measure the own points."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -115,6 +116,33 @@ class TreeSummaries(MethodBase):
     def schedule(self) -> str:
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{max(1, int(self.tree.layer.max())) * self.ways}"
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return pairs up, clusterings down; with several of them their losses up and the choice down."""
+        (parent, layers), q, d = self.tree, self.candidates, known.features
+        one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
+        pairs, reduced = self._count_pairs()
+        ways = (
+            Way(True, pairs, d + 1, known.fills(self.k) & ~reduced),
+            Way(False, one * q * self.k, d, known.pools(self.k) & sure),
+            Way(True, one, q, sure),
+            Way(False, one, 1, sure),
+        )
+        return TreeWalk(parent, layers, ways[: self.ways])
+
+    def _count_pairs(self) -> tuple[Integers, Mask]:
+        """Return the rows that each device passes on to its parent, int64[n], and whose are summed up, bool[n]."""
+        parent, layers = self.tree
+        rows = np.full(len(layers), self.k)
+        order = np.argsort(-layers, kind="stable")[: int((layers > 0).sum())]
+        for one in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
+            np.add.at(rows, parent[one], np.where(rows[one] > self.most, self.most // 2, rows[one]))
+        reduced = (rows > self.most) & (layers > 0)
+        return np.where(reduced, self.most // 2, rows), reduced
+
+    def finds_all(self, known: Known, before: bool) -> bool:
+        """Return whether every device has k centroids in the end, for sure."""
+        return known.pools(self.k)
 
     def init(self, devices: Devices, start: Any) -> RootedState:
         """Summarise the own points; the deepest layer speaks first."""

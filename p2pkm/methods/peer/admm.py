@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -92,6 +93,10 @@ class ADMM(MethodBase):
             needs_static_links="balances prices over links that have to last, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
         )
+
+    def expected_messages(self, known: Known) -> EveryTurn:
+        """Return all k rows in every turn."""
+        return EveryTurn(self.k, known.features, absent_rows=True)
 
     def init(self, devices: Devices, start: Any) -> ADMMState:
         """Start from the centroids of the last stage."""

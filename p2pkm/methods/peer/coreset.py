@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import FloodThenPool, Known, OneRound, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -208,6 +209,11 @@ class Flooded(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{2 * self.hops + 1}"
 
+    def expected_messages(self, known: Known) -> FloodThenPool:
+        """Return the costs, then the rows of the coreset."""
+        rows = known.clients * self.k + self.method.size + known.clients - 1  # numbers drawn are rounded up at most
+        return FloodThenPool(self.hops, rows, known.features + 1)
+
     def init(self, devices: Devices, start: Any) -> CoresetState:
         """Cluster the own points; only a device that has points has a cost to say."""
         state = self.method.begin(devices)
@@ -256,6 +262,16 @@ class Rooted(MethodBase):
     def schedule(self) -> str:
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{4 * self.depth}"
+
+    def expected_messages(self, known: Known) -> OneRound:
+        """Return costs up, their sum down, rows up, centroids down."""
+        layers, size, n, d = self.tree.layer, self.method.size, known.clients, known.features
+        links, first = int((layers > 0).sum()), int((layers == self.depth).sum())
+        rows = int(layers.sum()) * self.k + int(layers.max()) * (size + n - 1)
+        rest = tables(2 * links - first, 1, 1) + Volume(links, 8 * rows * (d + 1), True, False)
+        return OneRound(
+            tables(first, 1, 1), rest + tables(links, self.k, d, full=known.distinct == known.points >= self.k)
+        )
 
     def init(self, devices: Devices, start: Any) -> CoresetState:
         """Cluster the own points."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -124,6 +125,10 @@ class PairwiseGossip(MethodBase):
     def k(self) -> int:
         """Return the number of clusters."""
         return self.method.k
+
+    def expected_messages(self, known: Known) -> EveryTurn:
+        """Return k rows with their confidences to one partner."""
+        return EveryTurn(self.k, known.features + 1, one_partner=True)
 
     def init(self, devices: Devices, start: Any) -> MeetingsState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import ALONE, Devices, Floats, Mask
+from p2pkm.core.expected_messages import Known, Silent
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -64,6 +65,10 @@ class LocalOnly(MethodBase):
         """Refuse what is out of range."""
         whole(self.k, 1, "clusters")
         whole(self.n_init, 1, "n_init")
+
+    def expected_messages(self, known: Known) -> Silent:
+        """Return that nothing is sent."""
+        return Silent()
 
     def init(self, devices: Devices, start: Any) -> AloneState:
         """Cluster the own points."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -132,6 +133,10 @@ class TrackingLloyd(MethodBase):
     def schedule(self) -> str:
         """Return the schedule: everybody, T times a round."""
         return f"jacobi*{self.gossips}"
+
+    def expected_messages(self, known: Known) -> EveryTurn:
+        """Return sums and counts of all k rows in every turn."""
+        return EveryTurn(self.k, known.features + 1, absent_rows=True)
 
     def init(self, devices: Devices, start: Any) -> TrackingState:
         """Start from the centroids of the last stage."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CENTRAL, Devices, Floats, Search, cluster
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
@@ -68,6 +69,11 @@ class Central(ServerMethodBase):
     def name(self) -> str:
         """Return the name on the command line."""
         return "central" if self.method == "lloyd" else "cdkm"
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return all points with their weights."""
+        enough = known.distinct >= self.k
+        return Reports(known.points, known.features + 1, True, answered=enough, by_points=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Say all points."""

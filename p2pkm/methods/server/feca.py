@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CLIENT, Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -100,6 +101,10 @@ class FeCA(ServerMethodBase):
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         return ServerTraits(one_shot=True, seeding=self.seeding)
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return the centroids of every client, each with a radius."""
+        return Reports(known.clients * (self.local_k or self.k), known.features + 1)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run k-means, refine its centroids and give each its radius."""

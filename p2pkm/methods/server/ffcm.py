@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -82,6 +83,11 @@ class FFCM(ServerMethodBase):
     def name(self) -> str:
         """Return the name on the command line."""
         return f"ffcm{self.version}"
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return k rows of every client with points; version 1 answers with as many, version 2 with fewer."""
+        sure = known.least >= 1
+        return Reports(known.clients * self.k, known.features + 1, sure, answered=sure and self.version == 1)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -100,6 +101,10 @@ class FKM(ServerMethodBase):
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         return ServerTraits(seeding=self.seeding)
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return at most k centroids of every client, each with a count."""
+        return Reports(known.clients * self.k, known.features + 1)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""

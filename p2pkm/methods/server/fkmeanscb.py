@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import CLIENT, NOISE, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -82,6 +83,11 @@ class FKMeansCB(ServerMethodBase):
             positive(1.0 / positive(self.epsilon, "epsilon"), "1 / epsilon", most=LARGEST)
         whole(self.client_n_init, 1, "client_n_init")
         whole(self.server_n_init, 1, "server_n_init")
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return the centroids of every client."""
+        k = self.local_k or max(self.k, 7)
+        return Reports(known.clients * k, known.features, known.fills(k))
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the noised points."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import CHOICE, CLIENT, Devices, Floats, Kernels, Search, cluster
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -104,6 +105,11 @@ class KFED(ServerMethodBase):
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         return ServerTraits(one_shot=True, seeding=self.seeding, induced_labels=self.labels == "induced")
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return the centroids of every client."""
+        n = known.clients
+        return Reports(n * (self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // n))), known.features)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points; say the points themselves where they are few."""

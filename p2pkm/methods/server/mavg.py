@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import CLIENT, Devices, Floats
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -61,6 +62,11 @@ class MAvg(ServerMethodBase):
         """Refuse what is out of range."""
         whole(self.k, 1, "clusters")
         whole(self.client_n_init, 1, "client_n_init")
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return the centroids of every client."""
+        sure = known.fills(self.k)
+        return Reports(known.clients * self.k, known.features, sure, answered=sure)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from p2pkm.core.batch import BIN, CLIENT, MASK, SERVER, Devices, Floats, Search, cluster
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import whole
@@ -145,6 +146,11 @@ class MUFC(ServerMethodBase):
                 f"take {hours}; expected at most {self.max_seconds:,g} seconds. Take fewer features, clients or "
                 "local_k, or raise max_seconds"
             )
+
+    def expected_messages(self, known: Known) -> Reports:
+        """Return 2 k' n rows of limbs of 32 bits of a prime above the points, above the bins and above 2^31."""
+        n, largest = known.clients, max(known.points, (round(known.points**0.5) + 1) ** known.features, 2**31)
+        return Reports(2 * (self.local_k or self.k) * n * n, -(-largest.bit_length() // 32), exact=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Seed, count, and say the masked power sums."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known, Pattern
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase, Report, ServerMethod
 from p2pkm.core.states import register
@@ -72,6 +73,10 @@ class Star(MethodBase):
     def traits(self) -> MethodTraits:
         """Return what the method is; on the star it is no server method any more."""
         return replace(self.method.traits, is_server_method=False)
+
+    def expected_messages(self, known: Known) -> Pattern | None:
+        """Return what clients report."""
+        return self.method.expected_messages(known)
 
     def init(self, devices: Devices, start: Any) -> StarState:
         """Let the clients prepare their first report; `start` is the state of a box stage if units are to be scaled."""

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.channel.byzantine import parse_byzantine
+from p2pkm.core.expected_messages import NOTHING, Volume
 from p2pkm.engine.simulate import Job, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import split
-from p2pkm.experiments.plan.volume import NOTHING, Volume, flood
+from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
@@ -37,7 +37,7 @@ def compare(**options):
     trace = []
     run_job(Job(real.algorithm, real.topology, real.shards, central=False, scale=experiment.scale, net=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
-                byzantine=parse_byzantine(experiment.byzantine)), connect())  # fmt: skip
+                channel=real.channel), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0

@@ -1,0 +1,227 @@
+"""What a method expects to send, as one of a few patterns: `plan` knows these, not the methods."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from p2pkm.core.batch import Integers, Mask
+
+
+class Known(NamedTuple):
+    """What is known of the data before a run.
+
+    Attributes
+    ----------
+    clients : int
+        Devices with points.
+    points, distinct, features : int
+        Of all devices.
+    least : int
+        Points that every client has for sure.
+    connected : bool
+        Whether the graph is.
+    """
+
+    clients: int
+    points: int
+    distinct: int
+    features: int
+    least: int
+    connected: bool
+
+    def fills(self, k: int) -> bool:
+        """Return whether k-means of every device finds k clusters for sure."""
+        return self.least >= k and self.distinct == self.points
+
+    def pools(self, k: int) -> bool:
+        """Return whether k-means of what all devices know finds k clusters for sure."""
+        return self.distinct >= k and self.connected
+
+
+class Volume(NamedTuple):
+    """What is sent in a round: messages and bytes, each exact or at most so many."""
+
+    messages: int
+    bytes: int
+    exact_messages: bool = True
+    exact_bytes: bool = True
+
+    def __add__(self, other: object) -> "Volume":
+        """Return both together; what is not exact in one is not in the sum."""
+        if not isinstance(other, Volume):
+            return NotImplemented
+        return Volume(
+            self.messages + other.messages, self.bytes + other.bytes, self.exact_messages and other.exact_messages,
+            self.exact_bytes and other.exact_bytes,
+        )  # fmt: skip
+
+
+NOTHING = Volume(0, 0)
+
+
+def tables(messages: int, rows: int, columns: int, *, spoken: bool = True, full: bool = True) -> Volume:
+    """Return the volume of so many messages of a table each; spoken, full: whether messages and rows are certain."""
+    return Volume(messages, 8 * messages * rows * columns, spoken, spoken and full)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """No message at all."""
+
+
+@dataclass(frozen=True)
+class EveryTurn:
+    """One table over every link in use, whenever a device is awake; in the opening from everybody.
+
+    Parameters
+    ----------
+    rows, columns : int
+    absent_rows : bool
+        Rows of absent centroids are sent, too: there are always so many rows.
+    one_partner : bool
+        Each device sends to at most one neighbor in a turn, its partner in the random matching of the round.
+    """
+
+    rows: int
+    columns: int
+    absent_rows: bool = False
+    one_partner: bool = False
+
+
+@dataclass(frozen=True)
+class Flooding:
+    """A table of each device with points, forwarded once over every link; the round after the last news is silent.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of a device's table.
+    exact : bool
+        There are so many rows for sure, else at most.
+    hops : int or None
+        How far tables travel; None: everywhere.
+    """
+
+    rows: int
+    columns: int
+    exact: bool = True
+    hops: int | None = None
+
+
+@dataclass(frozen=True)
+class UntilQuiet:
+    """One table over every link at the opening; then the data decide who goes on, at most everybody in every round.
+
+    Parameters
+    ----------
+    rows, columns : int
+    exact : bool
+        In the opening every device with points sends so many rows.
+    """
+
+    rows: int
+    columns: int
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class TreeBroadcast:
+    """One table from every device to its children, layer by layer.
+
+    Parameters
+    ----------
+    parent : int64[n]
+        -1 at a root.
+    rows, columns : int
+    """
+
+    parent: Integers
+    rows: int
+    columns: int
+
+
+class Way(NamedTuple):
+    """A way through a tree: one message over each of its links, layer by layer.
+
+    Attributes
+    ----------
+    up : bool
+        Towards the root, else away from it.
+    rows : int64[n]
+        Of each device's table.
+    columns : int
+    exact : bool[n]
+        There are so many rows for sure, else at most.
+    """
+
+    up: bool
+    rows: Integers
+    columns: int
+    exact: Mask
+
+
+@dataclass(frozen=True)
+class TreeWalk:
+    """All in one round: ways up and down a tree; the deepest layer sends in the opening.
+
+    Parameters
+    ----------
+    parent, layer : int64[n]
+    ways : tuple of Way
+    """
+
+    parent: Integers
+    layer: Integers
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class FloodThenPool:
+    """All in one round: a number of each device floods, then rows of each; only bounds are known of these.
+
+    Parameters
+    ----------
+    hops : int
+        Turns that a flood takes.
+    rows, columns : int
+        Of all devices together.
+    """
+
+    hops: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class OneRound:
+    """The volumes of the opening and of the only round; who sends in which turn is not told."""
+
+    opening: Volume
+    rest: Volume
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Clients report to the server, and it answers with k rows of d columns; see `p2pkm.methods.server.star`.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of the tables of all clients together, and of each.
+    exact : bool
+        There are so many rows for sure, else at most.
+    answered : bool
+        The server sends k rows for sure.
+    by_points : bool
+        Every client sends a row per point, else all send equally many.
+    """
+
+    rows: int
+    columns: int
+    exact: bool = False
+    answered: bool = False
+    by_points: bool = False
+
+
+Pattern = (
+    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | FloodThenPool | OneRound | Reports
+)  # fmt: skip
