@@ -20,7 +20,7 @@ from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
-_STRIKING = ("faults", "stale", "byzantine", "robust", "min_count")
+_STRIKING = ("faults", "stale", "byzantine", "robust", "min_count", "noise", "transforms")
 _UNSPOKEN = ("seed", "graph", "algorithm", "placement", "require_converged", "checkpoint_every")  # by no comparison
 _LISTED = 1_000  # runs
 _MEANS = ("ratio_mean", "ratio_worst", "ari", "bytes", "bytes_busiest", "messages", "rounds", "virtual_seconds",
