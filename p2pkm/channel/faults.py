@@ -315,7 +315,7 @@ def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
     """
     kept = {}
     for name, old, new in zip(after._fields, before, after, strict=True):
-        if hasattr(new, "_fields"):
+        if isinstance(new, tuple):
             kept[name] = _hold(old, new, out, edges)
         elif old is not None and new is not old and not name.startswith("store_") and old.shape == new.shape:
             still = edges if name.startswith("edge_") else out

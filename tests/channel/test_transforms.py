@@ -7,6 +7,7 @@ import shlex
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from p2pkm.channel.registry import TRANSFORMS
 from p2pkm.channel.transform import SCALING, Context, Order, Transform
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
 from tests.support.play_rounds import arrange
@@ -145,6 +147,33 @@ def test_what_is_read_is_changed_on_the_way_in_and_after_a_resume_too(tmp_path, 
 def test_a_transform_that_is_not_of_another_package_is_refused(word):
     ending = here(*SMALL, "--out", "none", "--transforms", word)
     assert ending.code == 2 and f"unknown transform '{word}'" in ending.err
+
+
+@pytest.mark.parametrize(
+    ("content", "own", "step", "rows"),
+    [
+        (MessageContent.CENTROIDS, False, 0, [1, 0, 0]),
+        (MessageContent.CENTROIDS, False, 3, [1, 0, 0]),
+        (MessageContent.OPENING_CENTROIDS, False, 0, [1, 0, 0]),
+        (MessageContent.OPENING_CENTROIDS, False, 1, [2, 2, 2]),
+        (MessageContent.CENTROIDS, True, 0, [2, 2, 2]),
+        (MessageContent.SUMMARIES, False, 0, [2, 2, 2]),
+    ],
+)
+def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itself(content, own, step, rows):
+    stage = SimpleNamespace(traits=MethodTraits(message_content=content, suppresses_small_clusters=own))
+    suppression = TRANSFORMS["suppression"](least=2)
+    devices = suppression.equip(arrange(POINTS, [(0, 1), (1, 2)]).devices)
+    table = np.array([[1.0, 1.0], [50.0, 50.0]])  # the first row has two points of device 0, one of each other's
+    tables = np.stack((table, table, np.array([[9.0, 3.0], [0.0, 7.0]])))
+    mail = DenseMessages(tables, np.full(3, 2))
+    sent = (
+        Channel([suppression])
+        .begin(Stage("s", stage, 1), 0)
+        .send(lambda state, devices: mail, None, devices.at(step, 0, devices.awake))
+    )
+    assert sent.rows.tolist() == rows
+    assert_array_equal(sent.values[0, 0], table[0])
 
 
 # --- docs/transforms.md, step by step ---

@@ -21,7 +21,7 @@ from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
 _ALWAYS = ("algorithm", "graph")  # named even if all are the same
-_STRIKING = ("faults", "stale_policy", "byzantine", "robust", "min_cluster_size")
+_STRIKING = ("faults", "stale_policy", "byzantine", "robust", "min_cluster_size", "noise", "transforms")
 _UNSPOKEN = (
     "seed",
     "graph",

@@ -38,7 +38,7 @@ def compare(**options):
     run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
                 link_model=real.net,
                 rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
-                byzantine=experiment.byzantine), connect())  # fmt: skip
+                channel=real.channel), connect())  # fmt: skip
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
