@@ -28,7 +28,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: none]"),
     completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
                  "[default: float64]"),
-    completing("--partition", metavar="SPEC", help="Who gets which points: iid, blocks, "
+    completing("--partition", metavar="SPEC", help="How points are partitioned over devices: iid, blocks, "
                  "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
     click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
@@ -44,52 +44,50 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: 10, on larger graphs 30]"),
     completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: whoever has heard "
                  "news goes on; up to 2,000 devices).  [default: colored]"),
-    click.option("--relaxation", type=float, help="How far a centroid goes towards its best place, above 0 and below "
-                 "2.  [default: 1.5; jacobi, async with --link-model 1]"),
-    click.option("--local-steps", type=int, help="Assign and update so often per turn.  [default: 1]"),
-    click.option("--rounds", type=int, help="Most rounds of the method.  [default: gtvmin 150, fkm 100, ffcm 10]"),
-    click.option("--tol", type=float, help="Settled: no coordinate moved by more than tol x the data's standard "
-                 "deviation.  [default: 0.001]"),
-    click.option("--robust", metavar="NAME", help="Bound what lying neighbours can do: none, clip, trim, saturate; of "
-                 "fkm: none, trim or median.  [default: none]"),
-    click.option("--seed", type=int, help="Seed of everything that is random.  [default: 0]"),
-    click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9; close with mean, sd "
-                 "and worst."),
-    click.option("--coupling-path", metavar="LIST", help="Run at one coupling after the other, such as 0.1,0.2,...,30, "
-                 "each from where the last ended; close with local fit against disagreement."),
-    click.option("--record-every", type=int, help="Record every so many rounds, and the last of each stage.  "
-                                                  "[default: 1; "
-                 "above 100,000 devices 1000]"),
-    click.option("--silhouette", is_flag=True, default=None, help="Score the shape of the clusters, too."),
+    click.option("--relaxation", type=float, help="Relaxation factor relaxation of the centroid update, 0 < relaxation < 2; 1: "
+                 "exact minimizer.  [default: 1.5; jacobi, async with --link-model 1]"),
+    click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
+    click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
+    click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "
+                 "deviation of the data.  [default: 0.001]"),
+    click.option("--robust", metavar="NAME", help="Robust aggregation against Byzantine neighbors: none, clip, trim, "
+                 "saturate; of fkm: none, trim or median.  [default: none]"),
+    click.option("--seed", type=int, help="Random seed.  [default: 0]"),
+    click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9, and print mean, "
+                 "standard deviation and worst case."),
+    click.option("--coupling-path", metavar="LIST", help="Solve for a sequence of couplings, such as "
+                 "30,10,...,0.1, with warm starts; plots local cost against disagreement."),
+    click.option("--record-every", type=int, metavar="N", help="Record metrics every N rounds, and in the last round "
+                 "of each stage.  [default: 1; above 100,000 devices 1000]"),
+    click.option("--silhouette", is_flag=True, default=None, help="Also compute the silhouette."),
     click.option("--true-centers", metavar="FILE", help="Measure the distance to known cluster centers: a file like "
-                                                        "those "
-                 "of --data."),
-    completing("--link-model", metavar="SPEC", help="Say how long the run would take in life: lan, wan:latency=0.05, "
-                 "edge, lora:access=6.84 (each with latency, bandwidth, access, speed, server_access, server_speed)."),
-    click.option("--faults", metavar="SPEC", help="What goes wrong: loss=0.1,dropout=0.02 (docs/faults.md has all), or "
-                 "a tape.jsonl, which `p2pkm faults` writes."),
-    click.option("--stale-policy", metavar="SPEC", help="Tables that faults keep from being replaced: keep:age=8 "
-                 "(rounds) or drop.  [default: keep]"),
-    click.option("--byzantine", metavar="SPEC", help="Let so many devices say wrong tables: 2:kind=flip,place=central; "
-                 "kinds random, flip, drift, nan, collude; places random, central, peripheral."),
-    click.option("--min-cluster-size", type=int, help="Suppress clusters with fewer than N points in all messages; "
-                 "methods that cannot guarantee this are rejected.  [default: 0]"),
+                 "those of --data."),
+    completing("--link-model", metavar="SPEC", help="Estimate wall-clock time on a network model: lan, "
+                 "wan:latency=0.05, edge, lora:access=6.84 (each with latency, bandwidth, access, speed, "
+                 "server_access, server_speed)."),
+    click.option("--faults", metavar="SPEC", help="Fault model: loss=0.1,dropout=0.02 (docs/faults.md has all), or a "
+                 "trace.jsonl, which `p2pkm faults` writes."),
+    click.option("--stale-policy", metavar="SPEC", help="What to do with outdated neighbor tables: reuse them for up "
+                 "to N rounds (keep:age=N), or drop.  [default: keep:age=8]"),
+    click.option("--byzantine", metavar="SPEC", help="Number and behavior of Byzantine devices: "
+                 "2:kind=flip,place=central; kinds random, flip, drift, nan, collude; places random, central, "
+                 "peripheral."),
+    click.option("--min-cluster-size", type=int, metavar="N", help="Suppress clusters with fewer than N points in all "
+                 "messages; methods that cannot guarantee this are rejected.  [default: 0]"),
     click.option("--noise", type=float, metavar="SD", help="Add Gaussian noise to every row of centroids sent, in "
                  "units of the points' standard deviation; no privacy guarantee.  [default: 0]"),
     click.option("--transforms", metavar="LIST", help="What installed packages do to messages, such as "
                  "rounding:digits=3."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),
-    click.option("--checkpoint-every", type=int, metavar="R", help="Keep the run every R rounds, so that "
-                 "`p2pkm resume` can go on from there; 0: never. Nothing is kept with --out none and along "
-                 "--coupling-path.  [default: about every 30 s]"),
+    click.option("--checkpoint-every", type=int, metavar="R", help="Write a checkpoint every R rounds (0: never), for "
+                 "`p2pkm resume`. No checkpoints with --out none or --coupling-path.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
                  "[default: yes, no with json]"),
-    click.option("--baselines/--no-baselines", default=None,
-                 help="Compare with central k-means and each device alone.  "
-                 "[default: yes]"),
-    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a graph in several parts."),
-    completing("--rank-partition", metavar="NAME", help="How devices are dealt to MPI ranks: blocks, metis, or auto, "
-                 "the one that cuts fewer links; the results are the same.  [default: auto]"),
+    click.option("--baselines/--no-baselines", default=None, help="Compare with central k-means and with the "
+                 "local-only baseline.  [default: yes]"),
+    click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a disconnected graph."),
+    completing("--rank-partition", metavar="NAME", help="How devices are assigned to MPI ranks: blocks, metis, or "
+                 "auto, the one that cuts fewer links; the results are the same.  [default: auto]"),
     click.option("--require-converged", is_flag=True, default=None, help="End with code 5 unless it converged."),
     click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
     click.option("--force", is_flag=True, help="Replace what is in --out."),

@@ -215,7 +215,8 @@ def simulate(  # noqa: PLR0913 - the public signature
 
 def check_centers(centers: Any, d: int) -> Floats:
     """Return known centers as float64[c, d]."""
-    found = bounded(np.asarray(centers, np.float64), "true_centers")
+    found: Floats = np.asarray(centers, np.float64)
+    bounded(found, "true_centers")
     if found.ndim != 2 or found.shape[1] != d:
         raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")
     return found

@@ -73,7 +73,9 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
     """Return what every stage of a plan sends."""
     asked = plan.experiment
     found, full = [], False
-    narrow = asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None  # rows may be left out
+    narrow = (
+        asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
+    )  # rows may be left out
     lies = _suspect(plan)
     for stage in plan.stages:
         sent = stage.algorithm.expected_messages(plan.known)

@@ -261,7 +261,7 @@ class GTVMin(MethodBase):
         if self.relaxation is not None and self.relaxation > 1.0:
             why = "which adds up and diverges unless links last (up to 1 is possible)"
             return f"overshoots with relaxation {self.relaxation:g}, {why}"
-        return "decides with recipe groups which links to cut for good" if self.recipe == "groups" else ""
+        return "decides with groups which links to cut for good" if self.groups else ""
 
     @property
     def no_min_count(self) -> str:
