@@ -164,7 +164,7 @@ def _expect(facts: dict[str, Any]) -> float | None:
     """Return the convergence rate that theory expects, None with a raw alpha."""
     if facts["coupling"] is None or facts["relaxation"] is None:
         return None
-    return expect_rate(facts["coupling"], facts["theta"], facts["schedule"])
+    return expect_rate(facts["coupling"], facts["relaxation"], facts["schedule"])
 
 
 def _miss(sizes: Integers, centroids: Floats) -> list[str]:

@@ -135,7 +135,7 @@ def deal(n):
 def test_every_method_is_run_or_refused(name):
     method = find(name)(3)
     graph = None if method.traits.needs_hub else topologies.ring(6)
-    runs = [dict(rounds=3, central=False, noise=size) for size in (0.0, 0.2)]
+    runs = [dict(rounds=3, baselines=False, noise=size) for size in (0.0, 0.2)]
     if name in REFUSED:
         with pytest.raises(ExperimentError, match=rf"noise is 0\.2, but {name} does not send rows of centroids"):
             p2pkm.simulate(method, graph, deal(6), **runs[1])
@@ -153,7 +153,7 @@ def test_more_noise_is_worse_and_none_is_none():
 
 
 def test_a_note_lists_the_stages_that_have_none():
-    result = p2pkm.simulate(p2pkm.GTVMin(3, seeding="raced"), topologies.ring(6), deal(6), rounds=2, noise=0.1)
+    result = p2pkm.simulate(p2pkm.GTVMin(3, init="d2-sampling"), topologies.ring(6), deal(6), rounds=2, noise=0.1)
     assert any(note.startswith("no noise in raced") for note in result.notes), result.notes
 
 
@@ -166,14 +166,14 @@ def test_what_is_no_standard_deviation_is_refused(size):
 NOISY = ("--noise", "0.1", "--devices", "7", "--rounds", "4")
 RUNS = {
     "flooding": (),
-    "tree": ("--seeding", "rooted"),
-    "leader": ("--seeding", "leader", "--algorithm", "admm"),
+    "tree": ("--init", "tree-summaries"),
+    "leader": ("--init", "leader", "--algorithm", "admm"),
     "server": ("--algorithm", "ffcm1"),
-    "groups": ("--recipe", "groups", "--graph", "complete"),
+    "groups": ("--groups", "--graph", "complete"),
     "with the others": (
         "--byzantine",
         "1",
-        "--min-count",
+        "--min-cluster-size",
         "2",
         "--faults",
         "loss=0.2,stages=all",
@@ -195,7 +195,7 @@ def test_the_same_bits_in_process_and_on_three_ranks(name):
 
 @pytest.mark.parametrize("name", ["flooding", "with the others"])
 def test_a_run_goes_on_from_every_second_checkpoint(name, tmp_path, monkeypatch):
-    words = (*SMALL, *NOISY, *RUNS[name], "-q", "--every", 1, "--checkpoint-every", 1, "--out", tmp_path / "run")
+    words = (*SMALL, *NOISY, *RUNS[name], "-q", "--record-every", 1, "--checkpoint-every", 1, "--out", tmp_path / "run")
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         assert here(*words).code == 0

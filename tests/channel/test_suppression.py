@@ -193,7 +193,7 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
         tap.mails = [(s, t, m._replace(values=m.values * 3.0) if s == tap.mails[-1][0] and t == 0 else m)
                      for s, t, m in tap.mails]  # fmt: skip
     assert check(tap, shards, counted=counted) > 5
-    assert result.summary["min_count"] == LEAST
+    assert result.summary["min_cluster_size"] == LEAST
     assert result.summary["descent"] in ("not claimed", None)
 
 
@@ -225,8 +225,8 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--algorithm", "mufc"), "masked as a whole"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),
-    (("--init", "d2-sampling"), "points as they are"),
-    (("--init", "leader"), "points as they are"),
+    (("--init", "d2-sampling"), "raw points"),
+    (("--init", "leader"), "raw points"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
     (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
 ])  # fmt: skip
@@ -244,7 +244,7 @@ def test_raw_points_are_counted_once_each():
         graph = None if needs_hub(find(name)(4)) else topologies.ring(n)
         count[name] = p2pkm.simulate(find(name)(4), graph, shards, rounds=2, seed=1).summary["raw_points_disclosed"]
     assert count["central"] == len(shards.points)
-    methods = (p2pkm.GTVMin(4, seeding=seeding) for seeding in ("own", "leader"))
+    methods = (p2pkm.GTVMin(4, init=init) for init in ("local", "leader"))
     runs = (p2pkm.simulate(method, topologies.ring(n), shards, rounds=2) for method in methods)
     own = [run.summary["raw_points_disclosed"] for run in runs]
     assert own[0] == n * 4  # k-means++ seeds are points of their device
@@ -267,8 +267,8 @@ def test_small_clients_of_kfed_ship_all_their_points():
 @pytest.mark.parametrize("name", SHY)
 def test_no_point_leaves_as_it_is(name):
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
-    for seeding in (None, "own") if name == "gtvmin" else (None,):
-        method = find(name)(4, **({"seeding": seeding} if seeding else {}))
+    for init in (None, "local") if name == "gtvmin" else (None,):
+        method = find(name)(4, **({"init": init} if init else {}))
         assert p2pkm.simulate(method, graph, deal(), rounds=3, min_cluster_size=2).summary["raw_points_disclosed"] == 0
 
 
@@ -280,7 +280,7 @@ def test_who_has_seen_whom():
     near = p2pkm.simulate(p2pkm.GTVMin(4, init="local"), path, shards, rounds=2)
     assert_array_equal(near.exposure.devices, [1, 2, 2, 2, 2, 2, 2, 1])
     assert near.summary["max_peers_observed"] == 2
-    two = p2pkm.simulate(p2pkm.GTVMin(4, seeding="summaries:hops=2"), path, shards, rounds=2)
+    two = p2pkm.simulate(p2pkm.GTVMin(4, init="flooded-summaries:hops=2"), path, shards, rounds=2)
     assert_array_equal(two.exposure.devices, [2, 3, 4, 4, 4, 4, 3, 2])
     server = p2pkm.simulate(p2pkm.FKM(4), None, shards, rounds=2)
     assert_array_equal(server.exposure.devices, [0] * 8 + [8])

@@ -38,7 +38,7 @@ def deal(n, seed=0):
 
 
 def run(method, graph, **more):
-    return p2pkm.simulate(method, graph, deal(graph.number_of_nodes()), seed=5, rounds=3, central=False, **more)
+    return p2pkm.simulate(method, graph, deal(graph.number_of_nodes()), seed=5, rounds=3, baselines=False, **more)
 
 
 def test_the_list_has_its_order_whatever_the_order_of_the_registry(monkeypatch):
@@ -108,7 +108,7 @@ def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
         return found
 
     monkeypatch.setattr(kind, "_invent", watched)
-    run(p2pkm.GTVMin(3, recipe="groups"), topologies.ring(8), byzantine="1:kind=random,stages=all")
+    run(p2pkm.GTVMin(3, groups=True), topologies.ring(8), byzantine="1:kind=random,stages=all")
     assert len(drawn) > 2
     rows = [tuple(row) for stage in drawn.values() for row in stage]
     assert len(set(rows)) == len(rows)
@@ -130,7 +130,7 @@ def test_what_is_read_is_changed_on_the_way_in_and_after_a_resume_too(tmp_path, 
         def incoming(self, inbox, context):
             return inbox._replace(tables=inbox.tables + 1.0)
 
-    words = (*SMALL, "--devices", 8, "--rounds", 4, "--tol", 0, "--seeding", "own", "-q", "--every", 1,
+    words = (*SMALL, "--devices", 8, "--rounds", 4, "--tol", 0, "--init", "local", "-q", "--record-every", 1,
              "--checkpoint-every", 1)  # fmt: skip
     plain = solve(*words[:-4])
     monkeypatch.setitem(TRANSFORMS, "shift", Deaf)
@@ -217,7 +217,7 @@ def test_the_transform_of_the_page_acts_and_is_refused_where_it_must_be(rounding
 
 
 def test_the_transform_of_the_page_goes_on_from_its_checkpoints(rounding, monkeypatch):
-    words = (*ROUND, "-q", "--every", 1, "--checkpoint-every", 1, "--out", rounding / "run")
+    words = (*ROUND, "-q", "--record-every", 1, "--checkpoint-every", 1, "--out", rounding / "run")
     with monkeypatch.context() as patched:
         keep_all(patched, rounding / "run", rounding / "copies")
         assert here(*words).code == 0

@@ -37,7 +37,7 @@ def test_each_sentence_is_that_of_its_figure(drawn):
     assert re.findall(r"([\d,]+) points? (?:was|were) sent unchanged", text) == (
         [shown["raw points disclosed"]] if raw else []
     )
-    assert ("--min-count 2" in text) == (bool(raw) and drawn["min_cluster_size"] < 2)
+    assert ("--min-cluster-size 2" in text) == (bool(raw) and drawn["min_cluster_size"] < 2)
     assert ("not compared" in text) == (ratio is None) == ("cost ratio, mean device" not in shown)
     assert re.findall(r"cost (\S+) times", text) == ([] if ratio is None else [shown["cost ratio, mean device"]])
     assert re.findall(r"would be (\S+) times", text) == ([] if alone is None else [write_figure(alone)])

@@ -186,9 +186,9 @@ def test_a_run_with_a_server_waits_for_its_line():
 
 
 @pytest.mark.parametrize("schedule", ["colored", "async", "jacobi"])
-@pytest.mark.parametrize("recipe", ["global", "groups"])
-def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, recipe):
-    graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, recipe=recipe)
+@pytest.mark.parametrize("groups", [False, True])
+def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, groups):
+    graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, groups=groups)
     timed, plain = simulate(method, graph, "edge"), simulate(method, graph, None)
     ends = [record["virtual_seconds"] for record in timed.rounds]
     assert ends == sorted(ends) and ends[0] > 0 and ends[-1] == timed.summary["virtual_seconds"]

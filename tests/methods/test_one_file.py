@@ -26,6 +26,7 @@ from p2pkm.core.messages import DenseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.methods.init.value import Init
 
 
 @register("tug")
@@ -48,7 +49,7 @@ class Tug(MethodBase):
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 5
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.CENTROIDS, recipe="none", seeding="box"
+        message_content=MessageContent.CENTROIDS, init=Init.bounding_box()
     )
 
     def initial_state(self, devices, start):
@@ -165,8 +166,8 @@ def test_it_has_the_same_bits_on_ranks(kind, site):
 
 def test_its_disclosure_is_counted_and_small_clusters_are_suppressed(kind):
     summary = run()
-    assert summary["raw_points"] is not None and summary["exposure_max"] >= 1
-    assert run("--min-count", 5)["raw_points"] == 0
+    assert summary["raw_points_disclosed"] is not None and summary["exposure_max"] >= 1
+    assert run("--min-cluster-size", 5)["raw_points_disclosed"] == 0
 
 
 def test_it_stands_in_the_catalogue(kind):
