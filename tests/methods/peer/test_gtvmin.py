@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
+from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from tests.support.play_rounds import arrange, last, loss, objective, play, points_of, variation
@@ -210,7 +211,7 @@ def test_without_the_star_term_a_device_clusters_the_augmented_set(form):
     algorithm = jacobi(2, 1.0, star_term=False)
     start = np.array([column(0, 9), column(2, 13)])
     own, network = table.devices, table.network
-    state = algorithm.initial_state(own, type("Start", (), {"centroids": start}))
+    state = algorithm.initial_state(own, Start(start, np.zeros(len(own), np.bool_)))
     inbox = network.exchange(algorithm.message(state, own))
     for t in range(1, 6):
         now = own.at(t, 0, np.array([True, False]))

@@ -3,6 +3,8 @@
 Many small random graphs are the components of one graph, so that one batch plays them all; (7) is summed per component.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -108,7 +110,8 @@ def test_the_referee_reports_what_it_sees():
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
 @pytest.mark.parametrize("weight", [1e-12, 1.0, 1e12])
 def test_the_referee_sees_a_rise(offset, weight):
-    bold = type("Bold", (p2pkm.GTVMin,), {"certified": True})  # claims what does not hold: case 06
+    claim = property(lambda self: replace(p2pkm.GTVMin.traits.fget(self), guarantees_descent=True))
+    bold = type("Bold", (p2pkm.GTVMin,), {"traits": claim})  # claims what does not hold: case 06
     shards = p2pkm.Shards.from_list([[[6.0 + offset]], [[6.0 + offset]]], weights=[[weight], [weight]])
     graph = p2pkm.Topology.from_links(2, np.array([[0, 1, 1.0]]))
     start = np.array([[[4.0], [7.0]], [[5.0], [8.0]]]) + offset
