@@ -59,6 +59,7 @@ LAZY = (
     "rich",
     "threadpoolctl",
 )
+SNIFFED = 4  # in all of p2pkm and topologies
 DEMANDED = {  # what is imported only with scikit-learn, and has parents there
     "p2pkm/estimator.py": {"BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClusterMixin", "TransformerMixin"}
 }
@@ -114,6 +115,37 @@ def test_nothing_inherits_but_protocols_tuples_errors_methods_and_transforms():
             if isinstance(node, ast.ClassDef):
                 extra = {ast.unparse(base) for base in node.bases} - allowed - DEMANDED.get(_relative(path), set())
                 assert not extra, f"{_relative(path)}: {node.name}"
+
+
+FOREIGN = {  # sniffing at what somebody else hands over, or at the system
+    "p2pkm/cli/algorithms.py",  # functools.partial
+    "p2pkm/cli/doctor/__init__.py",  # os
+    "p2pkm/cli/main.py",  # click
+    "p2pkm/core/validation.py",  # a sparse matrix
+    "p2pkm/data/readers/anndata.py",
+    "p2pkm/kernels/numba/threads.py",  # os
+    "p2pkm/network/link_model.py",  # a networkx graph
+    "p2pkm/storage/run_folder.py",  # an OSError
+    "p2pkm/storage/study_table.py",  # a pandas table
+    "topologies/checks.py",  # a networkx graph
+    "topologies/io/__init__.py",  # a scipy matrix
+    "topologies/registry.py",  # a plug-in's function
+}
+
+
+def test_nobody_looks_for_attributes_of_our_objects():
+    """`hasattr`, or `getattr` with a default; a field by its name, as in a loop over parameters, must be there."""
+    found = [
+        f"{_relative(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) > 2)
+    ]
+    ours = [place for place in found if place.partition(":")[0] not in FOREIGN]
+    channel = [place for place in ours if place.startswith("p2pkm/channel/")]
+    assert len(ours) - len(channel) <= SNIFFED, ours
+    assert not FOREIGN - {place.partition(":")[0] for place in found}
 
 
 def _module(path):

@@ -1,8 +1,10 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
@@ -11,10 +13,14 @@ from p2pkm.core.traits import MethodTraits
 class State(Protocol):
     """A NamedTuple of arrays, device axis first (own edge axis if named `edge_*`, origin axis if named `store_*`).
 
-    A state may have a field `stalled`, bool[n]: unsettled, but going round in circles. The last state of a stage may
-    say which edges are in use from then on: `edge_active`, bool[e], alike at both ends, and `edge_degrees`, int64[e],
-    how many the neighbour at each edge then has. The last state of a run may have `edge_weight`, float64[e]: how much
-    of the strength of each link is left, 0 to 1; the groups of a result are what links above a half connect.
+    Of a stage with the trait `cuts_links` the last state has `edge_active`, bool[e], alike at both ends: which edges
+    are in use from then on; and `edge_degrees`, int64[e]: how many the neighbor at each edge then has.
+
+    Optional fields, read by `p2pkm.core.states.optional`: `oscillating`, bool[n]: not converged, but going round in
+    circles (default: nobody). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
+    link gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
+    strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
+    (default: no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property
@@ -215,3 +221,35 @@ class Work(NamedTuple):
     neighbors: Integers
     rows: Integers
     d: int
+
+
+_EVERY = ("name", "default_rounds", "schedule")
+_PLAYED, _SERVED = ("init", "message", "update"), ("tol", "report", "aggregate")
+
+
+def check_method(kind: Any, name: str) -> Any:
+    """Return the class of a method that somebody else has written, after a look at what it declares.
+
+    Raises
+    ------
+    ExperimentError
+        If it does not inherit the base of its kind, declares no traits, or lacks something that every method has.
+    """
+    bases = "p2pkm.core.protocols.MethodBase, or of ServerMethodBase if it has a server"
+    if not (isinstance(kind, type) and issubclass(kind, MethodBase)):
+        raise ExperimentError(f"algorithm {name!r} is {kind!r}; expected a subclass of {bases}")
+    declared = {*dir(kind), *(field.name for field in fields(kind))} if is_dataclass(kind) else {*dir(kind)}
+    needs = list(_EVERY)
+    if kind.on is MethodBase.on:  # else another class is played
+        needs += _SERVED if issubclass(kind, ServerMethodBase) else _PLAYED
+    missing = [one for one in needs if one not in declared]
+    if kind.traits is MethodBase.traits:
+        missing.insert(0, "traits")
+    if not is_dataclass(kind) or "k" not in declared:
+        missing.insert(0, "k (it is a dataclass of its parameters)")
+    if missing:
+        raise ExperimentError(
+            f"algorithm {name!r} ({kind.__module__}:{kind.__qualname__}) lacks {', '.join(missing)}: docs/tutorial.md "
+            "shows what a method gives"
+        )
+    return kind

@@ -44,6 +44,25 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return keep
 
 
+OPTIONAL = ("oscillating", "edge_limit", "edge_weight", "held")
+
+
+def optional(state: Any, name: str, default: Any = None) -> Any:
+    """Return a field that a state may have, the default if it has none of this name.
+
+    Parameters
+    ----------
+    state : NamedTuple or None
+        The state of a method or stage.
+    name : {"oscillating", "edge_limit", "edge_weight", "held"}
+        See `p2pkm.core.protocols.State`.
+    """
+    if name not in OPTIONAL:
+        raise ValueError(f"{name!r} is no optional field of a state; expected one of {', '.join(OPTIONAL)}")
+    fields: tuple[str, ...] = () if state is None else state._fields
+    return state[fields.index(name)] if name in fields else default
+
+
 def name_of(kind: type) -> str:
     """Return the name of a state that has one."""
     return _NAMES[kind]

@@ -55,6 +55,8 @@ class MethodTraits:
         Over how many links a forwarded table travels at most; None: any number. Of no meaning for other content.
     needs_reliable_links : str
         Why no message may be lost, so that faults are refused.
+    ends_under_faults : bool
+        A stage before the method that ends whatever is lost, so that faults of all stages strike it, too.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
     needs_honest_messages : bool
@@ -96,6 +98,7 @@ class MethodTraits:
     floods: bool = False
     hops: int | None = None
     needs_reliable_links: str = ""
+    ends_under_faults: bool = False
     needs_static_links: str = ""
     needs_honest_messages: bool = False
     optional_counters: bool = False

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -43,6 +43,8 @@ class Shards:
     labels: Labels | None
     order: NDArray[np.integer[Any]] | int
     names: tuple[str, ...] | None = None
+
+    in_memory: ClassVar[bool] = True  # unlike those of `p2pkm.data.out_of_core.shards.Sharded`
 
     @classmethod
     def deal(

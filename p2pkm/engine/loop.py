@@ -11,6 +11,7 @@ from p2pkm.channel.pipeline import Channel, StageChannel
 from p2pkm.channel.transform import SCALING
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
+from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.methods.init.pipelines import Stage
@@ -106,7 +107,7 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
         handed.append(ending.state)
         if ending.stop in STOPPED:
             break
-        if hasattr(ending.state, "edge_active"):
+        if stage.algorithm.traits.cuts_links:
             field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
     return ending
 
@@ -205,11 +206,11 @@ def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _St
     somebody keeps, a run that is asked to stop goes on to the end of the round.
     """
     settled, keeper = state.settled, field.keeper
-    stalled = settled | getattr(state, "stalled", False)
+    oscillating = settled | optional(state, "oscillating", default=False)
     signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        spoke, np.sum(~settled), np.sum(~stalled),
+        spoke, np.sum(~settled), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
     asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""

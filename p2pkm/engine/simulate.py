@@ -12,6 +12,7 @@ from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.protocols import check_method
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
@@ -166,6 +167,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ExperimentError
         If an option is out of range.
     """
+    check_method(type(algorithm), type(algorithm).__name__)
     rounds = algorithm.default_rounds if rounds is None else rounds
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()

@@ -34,7 +34,7 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
         return {"array": name, "axis": "ragged"}
     if isinstance(tree, Interned):
         return _gather_interned(tree, network, arrays, name)
-    if isinstance(tree, dict) or hasattr(tree, "_fields"):
+    if isinstance(tree, dict) or "_fields" in vars(type(tree)):
         kind = "" if isinstance(tree, dict) else name_of(type(tree))
         items = tree.items() if isinstance(tree, dict) else zip(tree._fields, tree, strict=True)
         return {"kind": kind, "parts": {key: gather(part, network, arrays, f"{name}.{key}") for key, part in items}}

@@ -8,6 +8,7 @@ import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
 from p2pkm.core.validation import positive, whole
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
@@ -124,7 +125,7 @@ def _find_method(given: Mapping[str, Any]) -> Any:
 
 def _check_method(method: Any, given: Mapping[str, Any]) -> Any:
     """Return a method that was given as an object, unless the estimator's parameters say something else."""
-    if not (hasattr(method, "k") and hasattr(method, "name")):
+    if not isinstance(method, MethodBase):
         raise ExperimentError(f"algorithm is {method!r}; expected a name, or a method such as p2pkm.GTVMin(8)")
     if method.k != given["n_clusters"]:
         raise ExperimentError(

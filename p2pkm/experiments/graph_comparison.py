@@ -126,9 +126,10 @@ def _explain(graphs: list[dict[str, Any]]) -> list[str]:
 def _draw(built: list[NamedGraph], found: list[dict[str, Any]], path: Path) -> Path:
     """Draw the graphs and bars of their measures into one file."""
     from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
+    from topologies import TimeVaryingGraph
 
     panels = []
     for name, one, told in zip(shorten([str(one.spec) for one in built]), built, found, strict=True):
-        active = one.graph.active(0) if hasattr(one.graph, "active") else None
+        active = one.graph.active(0) if isinstance(one.graph, TimeVaryingGraph) else None
         panels.append(Panel(name, one.topology, active, told["measures"] | told["predicted"]))
     return save_picture(lambda: plot_graphs(panels), path)

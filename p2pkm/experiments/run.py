@@ -104,7 +104,7 @@ def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     check_placement(experiment.placement, world.size)
     check_memory(experiment, ranks)
     prepared = prepare(experiment, ranks)
-    if experiment.placement == "metis" and world.size > 1 and not hasattr(prepared.shards, "points"):
+    if experiment.placement == "metis" and world.size > 1 and not prepared.shards.in_memory:
         raise ExperimentError("placement 'metis' with points on disk, of which every rank reads one range; take blocks")
     resolved = prepared.experiment
     check(
@@ -142,7 +142,7 @@ def execute(
     resolved = prepared.experiment
     facts = {"ranks": world.size, "mpi": world.library()}
     folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, prepared.topology.list_names())
-    if not (manner.quiet or hasattr(prepared.shards, "points")):
+    if not (manner.quiet or prepared.shards.in_memory):
         said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
     job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
@@ -208,7 +208,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
     from p2pkm.network.rank_partition import choose
 
     shards, topology = prepared.shards, prepared.topology
-    stored = not hasattr(shards, "points")  # every rank reads its own, one range of rows
+    stored = not shards.in_memory  # every rank reads its own, one range of rows
     sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.placement)
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})

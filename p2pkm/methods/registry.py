@@ -44,7 +44,9 @@ METHODS: Mapping[str, MethodEntry] = {
 def find(name: str) -> Callable[..., Any]:
     """Return the class of a method, with the options that its name stands for."""
     if name not in METHODS:
-        return extend(METHODS, GROUP, name)[name]
+        from p2pkm.core.protocols import check_method  # with NumPy, which names alone do not need
+
+        return check_method(extend(METHODS, GROUP, name)[name], name)
     home = METHODS[name]
     kind: Callable[..., Any] = getattr(import_module(_HOME + home.module), home.kind)
     return partial(kind, **home.fixed) if home.fixed else kind

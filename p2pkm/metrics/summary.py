@@ -8,6 +8,7 @@ import numpy as np
 
 from p2pkm.channel.byzantine import byzantine_note
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
@@ -215,9 +216,10 @@ def _count_different(digests: Any) -> int:
 
 def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEvaluator) -> dict[str, Any]:
     """Return what only a method with a server is scored by."""
-    if not hasattr(state, "held"):
+    held = optional(state, "held")
+    if held is None:
         return {}
-    rows = int(network.total(np.array(np.maximum(state.held, 0).sum())))
+    rows = int(network.total(np.array(np.maximum(held, 0).sum())))
     return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
 
 
@@ -236,11 +238,12 @@ def _grant(
 
 def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
     """Return the group of each device, int64[n]: what links connect that kept more than half of their strength."""
-    if not hasattr(state, "edge_weight"):
+    weight = optional(state, "edge_weight", default=False)
+    if weight is False:
         return None
-    if state.edge_weight is None:
+    if weight is None:
         return topology.components
-    weights = network.share(state.edge_weight, network.placement.edge_counts)
+    weights = network.share(weight, network.placement.edge_counts)
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:
         return topology.components

@@ -1,6 +1,5 @@
 """A package from outside adds a method, a partition and a graph; its errors are said when it is asked for."""
 
-import importlib
 import json
 import sys
 import tomllib
@@ -14,11 +13,13 @@ import p2pkm
 import topologies
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.methods.registry import METHODS, find, known, names
+from tests.support.install_plugin import install, site
 from tests.support.play_rounds import arrange, last
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, needs_mpirun, ranks, solve, there
 from tests.support.run_cli import here as call
 
+__all__ = ["site"]  # a fixture
 SOURCE = Path(__file__).parents[1] / "support" / "plugin"
 CALL = (
     "--algorithm",
@@ -30,27 +31,6 @@ CALL = (
     "--rounds",
     6,
 )
-
-
-def install(folder, name, module, groups):
-    """Write what an installer would: the module and the list of its entry points."""
-    (folder / f"{name.replace('-', '_')}.py").write_text(module)
-    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    lines = [
-        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
-        for group, points in groups.items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
-    yield tmp_path
-    sys.modules.pop("p2pkm_example_plugin", None)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Sharded:
     clients: int
     dtype: str
     hub: bool = False
+
+    in_memory: ClassVar[bool] = False
 
     @classmethod
     def deal(cls, stored: Stored, partition: Spec, n: int, dtype: str) -> Self:

@@ -140,7 +140,7 @@ def main(argument: str) -> None:
 def endless(algorithm: Any) -> Any:
     """Return the same method with a tolerance of 0, so that it does not settle within a few rounds."""
     other = copy(algorithm)
-    if "tol" in getattr(other, "__dict__", {}):
+    if "tol" in vars(other):
         object.__setattr__(other, "tol", 0.0)
     return other
 

@@ -67,7 +67,7 @@ class FloodedSummaries(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMMARIES, hops=self.hops)
+        return MethodTraits(message_content=MessageContent.SUMMARIES, hops=self.hops, ends_under_faults=True)
 
     def expected_messages(self, known: Known) -> Flooding:
         """Return the pairs of every device."""

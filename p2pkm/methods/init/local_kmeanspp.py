@@ -34,7 +34,7 @@ class LocalKMeansPP(MethodBase):
     """
 
     name: ClassVar[str] = "own"
-    traits: ClassVar[MethodTraits] = MethodTraits()
+    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     schedule: str = "jacobi"
 

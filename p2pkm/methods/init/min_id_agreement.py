@@ -57,7 +57,7 @@ class MinIdAgreement(MethodBase):
     """
 
     name: ClassVar[str] = "adopt"
-    traits: ClassVar[MethodTraits] = MethodTraits()
+    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     chosen: bool = False
     schedule: str = "jacobi"

@@ -31,7 +31,6 @@ _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, af
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which recipe global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
-_BEARING = (LocalKMeansPP, FloodedSummaries, SelectCandidate, MinIdAgreement)  # stages that get over faults
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
@@ -221,7 +220,7 @@ def seeding_stages(recipe: str, seeding: str | None, at: InitContext) -> tuple[S
     names = [spec.name if spec.name == "raced" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, note=note, exposed=at.exposed and isinstance(algorithm, _BEARING))
+        Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)
         for name, algorithm in zip(names, algorithms, strict=True)
     )
 

@@ -39,7 +39,7 @@ class SelectCandidate(MethodBase):
     """
 
     name: ClassVar[str] = "choose"
-    traits: ClassVar[MethodTraits] = MethodTraits()
+    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     candidates: int = 1
     schedule: str = "jacobi"

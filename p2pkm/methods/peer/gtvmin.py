@@ -12,7 +12,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
 from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.spec import suggest
-from p2pkm.core.states import register
+from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
@@ -25,7 +25,7 @@ _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default 
 _WEAK, _STRONG = 10.0, 30.0
 _LARGEST = 1e100  # of a strength
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
-_ECHO = 1e-3  # stalled: the way back to the round before last, relative to the last move
+_ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
 
 
 @register("gtvmin")
@@ -36,9 +36,9 @@ class GTVMinState(NamedTuple):
     ----------
     centroids, previous : float64[n, k, d]
         Now, and before the last turn awake.
-    settled, stalled, echo : bool[n]
-        Echo: back at the centroids of the round before last; stalled: so in two rounds running, because an alternation
-        that converges may look like one in every other round.
+    settled, oscillating, echo : bool[n]
+        Echo: back at the centroids of the round before last; oscillating: so in two rounds running, because an
+        alternation that converges may look like one in every other round.
     calm : int8[n]
         Turns awake in a row without a move of more than tol x scale, counted up to 2.
     quiet : int8[n]
@@ -54,7 +54,7 @@ class GTVMinState(NamedTuple):
     centroids: Floats
     previous: Floats
     settled: Mask
-    stalled: Mask
+    oscillating: Mask
     echo: Mask
     calm: NDArray[np.int8]
     quiet: NDArray[np.int8]
@@ -192,7 +192,7 @@ class GTVMin(MethodBase):
         """Start from the centroids of the last stage."""
         n = len(devices)
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
-        limit = getattr(start, "edge_limit", None)
+        limit = optional(start, "edge_limit")
         whole = devices.varying or self.recipe != "groups"  # alike on all ranks
         weight = None if limit is None and whole else devices.active.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),

@@ -1,6 +1,7 @@
 """Recipe `groups`: the benchmark, gate, review, limits and links that give way, each against plain loops."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -232,11 +233,11 @@ def test_weights_are_the_slope_of_the_penalty():
     assert_allclose(slope, saturation_weight(limit[:4], apart[:4]), rtol=1e-6)
 
 
-class Limited:
+class Limited(NamedTuple):
     """What comes out of a stage before: centroids and limits of links."""
 
-    def __init__(self, centroids, limit):
-        self.centroids, self.edge_limit = np.array(centroids, float), np.array(limit, float)
+    centroids: np.ndarray
+    edge_limit: np.ndarray
 
 
 def give_way(method, table, start, limit, rounds):
@@ -247,7 +248,7 @@ def give_way(method, table, start, limit, rounds):
 
         @staticmethod
         def init(devices, given):
-            return method.init(devices, Limited(given.centroids, limit))
+            return method.init(devices, Limited(given.centroids, np.array(limit, float)))
 
     return play(Seeded, table, start, rounds)
 
@@ -292,7 +293,7 @@ def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
 def test_only_awake_devices_weigh_their_links_anew():
     table = arrange([[[0.0]], [[9.0]]], [(0, 1)])
     method = p2pkm.GTVMin(1, alpha=1.0)
-    state = method.init(table.devices, Limited([[[0.0]], [[9.0]]], [1.0, 1.0]))
+    state = method.init(table.devices, Limited(np.array([[[0.0]], [[9.0]]]), np.array([1.0, 1.0])))
     inbox = table.network.exchange(method.message(state, table.devices))
     state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
     assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])

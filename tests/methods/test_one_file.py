@@ -1,0 +1,198 @@
+"""A method is ONE file and one entry: the house gives it plan, resume, the same bits, disclosure and the catalogue."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import p2pkm
+from p2pkm.core.errors import ExperimentError
+from p2pkm.methods.registry import find
+from tests.support.install_plugin import install, site
+from tests.support.resume import difference, keep_all, resume
+from tests.support.run_cli import here, needs_mpirun, ranks, there
+
+__all__ = ["site"]  # a fixture
+PEER = '''
+"""A peer method."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.messages import DenseMessages
+from p2pkm.core.protocols import MethodBase
+from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
+
+
+@register("tug")
+class TugState(NamedTuple):
+    """centroids float64[n, k, d], settled bool[n]."""
+
+    centroids: np.ndarray
+    settled: np.ndarray
+
+
+@dataclass(frozen=True)
+class Tug(MethodBase):
+    """Halve the way to the neighbors, centroid by centroid.
+
+    Message: the k centroids.
+    """
+
+    k: int
+    name: ClassVar[str] = "tug"
+    schedule: ClassVar[str] = "jacobi"
+    default_rounds: ClassVar[int] = 5
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.CENTROIDS, recipe="none", seeding="box"
+    )
+
+    def init(self, devices, start):
+        """Start from the seeds."""
+        return TugState(start.centroids, np.zeros(len(devices), np.bool_))
+
+    def message(self, state, devices):
+        """Send all centroids."""
+        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+
+    def update(self, state, inbox, devices):
+        """Step to the mean of the own points of each cluster, then average with the neighbors."""
+        centroids = state.centroids.copy()
+        for i in range(len(devices)):
+            points = devices.points[devices.offsets[i] : devices.offsets[i + 1]]
+            label = ((points[:, None] - centroids[i]) ** 2).sum(axis=2).argmin(axis=1)
+            for c in set(label):
+                centroids[i, c] = points[label == c].mean(axis=0)
+            for e in range(devices.indptr[i], devices.indptr[i + 1]):
+                if inbox.slots[e] >= 0:
+                    centroids[i] = 0.5 * (centroids[i] + inbox.tables[inbox.slots[e], : self.k])
+        return TugState(centroids, state.settled)
+'''
+SERVED = '''
+"""A method with a server."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from p2pkm.core.batch import CLIENT, SERVER, Search, cluster
+from p2pkm.core.messages import pack
+from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.traits import ServerTraits
+
+
+@dataclass(frozen=True)
+class Pool(ServerMethodBase):
+    """Cluster the centroids of all clients, anew in every round.
+
+    Message: up at most k centroids with counts, down k.
+    """
+
+    k: int
+    name: ClassVar[str] = "tug"
+    traits: ClassVar[ServerTraits] = ServerTraits()
+    default_rounds: ClassVar[int] = 5
+    tol: ClassVar[float] = 0.0
+
+    def report(self, clients, model):
+        """Cluster the own points."""
+        local, counts, _ = clients.kmeans(self.k, CLIENT, starts=1)
+        counts = np.where(local[:, :, 0] < np.inf, counts, np.inf)
+        return Report(*pack(np.concatenate((local, counts[:, :, None]), axis=2)), local)
+
+    def aggregate(self, hub, tables, model):
+        """Cluster the rows of all clients."""
+        rows = np.concatenate(tables)
+        found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], Search(self.k, SERVER, starts=1))
+        return found
+'''
+FILES = {"peer": (PEER, "tug_plugin:Tug"), "server": (SERVED, "tug_plugin:Pool")}
+RUN = ("--data", "grid16:points=9", "--clusters", 4, "--devices", 6, "--algorithm", "tug", "--rounds", 5, "--no-plot")
+PATH = Path(p2pkm.__file__).parents[1]
+
+
+@pytest.fixture(params=FILES)
+def kind(request, site):
+    """Install the package: one module, one entry point."""
+    module, place = FILES[request.param]
+    install(site, "tug-plugin", module, {"p2pkm.algorithms": {"tug": place}})
+    return request.param
+
+
+def run(*more):
+    ending = here(*RUN, "--out", "none", "--format", "json", *more)
+    assert ending.code == 0, ending.err
+    return ending.summary
+
+
+def test_it_is_planned(kind):
+    words = ("--ranks", 1, "--latency", 1e-4, "--bandwidth", 1e9, "--format", "json")
+    ending = here("plan", *RUN[:-1], *words)
+    assert ending.code == 0, ending.err
+    last, summary = json.loads(ending.out)["stages"][-1], run()
+    assert last["known"] and last["rounds"] == 5
+    if kind == "peer":  # 12 directed edges, the opening and five rounds, 4 rows of 2 numbers
+        assert last["total"]["messages"] == 6 * 12 and last["total"]["bytes"] == 6 * 12 * 4 * 2 * 8
+        assert last["total"]["messages"] <= summary["messages"]  # with those of the seeding
+    else:
+        assert last["total"]["messages"] == 6 * 6 + 5 * 6 == summary["messages"]
+        assert last["total"]["bytes"] >= summary["bytes"]
+
+
+def test_it_is_resumed_from_every_checkpoint(kind, tmp_path, monkeypatch):
+    place = tmp_path / "place"
+    place.mkdir()
+    with monkeypatch.context() as patched:
+        keep_all(patched, place / "run", place / "copies")
+        assert here(*RUN, "--checkpoint-every", 1, "-q", "--out", place / "run").code == 0
+    copies = sorted((place / "copies").iterdir())
+    assert len(copies) >= 5
+    for copy in copies:
+        assert difference(place / "run", resume(copy)) == "", copy
+
+
+@needs_mpirun
+def test_it_has_the_same_bits_on_ranks(kind, site):
+    words = ("-m", "p2pkm", *RUN, "--out", "none", "--format", "json")
+    endings = [there(*start, *words, PYTHONPATH=f"{PATH}:{site}") for start in ([sys.executable], ranks(3))]
+    assert len({json.loads(ending.out)["chain_sha256"] for ending in endings}) == 1
+
+
+def test_its_disclosure_is_counted_and_small_clusters_are_suppressed(kind):
+    summary = run()
+    assert summary["raw_points"] is not None and summary["exposure_max"] >= 1
+    assert run("--min-count", 5)["raw_points"] == 0
+
+
+def test_it_stands_in_the_catalogue(kind):
+    assert "tug" in here("algorithms").out
+    described = json.loads(here("algorithms", "tug", "--format", "json").out)
+    described = described[0] if isinstance(described, list) else described
+    assert described["server"] is (kind == "server") and described["message"]
+
+
+@pytest.mark.parametrize(("file", "before", "after", "words"), [
+    (PEER, "class Tug(MethodBase):", "class Tug:", "expected a subclass of p2pkm.core.protocols.MethodBase"),
+    (PEER, "    traits:", "    habits:", "lacks traits"),
+    (PEER, '    schedule: ClassVar[str] = "jacobi"\n', "", "lacks schedule"),
+    (PEER, "    def update(", "    def improve(", "lacks update"),
+    (PEER, "    k: int\n", "", "lacks k"),
+    (SERVED, "    def aggregate(", "    def collect(", "lacks aggregate"),
+])  # fmt: skip
+def test_what_it_does_not_declare_is_named(site, file, before, after, words):
+    assert before in file
+    install(
+        site,
+        "tug-plugin",
+        file.replace(before, after),
+        {"p2pkm.algorithms": {"tug": f"tug_plugin:{'Tug' if file is PEER else 'Pool'}"}},
+    )
+    with pytest.raises(ExperimentError, match=words):
+        find("tug")
+    ending = here(*RUN, "--out", "none")
+    assert ending.code == 2 and words in ending.err.replace("\n", " ") and "Traceback" not in ending.err
