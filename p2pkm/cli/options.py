@@ -44,8 +44,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: 10, on larger graphs 30]"),
     completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: whoever has heard "
                  "news goes on; up to 2,000 devices).  [default: colored]"),
-    click.option("--relaxation", type=float, help="Relaxation factor of the centroid update, above 0 and below 2; 1: exact "
-                 "minimizer.  [default: 1.5; jacobi, async with --link-model 1]"),
+    click.option("--relaxation", type=float, help="Relaxation factor of the centroid update, above 0 and below 2; 1: "
+                 "exact minimizer.  [default: 1.5; jacobi, async with --link-model 1]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "

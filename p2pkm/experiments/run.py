@@ -154,7 +154,8 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "link_model": resolved.link_model, "faults": resolved.faults, "stale_policy": resolved.stale_policy,
+             "link_model": resolved.link_model, "faults": None if resolved.faults is None else str(resolved.faults),
+             "stale_policy": resolved.stale_policy,
              "out": None if lock is None else str(lock.folder)}  # fmt: skip
 
     def sink(record: dict[str, Any]) -> None:

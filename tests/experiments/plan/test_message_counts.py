@@ -26,7 +26,10 @@ PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
 SERVED = [name for name in METHODS if name not in PEERS]
 ROUNDS = {"rounds": 4}
 GRAPHS = {"ring": 6, "tree": 9, "small-world": 20, "complete": 5, "path": 2, "star": 7}
-SEEDINGS = "own box leader raced summaries summaries:hops=1 summaries:candidates=3 rooted rooted:candidates=3".split()
+SEEDINGS = (
+    "local bounding-box leader d2-sampling flooded-summaries flooded-summaries:hops=1 flooded-summaries:candidates=3 "
+    "tree-summaries tree-summaries:candidates=3"
+).split()
 
 
 def compare(**options):
@@ -91,7 +94,7 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
 def test_a_seeding_sends_what_was_planned(seeding, scale):
     rows = compare(init=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
-    assert share == 1.0 or seeding in ("box", "raced") or scale == "minmax"
+    assert share == 1.0 or seeding in ("bounding-box", "d2-sampling") or scale == "minmax"
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
@@ -111,7 +114,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
 
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in ("coreset", "local", "mufc")},
-    **{f"{name} all": {"seeding": name} for name in SEEDINGS},
+    **{f"{name} all": {"init": name} for name in SEEDINGS},
     "groups": {"groups": True, "graph": "complete"},
     "async": {"schedule": "async"},
     "events": {"schedule": "async", "link_model": "wan"},

@@ -99,7 +99,7 @@ def test_a_period_adds_up_as_if_every_round_were_played():
 
 
 def test_methods_that_need_links_that_last_are_refused(uncalibrated):
-    for words in (("--algorithm", "admm"), ("--groups"), ("--relaxation", "1.5")):
+    for words in (("--algorithm", "admm"), ("--groups",), ("--relaxation", "1.5")):
         ended = here("plan", "--graph", "one-peer-exponential", *words)
         assert ended.code == 2 and "change" in ended.err and not ended.out
 

@@ -53,7 +53,7 @@ def configurations():
     for seeding in SEEDINGS:
         for options in ("", *OPTIONS.get(seeding, ())):
             spec = f"{seeding}:{options}" if options else seeding
-            yield spec, graph, p2pkm.GTVMin(3, init=spec), brief
+            yield f"init {spec}", graph, p2pkm.GTVMin(3, init=spec), brief
     yield "deep tree", topologies.path(14), p2pkm.GTVMin(3, init="tree-summaries:candidates=3"), brief
     for schedule in ("colored", "async"):
         yield schedule, graph, p2pkm.GTVMin(3, schedule=schedule), brief
