@@ -226,7 +226,7 @@ def check_min_cluster_size(least: int, algorithm: Any) -> None:
     """Refuse methods that cannot leave out single rows."""
     why = algorithm.traits.no_suppression
     init = algorithm.traits.init
-    if not algorithm.traits.is_server_method and init is not None and init.name in _POINTS:
+    if init is not None and init.name in _POINTS:
         why = f"starts from {init.name} centroids, which are raw points"
     if why:
         raise ExperimentError(

@@ -77,9 +77,8 @@ class MethodTraits:
     induced_labels : bool
         Scores label a point by the server's centroid nearest to its nearest local centroid, otherwise by the server's
         centroid nearest to the point.
-    init : p2pkm.Init, str or None
-        What gives the devices their first centroids; None: the method starts from its own points alone. Of a server
-        method, the name of how it is initialized.
+    init : p2pkm.Init or None
+        The stages that give the devices their first centroids; None: it starts from its own points alone.
     groups : bool
         Stages before it find groups of devices, which bring their own initialization.
     relaxation : float or None

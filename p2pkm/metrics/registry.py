@@ -282,6 +282,8 @@ METRICS: tuple[Metric, ...] = (
            tables=_NONE),
     Metric("messages_rejected", "messages rejected", "non-finite or malformed messages, never used", "messages",
            better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_rejected),
+    Metric("noise", "noise", "Gaussian noise on every row sent, standard deviation; no privacy guarantee",
+           "standard deviations of the points", needs="`--noise`", tables=_CLOSING),
     Metric("min_cluster_size", "minimum cluster size", "smaller clusters are suppressed in all messages", "points",
            tables=_CLOSING, row=rows.tell_suppression),
     Metric("raw_points_disclosed", "raw points disclosed", "own points that appear unchanged in a sent message",

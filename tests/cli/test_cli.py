@@ -179,17 +179,18 @@ def test_the_command_line_beats_toml(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "recipe", "seeding"),
+    ("words", "init"),
     [
-        (("--init", "global"), "global", None),
-        (("--init", "local"), "none", "local"),
-        (("--init", "flooded-summaries:candidates=1,hops=2"), "none", "flooded-summaries:hops=2"),
-        (("--groups",), "groups", None),
+        (("--init", "global"), "global"),
+        (("--init", "local"), "local"),
+        (("--init", "flooded-summaries:candidates=1,hops=2"), "flooded-summaries:hops=2"),
+        (("--groups",), "groups"),
+        (("--algorithm", "coreset"), None),
+        (("--algorithm", "fkm"), "plusplus"),
     ],
 )
-def test_what_the_summary_says_of_the_initialization(words, recipe, seeding):
-    summary = solve(*words)
-    assert (summary["recipe"], summary["seeding"]) == (recipe, seeding)
+def test_what_the_summary_says_of_the_initialization(words, init):
+    assert solve(*words)["init"] == init
 
 
 def test_groups_bring_their_own_initialization():

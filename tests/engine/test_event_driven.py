@@ -257,7 +257,7 @@ def test_equal_clocks_without_latency_give_the_bits_of_a_barrier():
         simulate(p2pkm.GTVMin(3, schedule=schedule, init="local", tol=0.0), graph, "lan:latency=0,access=none", 7)
         for schedule in ("async", "jacobi")
     )
-    assert one.summary["theta"] == 1.0 and one.summary["age_max"] == 0.0
+    assert one.summary["relaxation"] == 1.0 and one.summary["age_max"] == 0.0
     assert one.summary["chain_sha256"] == other.summary["chain_sha256"]
     assert_allclose(one.summary["virtual_seconds"], other.summary["virtual_seconds"])
 
@@ -311,7 +311,7 @@ def test_a_stage_before_is_not_played_by_events():
     heads = [[one["objective"] for one in result.rounds if one["stage"] != "gtvmin"] for result in (timed, plain)]
     assert heads[0] == heads[1] and len(heads[0]) > 20
     assert {one["descent"] for one in timed.rounds if one["stage"] == "warmup"} == {"certified"}
-    assert timed.summary["theta"] == 1.0 and plain.summary["theta"] == 1.5
+    assert timed.summary["relaxation"] == 1.0 and plain.summary["relaxation"] == 1.5
     assert timed.summary["age_max"] >= 0.075 and plain.summary["age_max"] is None
 
 

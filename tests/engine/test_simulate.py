@@ -42,7 +42,7 @@ def test_values_and_their_text_are_the_same_run():
                 for init, faults, byzantine in
                 ((init, p2pkm.Faults(loss=0.2, dropout=0.02), p2pkm.Byzantine(1, kind="flip")),
                  (other, "loss=0.2,dropout=0.02", "1:kind=flip"))]  # fmt: skip
-        texts = ("chain_sha256", "faults", "byzantine", "seeding")
+        texts = ("chain_sha256", "faults", "byzantine", "init")
         assert [runs[0][name] for name in texts] == [runs[1][name] for name in texts]
         assert runs[0]["faults"] == "loss=0.2,dropout=0.02"
 

@@ -166,7 +166,7 @@ def test_it_has_the_same_bits_on_ranks(kind, site):
 
 def test_its_disclosure_is_counted_and_small_clusters_are_suppressed(kind):
     summary = run()
-    assert summary["raw_points_disclosed"] is not None and summary["exposure_max"] >= 1
+    assert summary["raw_points_disclosed"] is not None and summary["max_peers_observed"] >= 1
     assert run("--min-cluster-size", 5)["raw_points_disclosed"] == 0
 
 

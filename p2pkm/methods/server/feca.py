@@ -100,11 +100,15 @@ class FeCA(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True, init=self.seeding)
+        return ServerTraits(one_shot=True)
 
     def expected_messages(self, known: Known) -> Reports:
         """Return the centroids of every client, each with a radius."""
         return Reports(known.clients * (self.local_k or self.k), known.features + 1)
+
+    def resolved_parameters(self, devices: Devices) -> dict[str, str]:
+        """Return how its clients choose their first centroids."""
+        return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run k-means, refine its centroids and give each its radius."""

@@ -100,11 +100,15 @@ class FKM(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits(init=self.seeding)
+        return ServerTraits()
 
     def expected_messages(self, known: Known) -> Reports:
         """Return at most k centroids of every client, each with a count."""
         return Reports(known.clients * self.k, known.features + 1)
+
+    def resolved_parameters(self, devices: Devices) -> dict[str, str]:
+        """Return how its clients choose their first centroids."""
+        return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Take a Lloyd step from the server's centroids; at the opening, seed."""

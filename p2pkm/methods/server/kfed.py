@@ -104,12 +104,16 @@ class KFED(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True, init=self.seeding, induced_labels=self.labels == "induced")
+        return ServerTraits(one_shot=True, induced_labels=self.labels == "induced")
 
     def expected_messages(self, known: Known) -> Reports:
         """Return the centroids of every client."""
         n = known.clients
         return Reports(n * (self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // n))), known.features)
+
+    def resolved_parameters(self, devices: Devices) -> dict[str, str]:
+        """Return how its clients choose their first centroids."""
+        return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points; say the points themselves where they are few."""

@@ -356,7 +356,7 @@ def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
     result = p2pkm.simulate(p2pkm.GTVMin(4, groups=True), graph, shards, baselines=False)
-    assert result.summary["stop"] == "converged"
+    assert result.summary["termination"] == "converged"
     assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
     assert_array_equal(result.groups, made.truth)
     assert made.score(result.centroids).max() < 1.1
