@@ -6,6 +6,7 @@ they differ by no more than two standard errors of the difference, and by what r
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from paper import Row, need, repeat, table
 
 import p2pkm
 from p2pkm.core.batch import CHOICE
+from p2pkm.core.protocols import ServerMethodBase
 from p2pkm.kernels.reference import uniforms
 from p2pkm.metrics.clustering import distance
 from p2pkm.viz.style import BLUE, GREY, INK, RED
@@ -53,16 +55,22 @@ class Case(NamedTuple):
     rounds: int | None = None
 
 
-class Served:
+@dataclass(frozen=True)
+class Served(ServerMethodBase):
     """A server method with another server: a function of what `aggregate` gets."""
 
-    def __init__(self, method: Any, server: Callable[..., Any]) -> None:
-        self.method, self.server = method, server
+    method: Any
+    server: Callable[..., Any]
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "method":  # while a process unpacks it
-            raise AttributeError(name)
-        return getattr(self.method, name)
+    k = property(lambda self: self.method.k)
+    name = property(lambda self: self.method.name)
+    default_rounds = property(lambda self: self.method.default_rounds)
+    tol = property(lambda self: self.method.tol)
+    traits = property(lambda self: self.method.traits)
+
+    def report(self, clients: Any, model: Any) -> Any:
+        """Report as the method does."""
+        return self.method.report(clients, model)
 
     def aggregate(self, hub: Any, tables: list[Any], model: Any) -> Any:
         """Ask the other server."""
