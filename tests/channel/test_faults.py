@@ -515,7 +515,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
-        ("--faults loss=.1 --relaxation 1.5", "overshooting on old tables diverges"),
+        ("--faults loss=.1 --relaxation 1.5", "overshooting on old ones diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
         ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),

@@ -182,7 +182,7 @@ def test_unknown_placements_are_refused():
         p2pkm.simulate(p2pkm.GTVMin(1), topologies.ring(4), shards, rank_partition="random")
     ending = here("--rank-partition", "random", "--out", "none")
     assert ending.code == 2
-    assert "rank-partition" in ending.err and "metis" in ending.err
+    assert "rank_partition" in ending.err and "metis" in ending.err
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 16])

@@ -121,7 +121,7 @@ def _completed(line):
         ("p2pkm topology compare ring kara", ["karate"]),
         ("p2pkm algorithms kf", ["kfed"]),
         ("p2pkm swe", ["sweep"]),
-        ("p2pkm --seedi", ["--init"]),
+        ("p2pkm --ini", ["--init"]),
     ],
 )
 def test_names_are_completed(line, names):
