@@ -196,7 +196,7 @@ def test_both_forms_of_a_kernel_have_the_same_parameters():
     [
         ("import p2pkm, topologies", "numpy scipy networkx numba mpi4py click rich matplotlib sklearn"),
         (
-            "import p2pkm.cli.main; p2pkm.cli.main.main(['--help'])",
+            "import p2pkm.cli; p2pkm.cli.main(['--help'])",
             "numpy scipy networkx numba mpi4py rich matplotlib sklearn",
         ),
         ("import p2pkm.engine.simulate", "scipy networkx numba mpi4py rich matplotlib sklearn click"),

@@ -49,8 +49,8 @@ def test_every_run_repeats_itself_in_one_process(runs, capsys):
 @pytest.mark.parametrize("ranks", [3, 16])
 def test_every_run_repeats_itself_on_other_ranks(runs, ranks):
     program = (
-        "import sys, p2pkm.cli.main\n"
-        "codes = [p2pkm.cli.main.main(['verify', run, '-q', '--format', 'json']) for run in sys.argv[1:]]\n"
+        "import sys, p2pkm.cli\n"
+        "codes = [p2pkm.cli.main(['verify', run, '-q', '--format', 'json']) for run in sys.argv[1:]]\n"
         "sys.exit(max(codes))"
     )
     folders = [str(runs / str(number)) for number in range(len(CONFIGURATIONS))]
