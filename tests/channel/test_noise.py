@@ -154,7 +154,7 @@ def test_more_noise_is_worse_and_none_is_none():
 
 def test_a_note_lists_the_stages_that_have_none():
     result = p2pkm.simulate(p2pkm.GTVMin(3, init="d2-sampling"), topologies.ring(6), deal(6), rounds=2, noise=0.1)
-    assert any(note.startswith("no noise in raced") for note in result.notes), result.notes
+    assert any(note.startswith("no noise in d2-sampling") for note in result.notes), result.notes
 
 
 @pytest.mark.parametrize("size", ["-1", "nan", "inf", "much"])

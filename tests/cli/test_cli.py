@@ -116,12 +116,12 @@ def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
         now[0] += 0.1
         progress(record | {"round": t})
     now[0] += 9
-    progress(record | {"stage": "summaries", "round": 251})
+    progress(record | {"stage": "flooded-summaries", "round": 251})
     progress.close()
     lines = capsys.readouterr().err.splitlines()
     assert 3 <= len(lines) <= 5
     assert all("of at most 100" in line and "12,345 bytes" in line for line in lines[:-1])
-    assert lines[-1].startswith("summaries round 251: ratio")  # --rounds is about the method alone
+    assert lines[-1].startswith("flooded-summaries round 251: ratio")  # --rounds is about the method alone
 
 
 def test_quiet_and_verbose():

@@ -103,7 +103,7 @@ def test_large_coordinates_stay_finite_and_absent_ones_absent():
 def test_what_is_seen_before_the_points_are_scaled_is_left_out(tmp_path):
     here(*SMALL, "--scale", "minmax", "--out", str(tmp_path / "run"), "--format", "json")
     result = p2pkm.load(tmp_path / "run")
-    before = sum(one["stage"] == "scale" for one in result.rounds)
+    before = sum(one["stage"] == "min-max-scaling" for one in result.rounds)
     assert before > 0
     assert result.frames.record[0] == before
     assert result.frames.record[-1] == len(result.rounds) - 1

@@ -66,7 +66,7 @@ def test_rounds_are_the_trace_of_the_result(tmp_path):
     assert all(list(record) == KEYS for record in found)
     assert found == json.loads(json.dumps(found), parse_constant=pytest.fail)
     stages = list(dict.fromkeys(record["stage"] for record in found))
-    assert stages == ["summaries", "choose", "gtvmin"]
+    assert stages == ["flooded-summaries", "select-candidate", "gtvmin"]
     for stage in stages:
         numbers = [record["round"] for record in found if record["stage"] == stage]
         assert numbers == list(range(len(numbers)))

@@ -87,7 +87,7 @@ def mixing(devices: Devices) -> Floats:
     return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
 
 
-@register("account")
+@register("running-sums")
 class RunningSums(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 

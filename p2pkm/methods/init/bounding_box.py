@@ -14,7 +14,7 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
-@register("box")
+@register("bounding-box")
 class BoxState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
 
@@ -43,7 +43,7 @@ class Box(MethodBase):
     largest values instead, and a device of fewer points has none.
     """
 
-    name: ClassVar[str] = "box"
+    name: ClassVar[str] = "bounding-box"
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"

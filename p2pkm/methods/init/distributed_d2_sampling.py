@@ -15,7 +15,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
-@register("raced")
+@register("d2-sampling")
 class RaceState(NamedTuple):
     """The state of a batch.
 
@@ -56,7 +56,7 @@ class DistributedD2Sampling(MethodBase):
     local : bool
     """
 
-    name: ClassVar[str] = "raced"
+    name: ClassVar[str] = "d2-sampling"
     traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.KEYED_POINTS)
     k: int
     number: int

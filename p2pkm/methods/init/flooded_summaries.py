@@ -19,7 +19,7 @@ _LIMIT = 100  # Lloyd steps on the pairs
 _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
 
 
-@register("summaries")
+@register("flooded-summaries")
 class FloodedSummariesState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
 
@@ -58,7 +58,7 @@ class FloodedSummaries(MethodBase):
         How many clusterings to compute, for `SelectCandidate`.
     """
 
-    name: ClassVar[str] = "summaries"
+    name: ClassVar[str] = "flooded-summaries"
     k: int
     hops: int | None = None
     candidates: int = 1

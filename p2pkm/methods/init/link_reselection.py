@@ -17,7 +17,7 @@ from p2pkm.methods.init.select_candidate import judges
 _LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
 
 
-@register("review")
+@register("link-reselection")
 class ReviewState(NamedTuple):
     """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
 
@@ -43,7 +43,7 @@ class Review(MethodBase):
     summary of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
-    name: ClassVar[str] = "review"
+    name: ClassVar[str] = "link-reselection"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True, cuts_links=True
     )

@@ -17,7 +17,7 @@ from p2pkm.methods.init.flooded_summaries import summarize
 _LENIENT = 2.0  # times the larger quartile: what a link may be unlike
 
 
-@register("gate")
+@register("link-selection")
 class LinkSelectionState(NamedTuple):
     """The state of a batch.
 
@@ -62,7 +62,7 @@ class LinkSelection(MethodBase):
     Privacy: neighbours see the centroids and counts of the own points.
     """
 
-    name: ClassVar[str] = "gate"
+    name: ClassVar[str] = "link-selection"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS,
         suppresses_small_clusters=True,

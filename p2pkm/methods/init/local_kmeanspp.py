@@ -16,7 +16,7 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 _LIMIT = 300  # Lloyd steps, where seeds may not leave
 
 
-@register("own")
+@register("local-kmeanspp")
 class OwnState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]."""
 
@@ -33,7 +33,7 @@ class LocalKMeansPP(MethodBase):
     points are absent.
     """
 
-    name: ClassVar[str] = "own"
+    name: ClassVar[str] = "local"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     schedule: str = "jacobi"

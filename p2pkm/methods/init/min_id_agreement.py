@@ -17,7 +17,7 @@ from p2pkm.methods.init.flooded_summaries import summarize
 _CALM = 2  # rounds without news, after which a device has settled
 
 
-@register("adopt")
+@register("min-id-agreement")
 class MinIdAgreementState(NamedTuple):
     """The state of a batch.
 
@@ -56,7 +56,7 @@ class MinIdAgreement(MethodBase):
         Whether to agree on the centroids of the stage before, instead of its candidates.
     """
 
-    name: ClassVar[str] = "adopt"
+    name: ClassVar[str] = "min-id-agreement"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     chosen: bool = False

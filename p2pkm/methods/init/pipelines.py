@@ -127,7 +127,10 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
     if scale == "standard":
         _check_flooding(at, "--scale standard", "minmax")
-    return Stage("scale", Standardization(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
+    most = at.topology.hops + 2
+    if scale == "standard":
+        return Stage("standardization", Standardization(at.k), most)
+    return Stage("min-max-scaling", Box(at.k), most)
 
 
 def _check_flooding(at: InitContext, what: str, instead: str) -> None:
@@ -162,7 +165,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
         if algorithm.traits.normalization in ("coordinate", "entries"):
-            before = (Stage("box", Box(at.k), at.topology.hops + 2),)
+            before = (Stage("bounding-box", Box(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
@@ -183,15 +186,15 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
     """With groups, return the stages before the last one, whose links give way beyond the limits found here."""
     warm = algorithm.at(_WARM)
-    start = () if seeded else (Stage("summaries", FloodedSummaries(at.k, hops=1), 3),)
-    look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
-    first = Stage("gate", LinkSelection(at.k), 3), *start
+    start = () if seeded else (Stage("flooded-summaries", FloodedSummaries(at.k, hops=1), 3),)
+    look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", Review(at.k), 3, whole=True), *start
+    first = Stage("link-selection", LinkSelection(at.k), 3), *start
     return (*first, *look * _REVIEWS, *_limit(algorithm, at))
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find how far apart neighbours may be before their link gives way."""
-    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", SaturationThresholds(at.k), 3)
+    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("saturation-thresholds", SaturationThresholds(at.k), 3)
 
 
 def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
@@ -203,7 +206,7 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     elif init.name in _FLOODING:
         _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
     algorithms = SEEDINGS[init.name](at, **dict(init.options))
-    names = ["raced" if init.name == "d2-sampling" else one.name for one in algorithms]
+    names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
     return tuple(
         Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)

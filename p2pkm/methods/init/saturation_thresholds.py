@@ -14,7 +14,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, variation
 
 
-@register("limits")
+@register("saturation-thresholds")
 class SaturationThresholdsState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
 
@@ -31,7 +31,7 @@ class SaturationThresholds(MethodBase):
     Message: the centroids, then one row with q_i. The centroids stay as they are.
     """
 
-    name: ClassVar[str] = "limits"
+    name: ClassVar[str] = "saturation-thresholds"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True
     )

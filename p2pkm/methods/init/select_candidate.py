@@ -16,7 +16,7 @@ from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, sp
 from p2pkm.methods.init.flooded_summaries import summarize
 
 
-@register("choose")
+@register("select-candidate")
 class SelectCandidateState(NamedTuple):
     """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
 
@@ -38,7 +38,7 @@ class SelectCandidate(MethodBase):
     none to say says an empty table.
     """
 
-    name: ClassVar[str] = "choose"
+    name: ClassVar[str] = "select-candidate"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     candidates: int = 1

@@ -14,7 +14,7 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 
 
-@register("moments")
+@register("standardization")
 class StandardizationState(NamedTuple):
     """centroids: float64[n, k, d], none yet; settled: bool[n]; mean, deviation: float64[n, d]; flood."""
 
@@ -44,7 +44,7 @@ class Standardization(MethodBase):
     both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
     """
 
-    name: ClassVar[str] = "moments"
+    name: ClassVar[str] = "standardization"
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"

@@ -30,7 +30,7 @@ _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
 LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
 
 
-@register("rooted:walk")
+@register("tree-summaries:walk")
 class Walk(NamedTuple):
     """What a batch holds on the ways up and down.
 
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
     candidates: Tables
 
 
-@register("rooted")
+@register("tree-summaries")
 class RootedState(NamedTuple):
     """State of a batch.
 
@@ -95,7 +95,7 @@ class TreeSummaries(MethodBase):
         At least 20 k; None: 40 k.
     """
 
-    name: ClassVar[str] = "rooted"
+    name: ClassVar[str] = "tree-summaries"
     traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
     k: int
     tree: Tree

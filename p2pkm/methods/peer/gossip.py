@@ -96,7 +96,7 @@ class GossipMatching(MethodBase):
         return PairwiseGossip(self, topology)
 
 
-@register("meetings")
+@register("pairwise-gossip")
 class MeetingsState(NamedTuple):
     """State of a batch.
 

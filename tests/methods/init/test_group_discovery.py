@@ -338,10 +338,10 @@ def test_the_ledger_by_hand():
     result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, tol=0.0), table.topology, p2pkm.Shards.from_list(data),
                             rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
-    gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
-    summaries = ("summaries", kept, 8 * kept * 2 * 3)
-    review = ("review", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
-    limits = ("limits", kept + kept, 8 * (kept * 2 * 2 + kept))
+    gate = ("link-selection", e + e + kept, 8 * (e * 2 * 3 + e + kept))
+    summaries = ("flooded-summaries", kept, 8 * kept * 2 * 3)
+    review = ("link-reselection", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
+    limits = ("saturation-thresholds", kept + kept, 8 * (kept * 2 * 2 + kept))
 
     def sweeps(name, rounds):
         return name, kept * (rounds + 1), 8 * kept * 2 * 2 * (rounds + 1)
@@ -397,5 +397,5 @@ def test_a_given_start_takes_the_place_of_the_summaries():
     result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True), table.topology, p2pkm.Shards.from_list(data), start=start,
                             rounds=2)  # fmt: skip
     names = list(dict.fromkeys(record["stage"] for record in result.rounds))
-    assert names == ["gate", "warmup", "review", "limits", "gtvmin"]
+    assert names == ["link-selection", "warmup", "link-reselection", "saturation-thresholds", "gtvmin"]
     assert_array_equal(result.groups, [0, 0, 1, 1])

@@ -45,6 +45,7 @@ def test_a_scaled_run_equals_a_run_on_scaled_points(scale, tmp_path, capsys):
     one, other = p2pkm.load(tmp_path / "a"), p2pkm.load(tmp_path / "b")
     np.testing.assert_allclose(one.centroids, other.centroids, atol=1e-9)
     assert one.summary["ratio_mean"] == pytest.approx(other.summary["ratio_mean"], rel=1e-9)
-    assert one.rounds[0]["stage"] == "scale" and other.rounds[0]["stage"] != "scale"
+    stage = {"standard": "standardization", "minmax": "min-max-scaling"}[scale]
+    assert one.rounds[0]["stage"] == stage and other.rounds[0]["stage"] != stage
     assert one.summary["bytes"] > other.summary["bytes"]
     np.testing.assert_array_equal(one.predict(values), other.predict(scaler.transform(values)))

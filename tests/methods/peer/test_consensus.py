@@ -134,7 +134,7 @@ def test_a_run_settles_and_reports():
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(ConsensusLloyd(16), topologies.small_world(8, seed=1), shards)
     assert result.summary["termination"] == "converged"
-    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["summaries", "consensus"]
+    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["flooded-summaries", "consensus"]
     assert result.summary["ratio_worst"] < 1.02
 
 
