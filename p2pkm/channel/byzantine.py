@@ -250,14 +250,14 @@ class ByzantineMessages(Transform):
             drawn = context.draw(LIE, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
-    def _malform(self, mail: DenseMessages, who: Integers, context: Context) -> DenseMessages:
-        """Return the mail with tables in it that are none."""
-        values, rows = mail.values.copy(), mail.rows.copy()
+    def _malform(self, messages: DenseMessages, who: Integers, context: Context) -> DenseMessages:
+        """Return the messages with tables in it that are none."""
+        values, rows = messages.values.copy(), messages.rows.copy()
         which = (4.0 * context.draw(LIE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
         values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
         broken = np.zeros(len(rows), np.bool_)
         broken[who[which == _MISSHAPEN]] = True
-        return mail._replace(values=values, rows=rows + broken, unfit=broken)
+        return messages._replace(values=values, rows=rows + broken, unfit=broken)
 
 
 def _measure(devices: Devices, network: Network) -> Floats:

@@ -159,7 +159,7 @@ class FaultInjector(Transform):
         """Begin a stage; return its algorithm and schedule under faults."""
         tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
         self.bound = self._age + self._faults.longest * tables if self._age else 0
-        self._first, self._network, self._unsettled = self._round + 1, network, 0
+        self._first, self._network, self._not_converged = self._round + 1, network, 0
         self._clear()
         self.enter(0)
         return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
@@ -187,9 +187,9 @@ class FaultInjector(Transform):
         """Keep what has come to those who are out for when they are back."""
         self._unread = self._fresh & self.out[self._receivers]
 
-    def note(self, turn: int, settled: Mask) -> None:
-        """Write down in which turn is spoken next, and how many are not settled."""
-        self._turn, self._unsettled = turn, int(np.count_nonzero(~settled))
+    def note(self, turn: int, converged: Mask) -> None:
+        """Write down in which turn is spoken next, and how many are not converged."""
+        self._turn, self._not_converged = turn, int(np.count_nonzero(~converged))
 
     def hear(self, said: SentTables) -> ReceivedTables:
         """Return what is heard after an exchange."""
@@ -240,11 +240,13 @@ class FaultInjector(Transform):
         return int(self._losses.sum())
 
     def judge(self, stop: str) -> str:
-        """Return why to stop: silence is no end while something is on its way, or who is out has not settled."""
+        """Return why to stop: silence is no end while something is on its way, or who is out has not converged."""
         if stop != "silent":
             return stop
-        coming, unsettled, out = self._network.total(np.array([len(self._queue), self._unsettled, int(self.out.any())]))
-        return "" if coming or (unsettled and out) else stop
+        coming, not_converged, out = self._network.total(
+            np.array([len(self._queue), self._not_converged, int(self.out.any())])
+        )
+        return "" if coming or (not_converged and out) else stop
 
     def snapshot(self) -> dict[str, Any]:
         """Return how things stand between two rounds, also of a stage without faults; see `p2pkm.engine.state_tree`."""
@@ -292,11 +294,11 @@ class FaultyAlgorithm:
     def message(self, state: Any, devices: Devices) -> DenseMessages:
         """Return what those say who are there."""
         out = self.trouble.out
-        self.trouble.note(devices.turn, state.settled)
-        mail: DenseMessages = self.algorithm.message(
+        self.trouble.note(devices.turn, state.converged)
+        messages: DenseMessages = self.algorithm.message(
             state, devices.at(devices.step, devices.turn, devices.awake & ~out)
         )
-        return mail._replace(rows=np.where(out, -1, mail.rows)) if out.any() else mail
+        return messages._replace(rows=np.where(out, -1, messages.rows)) if out.any() else messages
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after those have acted who are there."""

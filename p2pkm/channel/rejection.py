@@ -15,19 +15,19 @@ from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.validation import LARGEST
 
 
-def reject_malformed(mail: DenseMessages) -> DenseMessages:
-    """Return the mail with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
+def reject_malformed(messages: DenseMessages) -> DenseMessages:
+    """Return the messages with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
 
     A table of the wrong shape has no place in the array of its batch, so it comes marked.
     """
-    values, rows = mail.values, mail.rows
+    values, rows = messages.values, messages.rows
     with np.errstate(invalid="ignore"):
         wild = ~(np.abs(values) <= LARGEST).all(axis=2)
     unfit: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
-    if mail.unfit is not None:
-        unfit = unfit | mail.unfit
+    if messages.unfit is not None:
+        unfit = unfit | messages.unfit
     found = unfit if unfit.any() else None
-    return mail if found is mail.unfit else mail._replace(unfit=found)
+    return messages if found is messages.unfit else messages._replace(unfit=found)
 
 
 class Rejection(Transform):

@@ -108,7 +108,7 @@ class Progress:
         ratio = write_figure(record["ratio_mean"])
         most = f" (of at most {self._rounds})" if record["stage"] == self._method else ""  # --rounds is the method's
         line = f"{record['stage']} round {record['round']}{most}: ratio {ratio}, " \
-               f"{record['settled']} settled, {record['bytes']:,} bytes"  # fmt: skip
+               f"{record['converged']} converged, {record['bytes']:,} bytes"  # fmt: skip
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)
             return

@@ -63,7 +63,7 @@ def list_command(form: str) -> int:
 @_on_graph
 @_asking
 def describe_command(form: str, **options: Any) -> int:
-    """Measure a graph, such as small-world:degree=6, and predict how GTVMin settles on it.
+    """Measure a graph, such as small-world:degree=6, and predict how GTVMin converges on it.
 
     Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
     """

@@ -49,9 +49,8 @@ class Inbox(NamedTuple):
     Attributes
     ----------
     tables : float64[s, r, w]
-        The last table said by every own device, then by every neighbour on another rank; where mail may be late, those
-        said before follow. What lies beyond a table's own rows and columns is left over from others and must not be
-        read.
+        The last table sent by every own device, then by every neighbor on another rank; with delays, those sent before
+        follow. What lies beyond a table's own rows and columns is left over from others and must not be read.
     rows : int64[s]
         Rows of each table, -1 where nothing was said.
     slots : int64[e]
@@ -227,5 +226,5 @@ def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
 
 
 def silence(n: int, rows: int, width: int) -> DenseMessages:
-    """Return the mail of n devices that say nothing."""
+    """Return the messages of n devices that say nothing."""
     return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

@@ -28,7 +28,7 @@ class State(Protocol):
         """Return the centroids, float64[n, k, d]; absent rows are +inf."""
 
     @property
-    def settled(self) -> Mask:
+    def converged(self) -> Mask:
         """Return which devices see no reason to go on, bool[n]."""
 
 
@@ -176,7 +176,7 @@ class ServerMethod(Protocol):
 
     @property
     def tol(self) -> float:
-        """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
+        """Return below which Frobenius norm of the move of the server's table all devices have converged; 0: never."""
 
     def expected_messages(self, known: Known) -> Pattern | None:
         """Return what the clients report, for `plan`."""

@@ -70,6 +70,6 @@ class ActiveLinks:
         """
         if self._graph is None:
             return stop
-        if stop not in ("converged", "stalled"):
+        if stop not in ("converged", "oscillating"):
             self._unrest = self._round
         return stop if self._round - self._unrest >= (self._graph.period or _LONG) else ""

@@ -21,7 +21,7 @@ then the one with the lower id. What is said at a time is said before a turn beg
 and no latency all devices go by what all have said in the turn before, as under a barrier. A round is n turns, of
 which fast devices take more.
 
-A run is at rest when all have settled, and everything that had been said by then has been used, and all still are. The
+A run is at rest when all have converged, all messages sent by then were used, and all still are. The
 queue is the same on every rank: all that it needs to know are the rows that each device says.
 """
 
@@ -244,8 +244,8 @@ class Events:
         self._begin[i] = max(self._ready[i], first, room)
 
     def _judge(self, stop: str) -> str:
-        """Return why to stop: that all have settled counts once all has been used that had been said by then."""
-        if stop not in ("converged", "stalled"):
+        """Return why to stop: that all have converged counts once all has been used that had been said by then."""
+        if stop not in ("converged", "oscillating"):
             self._mark = np.zeros(0, np.int64)
             return stop
         if not len(self._mark):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; settled: bool[n]."""
+    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 class StageState(NamedTuple):
@@ -148,12 +148,14 @@ def run_stage(
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
             if links.change(due=schedule.in_step or turn == schedule.length):
                 now = links.devices.at(t, turn - 1, schedule.opening)
-            mail = channel.send(algorithm.message, state, now)
-            inbox = _deliver(network, mail)
-            spoke = _speaks(mail) or (spoke and not schedule.answers)
+            messages = channel.send(algorithm.message, state, now)
+            inbox = _deliver(network, messages)
+            spoke = _speaks(messages) or (spoke and not schedule.answers)
         stop, asked = _judge(field, state, spoke, t)
         stop = schedule.judge(links.judge(stop))
-        if asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox)):  # letters are not kept
+        if (
+            asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox))
+        ):  # sparse messages are not kept
             keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
 
@@ -162,9 +164,9 @@ def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel,
     """Let everybody send at the opening what is known from the stage before."""
     network, (channel, links, schedule) = field.referee.network, at
     state = algorithm.initial_state(links.devices, start)
-    mail = channel.send(algorithm.message, state, links.devices.of(schedule.opening))
-    inbox = _deliver(network, mail)
-    stop, asked = _judge(field, state, _speaks(mail), 0)
+    messages = channel.send(algorithm.message, state, links.devices.of(schedule.opening))
+    inbox = _deliver(network, messages)
+    stop, asked = _judge(field, state, _speaks(messages), 0)
     return StageState(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
 
 
@@ -184,12 +186,12 @@ def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool
     return field, played, schedule
 
 
-def _deliver(network: Network, mail: DenseMessages | SparseMessages) -> Any:
-    return network.deliver(mail) if isinstance(mail, SparseMessages) else network.exchange(mail)
+def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
+    return network.deliver(messages) if isinstance(messages, SparseMessages) else network.exchange(messages)
 
 
-def _speaks(mail: DenseMessages | SparseMessages) -> bool:
-    return len(mail.who) > 0 if isinstance(mail, SparseMessages) else bool((mail.rows >= 0).any())
+def _speaks(messages: DenseMessages | SparseMessages) -> bool:
+    return len(messages.who) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
 
 
 class _StopRequest(NamedTuple):
@@ -205,18 +207,18 @@ def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _St
     A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
     somebody keeps, a run that is asked to stop goes on to the end of the round.
     """
-    settled, keeper = state.settled, field.keeper
-    oscillating = settled | optional(state, "oscillating", default=False)
+    converged, keeper = state.converged, field.keeper
+    oscillating = converged | optional(state, "oscillating", default=False)
     signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        spoke, np.sum(~settled), np.sum(~oscillating),
+        spoke, np.sum(~converged), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
-    asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
+    asked, ended, wanted, kept, speakers, not_converged, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
     found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
     if not speakers:
         return "silent", found
-    if not t or (unsettled and moving):
+    if not t or (not_converged and moving):
         return "", found
-    return "stalled" if unsettled else "converged", found
+    return "oscillating" if not_converged else "converged", found

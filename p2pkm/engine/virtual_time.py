@@ -23,7 +23,7 @@ down its neighbours first, and devices r hops away r turns later. (That a device
 waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
 
 A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
-all have settled, and what the referee looks at.
+all have converged, and what the referee looks at.
 
 Operations are estimates, see `p2pkm.engine.flop_count`: 3 m k d + 2 m d for a turn with m points, or what the
 method says.

@@ -299,7 +299,7 @@ def code_of(stop: str, experiment: Experiment) -> int:
     """Return the exit code of a run that stopped for this reason."""
     if stop in STOPPED:
         return STOPPED[stop]
-    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
+    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "oscillating") else 0
 
 
 def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:

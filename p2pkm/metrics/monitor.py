@@ -126,8 +126,8 @@ class Monitor:
         rounding = self._measure_rounding(state.centroids, links[:, 2])
         rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links, rounding)))
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
-        counts = *self.network.ledger.totals, np.count_nonzero(state.settled & (own.ids != own.hub))
-        messages, volume, settled = self.network.total(np.array(counts, np.int64))
+        counts = *self.network.ledger.totals, np.count_nonzero(state.converged & (own.ids != own.hub))
+        messages, volume, converged = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
         losses = self.losses = rows[: own.clients, 0].copy()
@@ -140,7 +140,7 @@ class Monitor:
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
-            "messages": int(messages), "bytes": int(volume), "settled": int(settled),
+            "messages": int(messages), "bytes": int(volume), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
         if own.hub >= 0:

@@ -1,4 +1,4 @@
-"""How late mail is: whatever decides it, a clock or a tape of faults, answers one question after every exchange."""
+"""How late messages are: a clock or a fault model answers one question after every exchange."""
 
 from typing import NamedTuple, Protocol
 
@@ -40,7 +40,7 @@ class ReceivedTables(NamedTuple):
 
 
 class DelayModel(Protocol):
-    """Decides how late mail is; every rank asks it alike, and it may ask the network to agree with the others."""
+    """Decides how late messages are; every rank asks it alike, and it may ask the network to agree with the others."""
 
     @property
     def bound(self) -> int:

@@ -100,7 +100,9 @@ class Ledger:
     def __init__(self, indptr: Integers) -> None:
         self._indptr, self._degrees = indptr, np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
-        self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
+        self._edges = np.zeros(
+            (3, 0), np.int64
+        )  # the same for what went over some edges only, once there are such messages
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[ExchangeRecord] = []
         self._forget()
@@ -114,22 +116,24 @@ class Ledger:
         self._numbers: dict[Any, int] = {}
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
-    def note(self, mail: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
+    def note(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
-        if mail.unfit is not None:
-            self.refused += mail.unfit * _count_receivers(self._indptr, edges)
-        self._noted.append(ExchangeRecord(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+        if messages.unfit is not None:
+            self.refused += messages.unfit * _count_receivers(self._indptr, edges)
+        self._noted.append(
+            ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges)
+        )
         waiting = len(self._noted)
         if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
 
-    def enter(self, letters: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
-        """Add up one exchange of letters; said: which table goes over which own edge; at: stage and turn."""
+    def enter(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
+        """Add up one exchange of sparse messages; said: which table goes over which own edge; at: stage and turn."""
         self._count()
-        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
+        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)
         _add(self._over_some(), said.edges, rows, row_bytes)
         if len(self._degrees) <= LARGE:
-            self._keep(ExchangeRecord(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
+            self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who))
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:

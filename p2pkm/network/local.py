@@ -14,7 +14,7 @@ from p2pkm.network.transport_state import restore, snapshot
 
 
 class LocalNetwork:
-    """Deliver mail within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
+    """Deliver messages within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 
@@ -31,22 +31,22 @@ class LocalNetwork:
         self._memory = Mailbox(self.placement, delays=delays)
 
     def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, from now on."""
+        """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
+    def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours."""
-        edges = narrow(mail.edges, self._active)
-        self.ledger.note(mail, edges, self._stage, self._turn)
+        edges = narrow(messages.edges, self._active)
+        self.ledger.note(messages, edges, self._stage, self._turn)
         self._turn += 1
-        self._memory.say(mail, mail.values.shape[1])
+        self._memory.say(messages, messages.values.shape[1])
         return self._memory.hear(None if edges is None else edges[self.placement.mirror])
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
+    def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say."""
-        said = self._post.sort(letters, self._active)
-        self.ledger.enter(letters, said, (self._stage, self._turn))
+        said = self._post.sort(sparse, self._active)
+        self.ledger.enter(sparse, said, (self._stage, self._turn))
         self._turn += 1
         return self._post.hand_out(said, [])
 

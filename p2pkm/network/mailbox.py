@@ -1,9 +1,9 @@
-"""What a rank has heard: the tables last said, who spoke, and over which edges it came.
+"""What a rank has received: the last table of each sender, who sent in this exchange, and over which edges.
 
-Where mail may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the network
-moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What an edge hears is a place
-in there; of the first s it has no rows, so that no kernel takes them for what was heard. Where nobody is late there are
-no such blocks, and nothing is copied.
+Where messages may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the
+network moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What is read over an
+edge is a place in there; the first s have no rows, so that no kernel takes them for received tables. Without delays
+there are no such blocks, and nothing is copied.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ class Mailbox:
     spare : int
         Rows that every table has beyond the largest one said; a network may let something travel in them.
     delays : Delays, optional
-        How late mail is; None: never.
+        How late messages are; None: never.
 
     Attributes
     ----------
     tables : float64[s, r + spare, w]
-        Grows to the largest table of the stage; where mail may be late, the tables that are kept follow.
+        Grows to the largest table of the stage; where messages may be late, the tables that are kept follow.
     heads : int64[s]
         Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
@@ -41,7 +41,7 @@ class Mailbox:
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
         self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
-        self._count = np.zeros(slots, np.int64)  # tables that each has said, where mail may be late
+        self._count = np.zeros(slots, np.int64)  # tables that each has said, where messages may be late
         self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
         self._rows = np.full(self._blocks * slots, -1)
         self._slots = np.full(len(self._senders), -1)
@@ -49,22 +49,22 @@ class Mailbox:
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
-    def say(self, mail: DenseMessages, r: int) -> None:
+    def say(self, messages: DenseMessages, r: int) -> None:
         """Write down what the own devices say, in tables of at least r rows."""
         n = self._n
-        accepted = self.heads[:n] = mail.accepted
-        self._row_bytes = 8 * (mail.values.shape[2] - mail.header)
+        accepted = self.heads[:n] = messages.accepted
+        self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
         whole = n == 0 or accepted.min() >= 0
-        steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
+        steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
         if not (whole and steady and not self._borrowed):
-            if self._borrow(mail, whole):
+            if self._borrow(messages, whole):
                 return
-            self._fit(mail, r)
+            self._fit(messages, r)
         if whole:
-            self._own[:, : mail.values.shape[1], : mail.values.shape[2]] = mail.values
+            self._own[:, : messages.values.shape[1], : messages.values.shape[2]] = messages.values
         else:
             spoke = accepted >= 0
-            self._own[spoke, : mail.values.shape[1], : mail.values.shape[2]] = mail.values[spoke]
+            self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
 
     def hear(self, flags: Mask | None) -> Inbox:
         """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
@@ -139,19 +139,19 @@ class Mailbox:
         spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
-    def _borrow(self, mail: DenseMessages, whole: bool) -> bool:
+    def _borrow(self, messages: DenseMessages, whole: bool) -> bool:
         """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
-        _, rows, width = mail.values.shape
+        _, rows, width = messages.values.shape
         fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
         if whole and fits and not self._spare and self._n == len(self.tables):
-            self._hold(mail.values, borrowed=True)
+            self._hold(messages.values, borrowed=True)
             return True
         return False
 
-    def _fit(self, mail: DenseMessages, r: int) -> None:
+    def _fit(self, messages: DenseMessages, r: int) -> None:
         """Make tables of one's own that are large enough."""
         slots, rows, columns = self.tables.shape
-        height, width = max(r + self._spare, rows), max(mail.values.shape[2], columns)
+        height, width = max(r + self._spare, rows), max(messages.values.shape[2], columns)
         if self._borrowed or (height, width) != (rows, columns):
             tables = np.zeros((slots, height, width))
             tables[:, : rows - self._spare, :columns] = self.tables[:, : rows - self._spare]

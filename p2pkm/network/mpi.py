@@ -21,12 +21,12 @@ from p2pkm.network.mpi_abort import abort_on_error
 from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
-_POLL, _LETTERS = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
+_POLL, _SPARSE = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
 _PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
 class MPINetwork:
-    """Deliver mail between MPI ranks; see `p2pkm.network.transport.Network` for the meaning of each method."""
+    """Deliver messages between MPI ranks; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 
@@ -49,23 +49,23 @@ class MPINetwork:
         self._planned: tuple[Floats | None, bool] = (None, False)
 
     def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, from now on."""
+        """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
+    def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours.
 
         The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
         said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
-        edges = narrow(mail.edges, self._active)
-        self.ledger.note(mail, edges, self._stage, self._turn)
+        edges = narrow(messages.edges, self._active)
+        self.ledger.note(messages, edges, self._stage, self._turn)
         self._turn += 1
-        memory, own, r = self._memory, len(self.placement.ids), mail.values.shape[1]
-        memory.say(mail, self._largest(r) if mail.ragged else r)
-        selective = mail.edges is not None
+        memory, own, r = self._memory, len(self.placement.ids), messages.values.shape[1]
+        memory.say(messages, self._largest(r) if messages.ragged else r)
+        selective = messages.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
         memory.tables[:own, -1, 0] = memory.heads[:own]
@@ -77,18 +77,18 @@ class MPINetwork:
         memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
         return memory.hear(self._active if flags is None else self._hear_flags(flags))
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
+    def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
-        said = self._post.sort(letters, self._active)
-        self.ledger.enter(letters, said, (self._stage, self._turn))
+        said = self._post.sort(sparse, self._active)
+        self.ledger.enter(sparse, said, (self._stage, self._turn))
         self._turn += 1
         peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
-        sent = [comm.Isend(one, peer.rank, _LETTERS) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
+        sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
         parcels, status = [], self._mpi.Status()
         for peer in peers:
-            comm.Probe(peer.rank, _LETTERS, status)
+            comm.Probe(peer.rank, _SPARSE, status)
             parcels.append(np.empty(status.Get_count(kind)))
-            comm.Recv(parcels[-1], peer.rank, _LETTERS)
+            comm.Recv(parcels[-1], peer.rank, _SPARSE)
         self._mpi.Request.Waitall(sent)
         return self._post.hand_out(said, parcels)
 

@@ -1,4 +1,4 @@
-"""Letters on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
+"""Sparse messages on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from p2pkm.network.halo import LocalSubgraph
 
 
 class SparseRouter:
-    """Sort letters by where they go; the cost of each step grows with what is said and not with the graph.
+    """Sort sparse messages by where they go; the cost of each step grows with what is said and not with the graph.
 
     Parameters
     ----------
@@ -21,11 +21,11 @@ class SparseRouter:
         self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
         self._orders = [np.argsort(peer.speaking) for peer in placement.peers]
 
-    def sort(self, letters: SparseMessages, active: Mask | None) -> Delivery:
-        """Return the edges in use that the letters go over, as own edges from the sender, and the table of each."""
-        edges = letters.edges if active is None else letters.edges[active[letters.edges]]
+    def sort(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
+        """Return the edges in use that sparse messages go over, as own edges from the sender, and the table of each."""
+        edges = sparse.edges if active is None else sparse.edges[active[sparse.edges]]
         senders = np.searchsorted(self._indptr, edges, side="right") - 1
-        return Delivery(edges, letters.tables.take(np.searchsorted(letters.who, senders)))
+        return Delivery(edges, sparse.tables.take(np.searchsorted(sparse.who, senders)))
 
     def wrap(self, said: Delivery) -> Iterator[Floats]:
         """Yield what goes to each peer, as numbers one after another.

@@ -1,4 +1,4 @@
-"""The message layer: who hosts whom, how mail is delivered, and what it costs."""
+"""The message layer: who hosts whom, how messages are delivered, and what it costs."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from p2pkm.network.ledger import Ledger
 
 
 class Network(Protocol):
-    """Moves mail between devices; has the same semantics, to the bit, in one process and on MPI."""
+    """Moves messages between devices; has the same semantics, to the bit, in one process and on MPI."""
 
     placement: LocalSubgraph
     ledger: Ledger
@@ -20,15 +20,15 @@ class Network(Protocol):
         """Begin a stage: nothing has been heard yet; delays: how late `DenseMessages` is in it, None: never."""
 
     def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, bool[e], from now on, also in later stages.
+        """Let messages go over these own edges only, bool[e], from now on, also in later stages.
 
         Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
         """
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
+    def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours."""
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
+    def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
 
     def peek(self, values: Floats) -> Floats:

@@ -70,7 +70,7 @@ class Arena:
         return ending, np.diff(stamps).tolist()
 
     def clock(self, rounds: int, schedule: str = "jacobi") -> list[float]:
-        """Return the seconds of so many rounds, in several goes if everybody settles before."""
+        """Return the seconds of so many rounds, in several goes if all devices converge before."""
         seconds: list[float] = []
         while len(seconds) < rounds:
             seconds += self.play(rounds, schedule)[1]

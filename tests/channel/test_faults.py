@@ -39,7 +39,7 @@ class Counting(NamedTuple):
     """State of a method that counts its own turns and says the count."""
 
     centroids: np.ndarray
-    settled: np.ndarray
+    converged: np.ndarray
     turns: np.ndarray
 
 
@@ -212,7 +212,7 @@ def test_a_late_message_to_one_who_is_away_by_then_is_lost():
 def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
     heard = follow(PATH, [away(1, 0, 2), delay(3, 0, 1, 5)], 1)
     heard.trouble.note(0, np.array([False, True, True]))
-    assert heard.trouble.judge("silent") == ""  # 0 is away, and not settled
+    assert heard.trouble.judge("silent") == ""  # 0 is away, and not converged
     assert heard.trouble.judge("converged") == "converged"
     heard.trouble.note(0, np.ones(3, bool))
     assert heard.trouble.judge("silent") == "silent"

@@ -99,11 +99,11 @@ def test_what_is_flooded_or_sent_up_a_tree_is_perturbed_by_its_origin_alone():
     assert changed.tolist() == [[False, True], [True, False], [False, False]]
     assert_array_equal(sent.values[:, :, [0, 3]], np.stack([rows] * 3)[:, :, [0, 3]])
     tables = Tables(np.concatenate((rows, rows)), np.array([0, 2]), np.array([2, 2]))
-    letters = SparseMessages(np.array([0, 2]), tables, np.array([0]), header=1)
-    up = send(noise(content=MessageContent.FORWARDED_CENTROIDS), letters).tables.flat()
+    sparse = SparseMessages(np.array([0, 2]), tables, np.array([0]), header=1)
+    up = send(noise(content=MessageContent.FORWARDED_CENTROIDS), sparse).tables.flat()
     assert (up != tables.flat()).any(axis=1).tolist() == [False, True, False, False]
     assert up[1, 1] != sent.values[0, 1, 1] + 1.0 and up[1, 3] == 3.0
-    down = letters._replace(header=0)
+    down = sparse._replace(header=0)
     assert send(noise(content=MessageContent.FORWARDED_CENTROIDS), down) is down
 
 

@@ -111,7 +111,7 @@ def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: now[0])
     progress = Progress("gtvmin", 100, quiet=False, verbose=False)
-    record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "settled": 2, "bytes": 12345}
+    record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "converged": 2, "bytes": 12345}
     for t in range(100):
         now[0] += 0.1
         progress(record | {"round": t})

@@ -188,7 +188,7 @@ def test_silence_is_no_end():
     table = arrange([[[0.0]]] * 3, [(0, 1), (1, 2)])
     links = ActiveLinks(table.devices, table.network, ALTERNATING)
     said = []
-    for stop in ("silent", "converged", "converged", "silent", "stalled"):
+    for stop in ("silent", "converged", "converged", "silent", "oscillating"):
         links.change(due=True)
         said.append(links.judge(stop))
     assert said == ["", "", "converged", "", ""]

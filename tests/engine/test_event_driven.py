@@ -292,12 +292,12 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
     events = Events(network(table.topology, latency=5.0), table.topology)
     table.network.open(events)
     schedule = events.open(Method([1, 1]), table.devices, table.network)
-    mail = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
-    table.network.exchange(mail)
+    messages = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
+    table.network.exchange(messages)
     assert schedule.judge("") == "" and schedule.judge("round-limit") == "round-limit"
     assert schedule.judge("converged") == ""  # nobody has used what the other said at the opening
     for awake in schedule.turns(1):
-        table.network.exchange(mail._replace(rows=np.where(awake, 1, -1)))
+        table.network.exchange(messages._replace(rows=np.where(awake, 1, -1)))
     assert schedule.judge("converged") == "converged"
     assert schedule.judge("") == "" and schedule.judge("converged") == ""  # somebody moved again
     assert schedule.judge("interrupted") == "interrupted"

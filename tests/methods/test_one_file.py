@@ -31,10 +31,10 @@ from p2pkm.methods.init.value import Init
 
 @register("tug")
 class TugState(NamedTuple):
-    """centroids float64[n, k, d], settled bool[n]."""
+    """centroids float64[n, k, d], converged bool[n]."""
 
     centroids: np.ndarray
-    settled: np.ndarray
+    converged: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Tug(MethodBase):
             for e in range(devices.indptr[i], devices.indptr[i + 1]):
                 if inbox.slots[e] >= 0:
                     centroids[i] = 0.5 * (centroids[i] + inbox.tables[inbox.slots[e], : self.k])
-        return TugState(centroids, state.settled)
+        return TugState(centroids, state.converged)
 '''
 SERVED = '''
 """A method with a server."""

@@ -177,14 +177,14 @@ def test_with_all_edges_in_use_nothing_is_masked():
 def test_tables_are_read_only_and_mail_is_never_written_to():
     network = open_path()
     given = tables(0, 1, 2)
-    mail = DenseMessages(given, np.full(3, 2))
-    inbox = network.exchange(mail)
+    messages = DenseMessages(given, np.full(3, 2))
+    inbox = network.exchange(messages)
     with pytest.raises(ValueError, match="read-only"):
         inbox.tables[0, 0, 0] = 5.0
     network.exchange(DenseMessages(tables(9, 9, 9), np.array([2, -1, -1])))
     network.exchange(DenseMessages(tables(8, 8, 8, width=3), np.array([-1, 2, -1])))
     assert_array_equal(given, tables(0, 1, 2))
-    assert_array_equal(mail.rows, 2)
+    assert_array_equal(messages.rows, 2)
 
 
 def test_widths_and_heights_may_differ_by_turn():

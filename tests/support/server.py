@@ -49,19 +49,19 @@ def serve(method, data, rounds=1, **more):
     algorithm, n = Star(method), len(data)
     schedule = make("star", devices, np.zeros(n + 1, int))
     state = algorithm.initial_state(devices, start)
-    mail = algorithm.message(state, devices.of(schedule.opening))
+    messages = algorithm.message(state, devices.of(schedule.opening))
     uplinks = []
     for t in range(1, rounds + 1):
-        uplinks.append([mail.values[i, : mail.rows[i]].copy() for i in range(n)])
-        inbox = network.exchange(mail)
+        uplinks.append([messages.values[i, : messages.rows[i]].copy() for i in range(n)])
+        inbox = network.exchange(messages)
         for turn, awake in enumerate(schedule.turns(t)):
             now = devices.at(t, turn, awake)
             state = algorithm.update(state, inbox, now)
-            mail = algorithm.message(state, now)
-            inbox = network.exchange(mail) if turn == 0 else inbox
-        if (mail.rows < 0).all():
+            messages = algorithm.message(state, now)
+            inbox = network.exchange(messages) if turn == 0 else inbox
+        if (messages.rows < 0).all():
             break
-    network.exchange(mail)
+    network.exchange(messages)
     local = [rows[rows[:, 0] < np.inf] for rows in state.local[:n]]
     model = state.centroids[n]
     return FinishedRun(model[model[:, 0] < np.inf], local, uplinks, network.ledger.totals, state, devices)

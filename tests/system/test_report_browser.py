@@ -227,7 +227,7 @@ def test_the_frame_is_told_in_words(browser, ring):
         opened.go(5)
         last, said = records[frames["record"][5]], opened.page.inner_text("#replay-now")
         assert said.startswith(f"{last['stage']}, round {last['round']} · ")
-        assert f"{last['settled']} of 16 settled" in said
+        assert f"{last['converged']} of 16 converged" in said
 
 
 # ---------------------------------------------------------------------------------------------------------- a device

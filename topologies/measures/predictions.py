@@ -91,7 +91,7 @@ def predict(
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
     colors: Integers | None = None, theta: float = 1.5,
 ) -> Prediction:  # fmt: skip
-    """Predict how fast GTVMin settles on a graph, and how much its devices will differ then.
+    """Predict how fast GTVMin converges on a graph, and how much its devices will differ then.
 
     Parameters
     ----------

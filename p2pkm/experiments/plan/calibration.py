@@ -90,11 +90,11 @@ def exchange(world: World) -> tuple[float, float]:
     for size, times in ((_SMALL, _EXCHANGES), (_LARGE, _EXCHANGES // 10)):
         network = world.network(placement)
         network.open()
-        mail = DenseMessages(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
-        network.exchange(mail)
+        messages = DenseMessages(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
+        network.exchange(messages)
         stamps = [time.perf_counter()]
         for _ in range(times):
-            network.exchange(mail)
+            network.exchange(messages)
             stamps.append(time.perf_counter())
         network.close()
         took.append(float(np.median(np.diff(stamps))))
@@ -138,7 +138,7 @@ def main(argument: str) -> None:
 
 
 def endless(algorithm: Any) -> Any:
-    """Return the same method with a tolerance of 0, so that it does not settle within a few rounds."""
+    """Return the same method with a tolerance of 0, so that it does not converge within a few rounds."""
     other = copy(algorithm)
     if "tol" in vars(other):
         object.__setattr__(other, "tol", 0.0)

@@ -16,10 +16,10 @@ from p2pkm.kernels.reference import uniforms
 
 @register("bounding-box")
 class BoxState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
+    """centroids: float64[n, k, d]; converged: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     box: Floats
 
     @property
@@ -71,7 +71,7 @@ class Box(MethodBase):
     def message(self, state: BoxState, devices: Devices) -> DenseMessages:
         """Say the box if it has grown; a device that knows of no point says an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
-        return DenseMessages(state.box, np.where(devices.awake & ~state.settled, rows, -1))
+        return DenseMessages(state.box, np.where(devices.awake & ~state.converged, rows, -1))
 
     def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
         """Widen the box by what was heard."""

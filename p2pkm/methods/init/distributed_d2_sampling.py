@@ -23,7 +23,7 @@ class RaceState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         The seeds so far, with the winner of the first draw of this race.
-    settled : bool[n]
+    converged : bool[n]
     candidates : float64[n, q, k, d]
         The seeds so far, with the winner of each draw.
     best : float64[n, q, 1 + d]
@@ -32,7 +32,7 @@ class RaceState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     best: Floats
     news: Mask

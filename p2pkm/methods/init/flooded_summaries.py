@@ -21,10 +21,10 @@ _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of se
 
 @register("flooded-summaries")
 class FloodedSummariesState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
+    """centroids: float64[n, k, d]; converged: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     flood: Flood
 
@@ -94,7 +94,7 @@ class FloodedSummaries(MethodBase):
         far = devices.step == self.hops
         quiet = np.logical_not(flood.news.any(axis=1))
         ready = far | quiet
-        members = np.flatnonzero(ready & ~(state.settled & quiet))
+        members = np.flatnonzero(ready & ~(state.converged & quiet))
         if far:
             flood = flood._replace(news=np.zeros_like(flood.news))
         candidates = state.candidates

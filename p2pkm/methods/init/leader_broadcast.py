@@ -17,10 +17,10 @@ from p2pkm.network.graph import Topology
 
 @register("leader")
 class LeaderState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has centroids; news: bool[n], got them just now."""
+    """centroids: float64[n, k, d]; converged: bool[n], has centroids; news: bool[n], got them just now."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     news: Mask
 
 
@@ -77,7 +77,7 @@ class Leader(MethodBase):
             rows = inbox.rows[inbox.slots[e]]
             centroids[source[e], :rows] = inbox.tables[inbox.slots[e], :rows]
             news[source[e]] = True
-        return LeaderState(centroids, state.settled | news, news)
+        return LeaderState(centroids, state.converged | news, news)
 
 
 def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:

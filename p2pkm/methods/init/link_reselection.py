@@ -19,10 +19,10 @@ _LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
 
 @register("link-reselection")
 class ReviewState(NamedTuple):
-    """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
+    """centroids, converged; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbor keeps."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     edge_active: Mask
     edge_degrees: Integers
 
@@ -74,7 +74,7 @@ class Review(MethodBase):
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))
         if devices.step == 2:
             return state._replace(edge_active=state.edge_active | inbox.fresh)
-        return state._replace(edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_))
+        return state._replace(edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_))
 
 
 def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:

@@ -25,7 +25,7 @@ class LinkSelectionState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         Those of the stage before, else absent.
-    settled : bool[n]
+    converged : bool[n]
     pairs : float64[n, k, d + 1]
         Summary of the own points; absent pairs are +inf.
     quartile : float64[n]
@@ -39,7 +39,7 @@ class LinkSelectionState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     pairs: Floats
     quartile: Floats
     edge_contrast: Floats
@@ -107,7 +107,7 @@ class LinkSelection(MethodBase):
             return state._replace(edge_active=devices.active & ~(state.edge_contrast > _LENIENT * largest))
         kept = state.edge_active & inbox.fresh  # what the other end cuts, it says nothing over
         return state._replace(
-            edge_active=kept, edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_)
+            edge_active=kept, edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_)
         )
 
 

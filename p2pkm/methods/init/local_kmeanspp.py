@@ -18,10 +18,10 @@ _LIMIT = 300  # Lloyd steps, where seeds may not leave
 
 @register("local-kmeanspp")
 class OwnState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]."""
+    """centroids: float64[n, k, d]; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.init.flooded_summaries import summarize
 
-_CALM = 2  # rounds without news, after which a device has settled
+_CALM = 2  # rounds without news, after which a device has converged
 
 
 @register("min-id-agreement")
@@ -24,7 +24,7 @@ class MinIdAgreementState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     candidates : float64[n, q, k, d]
     origin : int64[n]
         The device that they come from, or N more than its id if it had to make do with its own points; 2 N: nobody.
@@ -33,7 +33,7 @@ class MinIdAgreementState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     origin: Integers
     calm: NDArray[np.int8]
@@ -73,7 +73,7 @@ class MinIdAgreement(MethodBase):
         if missing.any():
             own = summarize(devices, self.k)[:, :, :-1]
             candidates = np.where(missing[:, None, None, None], own[:, None], candidates)
-        behind = missing | ~start.settled
+        behind = missing | ~start.converged
         nothing = ~np.isfinite(candidates).any(axis=(1, 2, 3))
         origin = np.where(nothing, 2 * devices.total, devices.ids + devices.total * behind)
         return _state(candidates, origin, np.zeros(n, np.int8))

@@ -16,10 +16,10 @@ from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile,
 
 @register("saturation-thresholds")
 class SaturationThresholdsState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
+    """centroids: float64[n, k, d]; converged: bool[n]; quartile: float64[n], nan if no links; edge_limit: [e]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     quartile: Floats
     edge_limit: Floats
 
@@ -64,4 +64,4 @@ class SaturationThresholds(MethodBase):
         fresh = np.flatnonzero(both)  # who has heard nothing has no quartile, and its links never give way
         limit = np.full(len(devices.indices), np.inf)
         limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
-        return state._replace(edge_limit=limit, settled=np.ones(len(devices), np.bool_))
+        return state._replace(edge_limit=limit, converged=np.ones(len(devices), np.bool_))

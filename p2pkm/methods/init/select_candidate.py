@@ -18,10 +18,10 @@ from p2pkm.methods.init.flooded_summaries import summarize
 
 @register("select-candidate")
 class SelectCandidateState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
+    """centroids: float64[n, k, d]; converged: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     flood: Flood
 
@@ -65,7 +65,7 @@ class SelectCandidate(MethodBase):
         """Take in losses; choose if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
-        members = np.flatnonzero(ready & ~state.settled)
+        members = np.flatnonzero(ready & ~state.converged)
         centroids = state.centroids.copy()
         if len(members):
             collections, which = group(flood, members)

@@ -16,10 +16,10 @@ from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, sp
 
 @register("standardization")
 class StandardizationState(NamedTuple):
-    """centroids: float64[n, k, d], none yet; settled: bool[n]; mean, deviation: float64[n, d]; flood."""
+    """centroids: float64[n, k, d], none yet; converged: bool[n]; mean, deviation: float64[n, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mean: Floats
     deviation: Floats
     flood: Flood
@@ -76,7 +76,7 @@ class Standardization(MethodBase):
         """Take in moments; merge them if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
-        members = np.flatnonzero(ready & ~state.settled)
+        members = np.flatnonzero(ready & ~state.converged)
         mean, deviation = state.mean.copy(), state.deviation.copy()
         if len(members):
             collections, which = group(flood, members)

@@ -62,13 +62,13 @@ class RootedState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         +inf until the candidates, or the chosen one, have come down.
-    settled : bool[n]
+    converged : bool[n]
     walk : Walk or None
         None at the end of the last way.
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     walk: Walk | None
 
 

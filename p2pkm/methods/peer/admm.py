@@ -18,10 +18,10 @@ from p2pkm.methods.init.value import Init
 
 @register("admm")
 class ADMMState(NamedTuple):
-    """centroids: float64[n, k, d], m; settled: bool[n]; duals: float64[n, k, d], p of the round before."""
+    """centroids: float64[n, k, d], m; converged: bool[n]; duals: float64[n, k, d], p of the round before."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     duals: Floats
 
 
@@ -56,7 +56,7 @@ class ADMM(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------

@@ -20,10 +20,10 @@ _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived kee
 
 @register("consensus")
 class ConsensusState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
+    """centroids: float64[n, k, d]; converged: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
 
 
@@ -57,7 +57,7 @@ class ConsensusLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------
@@ -114,5 +114,5 @@ class ConsensusLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
-        return ConsensusState(centroids, settled, local_sums(devices, centroids))
+        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        return ConsensusState(centroids, converged, local_sums(devices, centroids))

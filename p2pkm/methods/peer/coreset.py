@@ -167,7 +167,7 @@ class CoresetState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         +inf until the coreset is clustered.
-    settled : bool[n]
+    converged : bool[n]
     own : float64[n, k, d]
         B_i.
     costs : float64[n]
@@ -177,7 +177,7 @@ class CoresetState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     own: Floats
     costs: Floats
     flood: Flood
@@ -232,7 +232,7 @@ class Flooded(MethodBase):
             flood = begin(devices, *self.method.draw(devices, state.own, totals))
         elif devices.turn == 2 * self.hops:
             found = self.method.cluster(devices, flood, everybody)
-            state = state._replace(centroids=found, settled=np.ones(len(devices), np.bool_))
+            state = state._replace(centroids=found, converged=np.ones(len(devices), np.bool_))
         return state._replace(flood=flood)
 
 
@@ -302,7 +302,7 @@ class Rooted(MethodBase):
         if way == 1:
             return state._replace(flood=begin(devices, *self.method.draw(devices, state.own, state.costs)))
         if way == 3:
-            return state._replace(settled=np.ones(len(devices), np.bool_))
+            return state._replace(converged=np.ones(len(devices), np.bool_))
         roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)
         centroids = state.centroids.copy()
         centroids[roots] = self.method.cluster(devices, state.flood, roots)

@@ -56,7 +56,7 @@ class GossipMatching(MethodBase):
     init : Init or str
         How devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------
@@ -104,13 +104,13 @@ class MeetingsState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         After the last meeting.
-    settled : bool[n]
+    converged : bool[n]
     blended : float64[n, k, d + 1]
         The rows (w_c, c_c) that go into the next meeting; those of absent centroids are (+inf, 0).
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     blended: Floats
 
 
@@ -156,8 +156,8 @@ class PairwiseGossip(MethodBase):
             theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
-        settled = has_converged(centroids, state.centroids, self.method.tol * devices.scale)
-        return MeetingsState(centroids, settled, blend(devices, centroids, met[:, :, -1], self.method.share))
+        converged = has_converged(centroids, state.centroids, self.method.tol * devices.scale)
+        return MeetingsState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
 
 
 def blend(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:

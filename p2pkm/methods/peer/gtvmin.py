@@ -37,7 +37,7 @@ class GTVMinState(NamedTuple):
     ----------
     centroids, previous : float64[n, k, d]
         Now, and before the last turn awake.
-    settled, oscillating, echo : bool[n]
+    converged, oscillating, echo : bool[n]
         Echo: back at the centroids of the round before last; oscillating: so in two rounds running, because an
         alternation that converges may look like one in every other round.
     calm : int8[n]
@@ -54,7 +54,7 @@ class GTVMinState(NamedTuple):
 
     centroids: Floats
     previous: Floats
-    settled: Mask
+    converged: Mask
     oscillating: Mask
     echo: Mask
     calm: NDArray[np.int8]
@@ -88,7 +88,7 @@ class GTVMin(MethodBase):
     counts of all others, `groups` those of its neighbours.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
-    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
+    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, without delays.
 
     With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
     link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
@@ -122,7 +122,7 @@ class GTVMin(MethodBase):
         Let groups of devices whose points differ have clusterings of their own: cut links between such devices, start
         from the summaries of the neighbours that are left, and let links give way.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
         know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
     swaps : bool
         Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
@@ -233,15 +233,15 @@ class GTVMin(MethodBase):
         moved = moves[:, 0]
         more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
         calm = np.where(devices.awake, more, state.calm)
-        settled = calm >= (2 if self.schedule == "async" else 1)
+        converged = calm >= (2 if self.schedule == "async" else 1)
         if self.swaps:
-            settled &= quiet >= _TRIES
+            converged &= quiet >= _TRIES
         echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
-        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
+        return GTVMinState(centroids, state.centroids, converged, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
     def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
-        """Return the relaxation, or its default: above 1, overshooting adds up where links vary or mail is late."""
+        """Return the relaxation, or its default: above 1, overshooting adds up with delays or varying links."""
         return (
             self.relaxation
             if self.relaxation is not None

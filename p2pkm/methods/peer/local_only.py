@@ -16,10 +16,10 @@ from p2pkm.core.validation import whole
 
 @register("local")
 class AloneState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]."""
+    """centroids: float64[n, k, d]; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class PushSumState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     mass : float64[n, k, d + 1]
         The rows (S, n) being shared out; with counters without what is offered already.
     account : Account or None
@@ -43,7 +43,7 @@ class PushSumState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
     account: RunningSums | None = None
 
@@ -86,7 +86,7 @@ class PushSumLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
         Whether to say running totals; None: if there are faults, on a graph that does not change.
 
@@ -160,22 +160,22 @@ class PushSumLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
-        return PushSumState(centroids, settled, local_sums(devices, centroids))
+        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        return PushSumState(centroids, converged, local_sums(devices, centroids))
 
     def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
         """Do the same with counters: what is kept, and what the totals of the neighbours have grown by."""
         gain, edge_heard = draw(devices, inbox, account)
-        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, _fair(devices))
             found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         part = share(mass, devices)
-        return PushSumState(centroids, settled, part, RunningSums(own, account.total + part, edge_heard))
+        return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_heard))
 
 
 def _fair(devices: Devices) -> Floats:

@@ -35,7 +35,7 @@ class TrackingState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     mass, own : float64[n, k, d + 1]
         The rows z that follow the mean over all devices (with counters without what is offered already), and r, the
         sums and counts of the own points.
@@ -44,7 +44,7 @@ class TrackingState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
     own: Floats
     account: RunningSums | None = None
@@ -87,7 +87,7 @@ class TrackingLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
         Whether to say running totals; None: if there are faults, on a graph that does not change.
 
@@ -160,23 +160,23 @@ class TrackingLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
         own = local_sums(devices, centroids)
-        return TrackingState(centroids, settled, mass + (own - state.own), own)
+        return TrackingState(centroids, converged, mass + (own - state.own), own)
 
     def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
         """Do the same with counters: what is kept, and shares of what the totals of the neighbours have grown by."""
         gain, edge_heard = draw(devices, inbox, account, mixing(devices))
-        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, np.ones(len(devices)))
             found = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         kept = mass - offered(mass, devices)
-        return TrackingState(centroids, settled, kept, own, RunningSums(own, account.total + mass, edge_heard))
+        return TrackingState(centroids, converged, kept, own, RunningSums(own, account.total + mass, edge_heard))
 
 
 def offered(mass: Floats, devices: Devices) -> Floats:

@@ -21,7 +21,7 @@ class StarState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         What each client last heard from the hub; at the hub, what it last said. Absent rows are +inf.
-    settled : bool[n]
+    converged : bool[n]
     values, rows : float64[n, r, w], int64[n]
         What each client says next; rows -1: nothing.
     local : float64[n, q, d]
@@ -35,7 +35,7 @@ class StarState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     values: Floats
     rows: Integers
     local: Floats
@@ -49,11 +49,11 @@ class StarState(NamedTuple):
 class Star(MethodBase):
     """Run a server method on the message layer; the hub is a device without points.
 
-    A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
-    something new; then every client that heard something new takes the centroids over and reports, unless the method
-    is one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a
-    one-shot method n up and n down. Where mail may be lost, the hub goes on with the reports that it has, and a client
-    that hears nothing reports again.
+    A round has two turns: the hub aggregates the clients' last tables and sends its centroids, if any client has sent
+    a new table; then every client that received new centroids takes them over and reports, unless the method is
+    one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a one-shot
+    method n up and n down. Where messages may be lost, the hub continues with the reports that it has, and a client
+    that receives nothing reports again.
     """
 
     method: ServerMethod
@@ -120,7 +120,7 @@ class Star(MethodBase):
         return self._report(state, replace(devices, awake=speaks))
 
     def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
-        """Return which clients report; where mail may be lost, also who hears nothing: one-shot until answered."""
+        """Return which clients report; where messages may be lost, also who hears nothing: one-shot until answered."""
         if self.method.traits.one_shot:
             return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
         return devices.awake if devices.late else acts
@@ -140,12 +140,12 @@ class Star(MethodBase):
         return self._take(state, centroids, acts)._replace(held=held)
 
     def _take(self, state: StarState, centroids: Floats, acts: Mask) -> StarState:
-        """Take over new centroids; who sees them stand still, in the units of the method, is settled."""
+        """Take over new centroids; who sees them stand still, in the units of the method, is converged."""
         with np.errstate(invalid="ignore"):
             moves = (centroids - state.centroids) / state.span[:, None]
         moves[np.isinf(centroids) & np.isinf(state.centroids)] = 0.0
         still = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.method.tol
-        return state._replace(centroids=centroids, settled=np.where(acts, still, state.settled))
+        return state._replace(centroids=centroids, converged=np.where(acts, still, state.converged))
 
     def _report(self, state: StarState, devices: Devices) -> StarState:
         """Let the awake devices report; the method counts in its own units, the state in those of the data."""

@@ -22,7 +22,7 @@ and End jump. Point at a device or a centroid, or tap it, to see the device's fi
 _DEVICES = {"cost": "cost per point", "disagreement": "disagreement"}
 _LINKS = {"sent": "bytes in this step", "gtv": "disagreement (GTV)"}
 _FIXED = ("device", "edge_a", "edge_b")  # the same in all frames
-_TOLD = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "settled")
+_TOLD = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "converged")
 
 
 def show_replay(result: Result) -> tuple[Html, bool]:

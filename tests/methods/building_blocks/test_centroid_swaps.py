@@ -41,7 +41,7 @@ def test_a_trapped_device_moves_a_centroid_to_one_of_its_points():
     assert_allclose(np.sort(found[-1][0], axis=0), [[0.05], [10.05], [20.05]])
     assert loss(np.array(LUMPS), found[3][0]) > 50  # nothing happens before the fourth round
     assert loss(np.array(LUMPS), found[4][0]) < 1
-    assert state.quiet[0] == 3 and state.settled[0]
+    assert state.quiet[0] == 3 and state.converged[0]
 
 
 def test_a_neighbors_row_is_a_candidate():

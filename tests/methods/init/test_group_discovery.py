@@ -34,7 +34,7 @@ def talk(algorithm, table, start=None, rounds=3):
         now = devices.at(t, 0, devices.awake)
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
-    assert state.settled.all()
+    assert state.converged.all()
     return state
 
 

@@ -142,11 +142,11 @@ def test_settled_means_that_no_coordinate_moved():
     table = arrange([column(0, 4), column(8)], [(0, 1)])
     scale = table.devices.scale
     start = np.full((2, 1, 1), 4 - 0.1 * scale)  # one gossip of two devices is the mean 4
-    for tol, settled in ((0.11, True), (0.09, False)):
+    for tol, converged in ((0.11, True), (0.09, False)):
         found, _ = states(ConsensusLloyd(1, gossips=1, tol=tol), table, start, 2)
-        assert not found[0].settled.any()
-        assert_array_equal(found[1].settled, settled)
-        assert found[2].settled.all()
+        assert not found[0].converged.any()
+        assert_array_equal(found[1].converged, converged)
+        assert found[2].converged.all()
 
 
 @pytest.mark.parametrize(

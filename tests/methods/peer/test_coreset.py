@@ -95,7 +95,7 @@ def test_the_twin_finds_the_same(name, spread, kernels):
     table = arrange(deal(n), links, kernels=kernels)
     found, _ = run(table, 2, size=9, n_init=4, spread=spread)
     assert np.isinf(found[0].centroids).all()
-    assert found[-1].settled.all() and not found[-2].settled.any()
+    assert found[-1].converged.all() and not found[-2].converged.any()
     assert_allclose(found[-1].centroids, twin(table, 2, 9, 4), atol=1e-9)
 
 
@@ -314,7 +314,7 @@ def test_points_that_are_all_alike_cost_nothing_and_none_is_drawn(spread):
     found, said = run(table, 4, size=10, spread=spread)
     assert_array_equal(found[-1].centroids[:, 0], 3.0)
     assert np.isinf(found[-1].centroids[:, 1:]).all()
-    assert max(mail.rows.max() for mail in said) <= 2
+    assert max(messages.rows.max() for messages in said) <= 2
 
 
 def test_nothing_comes_before_it_and_it_takes_no_start():

@@ -20,7 +20,7 @@ def test_every_device_clusters_its_own_points_and_is_silent():
     inbox = network.exchange(method.message(state, devices.of(devices.ids != devices.hub)))
     assert method.update(state, inbox, devices.at(1, 0, devices.ids == devices.hub)) is state
     assert network.ledger.totals == (0, 0)
-    assert state.settled.all() and state.settled.shape == (5,)
+    assert state.converged.all() and state.converged.shape == (5,)
     assert_array_equal(np.isfinite(state.centroids[:, :, 0]).sum(axis=1), [3, 0, 2, 3, 0])
     assert_array_equal(state.centroids, devices.kmeans(3, ALONE, starts=5)[0])
 

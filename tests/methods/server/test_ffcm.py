@@ -277,8 +277,8 @@ def test_a_weight_is_a_number_of_copies(version, monkeypatch):
 @VERSIONS
 def test_everybody_settles_where_nothing_moves(version):
     data = [np.repeat([[0.0, 0.0], [1.0, 1.0]], 4, axis=0)] * 3
-    assert serve(FFCM(2, version=version), data, 10).state.settled.all()
-    assert not serve(FFCM(2, version=version), data, 1).state.settled.any()
+    assert serve(FFCM(2, version=version), data, 10).state.converged.all()
+    assert not serve(FFCM(2, version=version), data, 1).state.converged.any()
 
 
 @VERSIONS

@@ -156,10 +156,10 @@ def received(method, data, monkeypatch, **more):
     """Run a whole simulation and return every number that the server receives, by stage, and the result."""
     heard, exchange = [], LocalNetwork.exchange
 
-    def record(self, mail):
-        n, rows = len(data), np.maximum(mail.rows, 0)
-        heard.append([mail.values[i, : rows[i]].copy() for i in range(n)])
-        return exchange(self, mail)
+    def record(self, messages):
+        n, rows = len(data), np.maximum(messages.rows, 0)
+        heard.append([messages.values[i, : rows[i]].copy() for i in range(n)])
+        return exchange(self, messages)
 
     monkeypatch.setattr(LocalNetwork, "exchange", record)
     result = p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), **more)

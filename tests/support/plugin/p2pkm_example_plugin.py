@@ -16,10 +16,10 @@ from p2pkm.methods.init.value import Init
 
 @register("neighbor-mean")
 class NeighborMeanState(NamedTuple):
-    """Centroids float64[n, k, d] and settled bool[n]."""
+    """Centroids float64[n, k, d] and converged bool[n]."""
 
     centroids: Any
-    settled: Any
+    converged: Any
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class NeighborMean(MethodBase):
     init : Init or str
         As of other methods.
     tol : float
-        Largest move, relative to the scale of the data, at which a device has settled.
+        Largest move, relative to the scale of the data, at which a device has converged.
 
     References
     ----------

@@ -402,7 +402,7 @@
     if (excess !== null) parts.push(`${show(excess)} % above central k-means`);
     if (one.gtv !== null) parts.push(`GTV ${show(one.gtv)}`);
     parts.push(`${showBytes(one.bytes)} sent so far`);
-    if (one.settled !== null) parts.push(`${one.settled} of ${told.all} settled`);
+    if (one.converged !== null) parts.push(`${one.converged} of ${told.all} converged`);
     byId("now").textContent = parts.join(" · ");
     slider.setAttribute("aria-valuetext", `${one.stage}, round ${one.round}, frame ${frame + 1} of ${frames}`);
   }
