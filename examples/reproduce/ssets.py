@@ -13,7 +13,7 @@ import numpy as np
 from paper import Row, need, repeat, table
 
 import p2pkm
-from p2pkm.core.batch import CHOICE
+from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
 from p2pkm.metrics.clustering import distance
 from p2pkm.viz.style import BLUE, GREY, INK, RED
@@ -72,7 +72,7 @@ class Served:
 def draw_rows(hub: Any, tables: list[Any], model: Any) -> Any:
     """Return as many of the clients' rows as there are clusters, at random."""
     rows = np.concatenate(tables)
-    return rows[np.argsort(uniforms(hub.shared_key, CHOICE, [0], len(rows))[0], kind="stable")[: len(model)]]
+    return rows[np.argsort(uniforms(hub.shared_key, Stream.CHOICE, [0], len(rows))[0], kind="stable")[: len(model)]]
 
 
 METHODS: dict[str, tuple[Any, int | None]] = {  # the lines of table 1, and most rounds

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
-from p2pkm.core.batch import LIE, PLACE, Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, parse
@@ -85,7 +85,7 @@ def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> I
     if spec is None or not spec.count:
         return np.zeros(0, np.int64)
     if spec.place == "random":
-        merit = uniforms(seed, PLACE, [0], topology.n)[0]
+        merit = uniforms(seed, Stream.PLACE, [0], topology.n)[0]
     else:
         from topologies import CSRGraph, measures
 
@@ -164,7 +164,7 @@ class ByzantineMessages(Transform):
     @property
     def purpose(self) -> int:
         """Return the purpose of the random stream."""
-        return LIE
+        return Stream.BYZANTINE
 
     @property
     def left_out(self) -> Integers:
@@ -216,7 +216,7 @@ class ByzantineMessages(Transform):
         if (
             isinstance(messages, SparseMessages)
             or not self.acts
-            or (self.opening and devices.step > 0 and not forwards)
+            or (self.opening and devices.round > 0 and not forwards)
         ):
             return messages
         who = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
@@ -241,19 +241,19 @@ class ByzantineMessages(Transform):
         if kind == "flip":
             return 2.0 * self.mean - rows
         if kind == "drift":
-            way = 2.0 * context.draw(LIE, ids, d, always=True) - 1.0
+            way = 2.0 * context.draw(Stream.BYZANTINE, ids, d, always=True) - 1.0
             way /= np.sqrt(np.cumsum(way * way, axis=1)[:, -1:])
-            return rows + (devices.step + 1) * _PACE * (way * span)[:, None, :]
+            return rows + (devices.round + 1) * _PACE * (way * span)[:, None, :]
         if kind == "collude":
-            drawn = _FAR + context.draw(LIE, np.zeros(1, np.int64), r * d, always=True)
+            drawn = _FAR + context.draw(Stream.BYZANTINE, np.zeros(1, np.int64), r * d, always=True)
         else:
-            drawn = context.draw(LIE, ids, r * d)
+            drawn = context.draw(Stream.BYZANTINE, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
     def _malform(self, messages: DenseMessages, who: Integers, context: Context) -> DenseMessages:
         """Return the messages with tables in it that are none."""
         values, rows = messages.values.copy(), messages.rows.copy()
-        which = (4.0 * context.draw(LIE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
+        which = (4.0 * context.draw(Stream.BYZANTINE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
         values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
         broken = np.zeros(len(rows), np.bool_)
         broken[who[which == _MISSHAPEN]] = True
@@ -264,9 +264,11 @@ def _measure(devices: Devices, network: Network) -> Floats:
     """Return lower end, upper end and mean of all points, float64[3, d]."""
     low, high = (extreme(devices.stored, axis=0, initial=start) for extreme, start in
                  ((np.min, np.inf), (np.max, -np.inf)))  # fmt: skip
-    ends = network.share(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
+    ends = network.allgather_by_device(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
     ends = ends.min(axis=0).astype(np.float64)
-    sums = network.share(devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, : 1 + devices.d])
+    sums = network.allgather_by_device(
+        devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, : 1 + devices.d]
+    )
     total = np.cumsum(sums, axis=0)[-1]
     return np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
 

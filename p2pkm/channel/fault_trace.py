@@ -33,13 +33,13 @@ class FaultTrace(NamedTuple):
         Kind, round, device or sender, receiver (-1: none), rounds, turn (-1: every turn of the round), by round.
     stages : {"method", "all"}
         Whether the stages before the method's own are struck, too.
-    strange : int
+    ignored_events : int
         Events that were left out because the graph has no such link, or no server.
     """
 
     events: Integers
     stages: str = "method"
-    strange: int = 0
+    ignored_events: int = 0
 
 
 def read_tape(path: str, topology: Topology) -> FaultTrace:

@@ -145,10 +145,9 @@ class FaultInjector(Transform):
             notes.append(
                 f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too"
             )
-        if self._faults.strange:
-            notes.append(
-                f"{self._faults.strange:,} events of the tape are about links or a server that this graph does not have"
-            )
+        if self._faults.ignored_events:
+            count = f"{self._faults.ignored_events:,} events of the fault trace"
+            notes.append(f"{count} are about links or a server that are not in the graph")
         return notes
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
@@ -162,7 +161,9 @@ class FaultInjector(Transform):
         self._first, self._network, self._not_converged = self._round + 1, network, 0
         self._clear()
         self.enter(0)
-        return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
+        return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(
+            check_termination=self.check_termination
+        )
 
     def enter(self, step: int) -> None:
         """Begin a round of the stage, unless it has begun."""
@@ -197,9 +198,11 @@ class FaultInjector(Transform):
         self._count += spoke
         number, sent = self._count[self._senders], spoke[self._senders]
         sent = sent if said.over is None else sent & said.over
-        fates = self._fates(sent)
+        message_delays = self._fates(sent)
         held = self._held
-        came = self._collect(np.where(sent & (fates == 0), number, 0), np.where(sent, fates, 0), number)
+        came = self._collect(
+            np.where(sent & (message_delays == 0), number, 0), np.where(sent, message_delays, 0), number
+        )
         self._held = np.maximum(held, came)
         new = self._held > held
         old = (self._held < number) | self._gone[self._source]
@@ -211,17 +214,17 @@ class FaultInjector(Transform):
 
     def _fates(self, sent: Mask) -> Integers:
         """Return what becomes of what is sent over each own edge: -1: lost, else so many rounds late; count losses."""
-        fates = self._faults.fates(self._round, self._turn, self._source, self._target)
+        message_delays = self._faults.message_delays(self._round, self._turn, self._source, self._target)
         if not self._age:
-            fates = -np.minimum(np.abs(fates), 1)  # too late
-        fates[self._gone[self._target] | (self._down > self._round)] = -1
-        self._lose(np.flatnonzero(sent & (fates < 0)))
-        return fates
+            message_delays = -np.minimum(np.abs(message_delays), 1)  # too late
+        message_delays[self._gone[self._target] | (self._down > self._round)] = -1
+        self._lose(np.flatnonzero(sent & (message_delays < 0)))
+        return message_delays
 
-    def _collect(self, came: Integers, fates: Integers, number: Integers) -> Integers:
+    def _collect(self, came: Integers, message_delays: Integers, number: Integers) -> Integers:
         """Return the number of the newest table that has come over each own edge by now, 0: none."""
-        t, late = self._round, np.flatnonzero(fates > 0)
-        added = np.column_stack((t + fates[late], np.full(len(late), self._turn), late, number[late]))
+        t, late = self._round, np.flatnonzero(message_delays > 0)
+        added = np.column_stack((t + message_delays[late], np.full(len(late), self._turn), late, number[late]))
         queue = np.concatenate((self._queue, added))
         due = (queue[:, 0] < t) | ((queue[:, 0] == t) & (queue[:, 1] <= self._turn))
         self._queue, arrived = queue[~due], queue[due]
@@ -239,7 +242,7 @@ class FaultInjector(Transform):
         """Return how many messages to own devices never came."""
         return int(self._losses.sum())
 
-    def judge(self, stop: str) -> str:
+    def check_termination(self, stop: str) -> str:
         """Return why to stop: silence is no end while something is on its way, or who is out has not converged."""
         if stop != "silent":
             return stop
@@ -296,16 +299,16 @@ class FaultyAlgorithm:
         out = self.trouble.out
         self.trouble.note(devices.turn, state.converged)
         messages: DenseMessages = self.algorithm.message(
-            state, devices.at(devices.step, devices.turn, devices.awake & ~out)
+            state, devices.at_turn(devices.round, devices.turn, devices.active_devices & ~out)
         )
         return messages._replace(rows=np.where(out, -1, messages.rows)) if out.any() else messages
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after those have acted who are there."""
-        self.trouble.enter(devices.step)
+        self.trouble.enter(devices.round)
         self.trouble.read()
         out = self.trouble.out
-        now = devices.at(devices.step, devices.turn, devices.awake & ~out)
+        now = devices.at_turn(devices.round, devices.turn, devices.active_devices & ~out)
         after = self.algorithm.update(state, inbox, now)
         return _hold(state, after, out, out[self.owners]) if out.any() else after
 

@@ -66,7 +66,7 @@ class Suppression(Transform):
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Return what may be sent."""
-        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.step > 0
+        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.round > 0
         if isinstance(messages, SparseMessages) or over:
             return messages
         return withhold(messages, context.devices)
@@ -214,8 +214,8 @@ def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
     d, most = devices.d, messages.values.shape[1]
     sets = np.ascontiguousarray(messages.values[:, :, :d], np.float64)
     sets = np.where((np.arange(most) < messages.rows[:, None])[:, :, None], sets, np.inf)
-    _, labels = devices.kernels.losses(*devices.own, sets)
-    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.hub)[:, None]
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, sets)
+    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.server)[:, None]
     keep = ~few & (np.arange(most) < messages.rows[:, None])
     order = np.argsort(~keep, axis=1, kind="stable")
     values = np.take_along_axis(messages.values, order[:, :, None], axis=1)

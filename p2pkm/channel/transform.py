@@ -74,7 +74,7 @@ class Context(NamedTuple):
         """
         if not len(ids):
             return np.zeros((0, count))
-        number = _ALWAYS if always else (self.devices.step << 12) + self.devices.turn
+        number = _ALWAYS if always else (self.devices.round << 12) + self.devices.turn
         steps = (ids.astype(np.uint64) << np.uint64(32)) + np.uint64(number)
         stage = 0 if always else (self.stage & 0x7FFF) << 32
         drawn: Floats = uniforms(self.devices.shared_key, purpose + stage, steps, count)

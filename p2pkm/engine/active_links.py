@@ -39,9 +39,9 @@ class ActiveLinks:
     def __init__(self, devices: Devices, network: Network, graph: "TimeVaryingGraph | None") -> None:
         self.devices, self._network, self._graph = devices, network, graph
         self._round, self._unrest = -1, 0
-        self.change(due=True)
+        self.advance(due=True)
 
-    def change(self, *, due: bool) -> bool:
+    def advance(self, *, due: bool) -> bool:
         """Take the links of the next round into use, if the graph changes and this is the time; return whether so."""
         if self._graph is None or not due:
             return False
@@ -50,8 +50,8 @@ class ActiveLinks:
         mask = graph.active(self._round)
         degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])
         shares = None if graph.own_mixing is None else graph.own_mixing(self._round)[placement.edges]
-        self.devices = self.devices.using(mask[placement.edges], degrees[placement.indices], shares)
-        self._network.use(self.devices.active)
+        self.devices = self.devices.with_active_edges(mask[placement.edges], degrees[placement.indices], shares)
+        self._network.set_active_edges(self.devices.active_edges)
         return True
 
     def snapshot(self) -> dict[str, int]:
@@ -61,9 +61,9 @@ class ActiveLinks:
     def restore(self, kept: dict[str, int]) -> None:
         """Take the links of that round into use."""
         self._round, self._unrest = kept["round"] - 1, kept["unrest"]
-        self.change(due=True)
+        self.advance(due=True)
 
-    def judge(self, stop: str) -> str:
+    def check_termination(self, stop: str) -> str:
         """Return why to stop: where links change, rest counts once it has lasted for a whole period.
 
         Who has no link in use is at rest for the moment only, and where nobody has one, silence is no end.

@@ -105,16 +105,16 @@ class Events:
         self._algorithm, self._network, self._d = algorithm, network, devices.d
         placement, topology = network.placement, self._topology
         self._own, self._ids = topology.mirror[placement.edges], placement.ids
-        self._active = network.share(devices.active, placement.edge_counts)
-        self._indptr, self._senders, self._in_use = placement.indptr, topology.sources[self._own], devices.active
+        self._active = network.allgather_by_device(devices.active_edges, placement.edge_counts)
+        self._indptr, self._senders, self._in_use = placement.indptr, topology.sources[self._own], devices.active_edges
         used = np.flatnonzero(self._active)
         self._out = np.split(used, np.searchsorted(used, topology.indptr[1:-1]))
         self._degrees = np.bincount(topology.sources[used], minlength=topology.n)
-        self._sizes = network.share(devices.sizes)
+        self._sizes = network.allgather_by_device(devices.sizes)
         everybody = np.arange(topology.n)
         self._compute(everybody, np.zeros(topology.n), np.zeros(topology.n, np.int64))
         self.ends = [float(self._done.max())]
-        return Schedule(np.ones(len(devices), np.bool_), self._round, judge=self._judge)
+        return Schedule(np.ones(len(devices), np.bool_), self._round, check_termination=self._check_termination)
 
     def snapshot(self) -> dict[str, Any]:
         """Return how things stand between two rounds, or before the stage, as `p2pkm.engine.state_tree` takes it."""
@@ -187,7 +187,7 @@ class Events:
         """Write down how many rows those said who have just computed, and when they will have done so."""
         own = said.rows[: len(self._ids)]
         if self._next < 0:
-            who, rows = np.arange(self._topology.n), self._network.share(own)
+            who, rows = np.arange(self._topology.n), self._network.allgather_by_device(own)
         else:
             who = np.array([self._next])
             here = self._ids == self._next
@@ -243,7 +243,7 @@ class Events:
         room = self._arrive[(count + 1) % self.bound, edges].max()
         self._begin[i] = max(self._ready[i], first, room)
 
-    def _judge(self, stop: str) -> str:
+    def _check_termination(self, stop: str) -> str:
         """Return why to stop: that all have converged counts once all has been used that had been said by then."""
         if stop not in ("converged", "oscillating"):
             self._mark = np.zeros(0, np.int64)

@@ -108,7 +108,7 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
         if ending.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
-            field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
+            field = _use(field, field.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees))
     return ending
 
 
@@ -120,8 +120,8 @@ def _take_up(field: RunContext) -> tuple[int, RunContext]:
 
 def _use(field: RunContext, devices: Devices) -> RunContext:
     """Let the devices speak over those links from now on that they have in use."""
-    field.referee.network.use(devices.active)
-    field.referee.meet(devices, field.referee.prices)
+    field.referee.network.set_active_edges(devices.active_edges)
+    field.referee.attach(devices, field.referee.prices)
     return field._replace(devices=devices)
 
 
@@ -139,20 +139,20 @@ def run_stage(
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        field.referee.look(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
+        field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
         for turn, awake in enumerate(schedule.turns(t), 1):
-            now = links.devices.at(t, turn - 1, awake)
+            now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
-            if links.change(due=schedule.in_step or turn == schedule.length):
-                now = links.devices.at(t, turn - 1, schedule.opening)
+            if links.advance(due=schedule.in_step or turn == schedule.length):
+                now = links.devices.at_turn(t, turn - 1, schedule.opening)
             messages = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, messages)
             spoke = _speaks(messages) or (spoke and not schedule.answers)
-        stop, asked = _judge(field, state, spoke, t)
-        stop = schedule.judge(links.judge(stop))
+        stop, asked = _check_termination(field, state, spoke, t)
+        stop = schedule.check_termination(links.check_termination(stop))
         if (
             asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox))
         ):  # sparse messages are not kept
@@ -164,10 +164,10 @@ def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel,
     """Let everybody send at the opening what is known from the stage before."""
     network, (channel, links, schedule) = field.referee.network, at
     state = algorithm.initial_state(links.devices, start)
-    messages = channel.send(algorithm.message, state, links.devices.of(schedule.opening))
+    messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))
     inbox = _deliver(network, messages)
-    stop, asked = _judge(field, state, _speaks(messages), 0)
-    return StageState(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
+    stop, asked = _check_termination(field, state, _speaks(messages), 0)
+    return StageState(state, inbox, asked.stop or schedule.check_termination(links.check_termination(stop)))
 
 
 def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
@@ -201,7 +201,7 @@ class _StopRequest(NamedTuple):
     keep: bool
 
 
-def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
+def _check_termination(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
     A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while

@@ -102,7 +102,7 @@ class Clock:
         """Return when the last device is done."""
         return float(max(self.ready.max(), self.heard.max()))
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Let everybody wait for all."""
         self.ready[:] = self.heard[:] = self.now
 
@@ -146,7 +146,7 @@ def _follow(
 ) -> dict[tuple[int, int], float]:
     """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
     ends: dict[tuple[int, int], float] = {}
-    flops = Flops(topology, network.collect(devices.sizes), devices.d)
+    flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         if timing.events is not None and number == len(timing.stages) - 1:
             break
@@ -154,14 +154,14 @@ def _follow(
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
-        clock.meet()
+        clock.barrier()
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
-            said = network.collect(np.column_stack((_dense(exchange, len(devices)), awake)))
-            edges = network.collect(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+            said = network.gather_by_device(np.column_stack((_dense(exchange, len(devices)), awake)))
+            edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
             if said is None:
                 continue
             if not free:
-                clock.meet()
+                clock.barrier()
             rows, acts = said[:, 0], said[:, 1] > 0
             work = flops.of(stage.algorithm, acts, rows, edges)
             clock.pass_turn(Turn(acts, rows, exchange.row_bytes, edges, work))
@@ -179,7 +179,7 @@ def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
 
 def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
     """Return the batch with the links that are in use in a stage, which its opening goes over."""
-    return devices if opening.edges is None else replace(devices, active=_mask(opening, len(devices.indices)))
+    return devices if opening.edges is None else replace(devices, active_edges=_mask(opening, len(devices.indices)))
 
 
 def _dense(exchange: ExchangeRecord, n: int) -> Integers:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import AWAKE, Devices, Integers, Mask
+from p2pkm.core.batch import Devices, Integers, Mask, Stream
 from p2pkm.kernels.reference import philox
 
 
@@ -25,7 +25,7 @@ class Schedule(NamedTuple):
         Whether everybody acts in every turn.
     length : int
         Turns of a round, at most.
-    judge : callable
+    check_termination : callable
         Returns why to stop, given why the last round says so; nothing while that does not count yet.
     """
 
@@ -34,7 +34,7 @@ class Schedule(NamedTuple):
     answers: bool = False
     in_step: bool = False
     length: int = 1
-    judge: Callable[[str], str] = str
+    check_termination: Callable[[str], str] = str
 
 
 def jacobi(devices: Devices, turns: int = 1) -> Schedule:
@@ -69,10 +69,10 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
     source = devices.sources
 
     def turns(t: int) -> Iterator[Mask]:
-        key, other = (philox(part, t, devices.shared_key, AWAKE)[:, 0] for part in (own, others))
+        key, other = (philox(part, t, devices.shared_key, Stream.AWAKE)[:, 0] for part in (own, others))
         awake = np.ones(len(devices), np.bool_)
         loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
-        awake[source[loses & devices.active]] = False
+        awake[source[loses & devices.active_edges]] = False
         yield awake
 
     return Schedule(np.ones(len(devices), np.bool_), turns)
@@ -80,7 +80,7 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
 
 def star(devices: Devices) -> Schedule:
     """Wake the hub, then the clients, who also speak at the opening."""
-    hub = devices.ids == devices.hub
+    hub = devices.ids == devices.server
     return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
 
 

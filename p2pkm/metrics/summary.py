@@ -89,14 +89,14 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     honest, exposure = referee.honest, expose(traffic, topology, hops)
     if ages is not None:
         traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
-    induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
+    induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
     through = state.local if induced else None
     census = collect_labels(devices, network, shards, prices.n_classes, state.centroids, through)
     priced = referee.priced
     if through is not None and prices.n_classes:
         pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
         priced = None if priced is None else priced._replace(tables=pooled[None])
-    sets = network.share(state.centroids)
+    sets = network.allgather_by_device(state.centroids)
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
@@ -118,10 +118,10 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
-         "ratios": _ratios(referee), **_freeze(referee.links())} if world.rank == 0 else None
+         "ratios": _ratios(referee), **_freeze(referee.hash_chain())} if world.rank == 0 else None
     )  # fmt: skip
     frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
-    gtv = network.share(referee.gtv, network.placement.edge_counts)
+    gtv = network.allgather_by_device(referee.gtv, network.placement.edge_counts)
     records, summary, notes = json.loads(shared["text"].tobytes())
     result = Result(
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
@@ -247,7 +247,7 @@ def _name_groups(network: Network, topology: Topology, state: Any) -> Integers |
         return None
     if weight is None:
         return topology.components
-    weights = network.share(weight, network.placement.edge_counts)
+    weights = network.allgather_by_device(weight, network.placement.edge_counts)
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:
         return topology.components
@@ -339,8 +339,8 @@ def _both_ways(topology: Topology, gtv: Floats) -> Floats:
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
-    refused = network.share(network.ledger.refused)
+    messages, rows, volume = network.allgather_by_device(network.ledger.edges, network.placement.edge_counts).T
+    refused = network.allgather_by_device(network.ledger.refused)
     refused = refused if refused.any() else None
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
@@ -359,5 +359,5 @@ def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> I
     who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
     ids = network.placement.ids
     own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
-    found = network.share(own, network.share(np.bincount(who, minlength=len(ids))))
+    found = network.allgather_by_device(own, network.allgather_by_device(np.bincount(who, minlength=len(ids))))
     return found[np.lexsort((found[:, 1], found[:, 0]))]

@@ -116,7 +116,7 @@ class Ledger:
         self._numbers: dict[Any, int] = {}
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
-    def note(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
+    def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
         if messages.unfit is not None:
             self.refused += messages.unfit * _count_receivers(self._indptr, edges)
@@ -127,7 +127,7 @@ class Ledger:
         if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
 
-    def enter(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
+    def count_sparse(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
         """Add up one exchange of sparse messages; said: which table goes over which own edge; at: stage and turn."""
         self._count()
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)

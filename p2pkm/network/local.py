@@ -30,7 +30,7 @@ class LocalNetwork:
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Mailbox(self.placement, delays=delays)
 
-    def use(self, active: Mask) -> None:
+    def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
@@ -38,7 +38,7 @@ class LocalNetwork:
     def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device says to its neighbours."""
         edges = narrow(messages.edges, self._active)
-        self.ledger.note(messages, edges, self._stage, self._turn)
+        self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
         self._memory.say(messages, messages.values.shape[1])
         return self._memory.hear(None if edges is None else edges[self.placement.mirror])
@@ -46,19 +46,19 @@ class LocalNetwork:
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say."""
         said = self._post.sort(sparse, self._active)
-        self.ledger.enter(sparse, said, (self._stage, self._turn))
+        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1
         return self._post.hand_out(said, [])
 
-    def peek(self, values: Floats) -> Floats:
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
         return values
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, uncounted."""
         return values
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank, uncounted."""
         return values
 
@@ -79,8 +79,8 @@ class LocalWorld:
         """Return the arrays of rank 0 on every rank."""
         return arrays or {}
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters."""
         return {} if parts is None else next(parts)
 
     def gather(self, part: Any) -> list[Any] | None:

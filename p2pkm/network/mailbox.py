@@ -121,15 +121,15 @@ class Mailbox:
             "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
         }  # fmt: skip
 
-    def restore(self, kept: dict[str, Any], peek: Callable[[Floats], Floats]) -> Inbox:
+    def restore(self, kept: dict[str, Any], halo_exchange: Callable[[Floats], Floats]) -> Inbox:
         """Take over what was heard, on any placement, and return the inbox of the last exchange.
 
-        peek: returns the values of own devices and ghosts.
+        halo_exchange: returns the values of own devices and ghosts.
         """
-        tables = np.concatenate(peek(kept["tables"]).swapaxes(0, 1))
+        tables = np.concatenate(halo_exchange(kept["tables"]).swapaxes(0, 1))
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
         said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
-        *rows, self.heads, self._count = np.ascontiguousarray(peek(said.astype(np.float64)).T.astype(np.int64))
+        *rows, self.heads, self._count = np.ascontiguousarray(halo_exchange(said.astype(np.float64)).T.astype(np.int64))
         self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
         self._forgotten = kept["edge_forgotten"] if late else self._forgotten
         self._complete = not late and bool((block >= 0).all())

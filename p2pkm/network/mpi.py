@@ -48,7 +48,7 @@ class MPINetwork:
         self._memory = Mailbox(self.placement, spare=1, delays=delays)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
-    def use(self, active: Mask) -> None:
+    def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
@@ -61,7 +61,7 @@ class MPINetwork:
         said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
         edges = narrow(messages.edges, self._active)
-        self.ledger.note(messages, edges, self._stage, self._turn)
+        self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
         memory, own, r = self._memory, len(self.placement.ids), messages.values.shape[1]
         memory.say(messages, self._largest(r) if messages.ragged else r)
@@ -80,7 +80,7 @@ class MPINetwork:
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
         said = self._post.sort(sparse, self._active)
-        self.ledger.enter(sparse, said, (self._stage, self._turn))
+        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1
         peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
         sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
@@ -92,7 +92,7 @@ class MPINetwork:
         self._mpi.Request.Waitall(sent)
         return self._post.hand_out(said, parcels)
 
-    def peek(self, values: Floats) -> Floats:
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
         result = np.empty((self.placement.slots, *values.shape[1:]))
         result[: len(values)] = values
@@ -103,14 +103,14 @@ class MPINetwork:
         self._mpi.Request.Waitall(sent)
         return result
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, uncounted."""
         values, rows, kind, result = self._rows(values, counts)
         self._comm.Gatherv([values, len(values), kind], [result, rows, kind])
         kind.Free()
         return self.placement.division.arrange(result, counts) if self._comm.rank == 0 else None
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank, uncounted."""
         values, rows, kind, result = self._rows(values, counts)
         self._comm.Allgatherv([values, len(values), kind], [result, rows, kind])
@@ -209,8 +209,8 @@ class MPIWorld:
         self._comm.Bcast(blob)
         return _thaw(blob)
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters."""
         if parts is None:
             return _thaw(self._receive(0))
         own = next(parts)

@@ -19,7 +19,7 @@ class Network(Protocol):
     def open(self, delays: DelayModel | None = None) -> None:
         """Begin a stage: nothing has been heard yet; delays: how late `DenseMessages` is in it, None: never."""
 
-    def use(self, active: Mask) -> None:
+    def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, bool[e], from now on, also in later stages.
 
         Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
@@ -31,16 +31,16 @@ class Network(Protocol):
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
 
-    def peek(self, values: Floats) -> Floats:
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
 
     # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows of
     # every device of the system, int64[total], the same on every rank; None: one row per device.
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, else None; uncounted."""
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank; uncounted."""
 
     def total(self, counts: Integers) -> Integers:
@@ -65,8 +65,8 @@ class World(Protocol):
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
         """Return the arrays of rank 0 on every rank."""
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals, one rank after the other; None on all other ranks."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters, one rank after the other; None on all other ranks."""
 
     def gather(self, part: Any) -> list[Any] | None:
         """Return what every rank gives, uint8[...] each, on rank 0, else None."""

@@ -34,4 +34,4 @@ def restore(network: Any, kept: dict[str, Any]) -> Inbox:
     network.ledger.restore(kept["senders"], edges, found)
     network.ledger.refused = kept["refused"].copy()
     network._stage, network._turn = kept["stage"], kept["turn"]
-    return network._memory.restore(kept["memory"], network.peek)
+    return network._memory.restore(kept["memory"], network.halo_exchange_uncounted)

@@ -28,7 +28,7 @@ class Blind(NamedTuple):
 
     network: Network
 
-    def look(self, *given: Any, **more: Any) -> None:
+    def record(self, *given: Any, **more: Any) -> None:
         """Record nothing."""
 
 

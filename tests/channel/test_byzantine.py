@@ -94,7 +94,9 @@ def test_sums_lie_as_the_centroids_they_stand_for_would():
 
 def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
     told, devices = lies("drift")
-    moves = [send(told, said(TRUTH), devices.at(t, 0, devices.awake)).values[1] - TRUTH[1] for t in range(4)]
+    moves = [
+        send(told, said(TRUTH), devices.at_turn(t, 0, devices.active_devices)).values[1] - TRUTH[1] for t in range(4)
+    ]
     span = np.array([9.0, 7.0])
     assert_allclose(np.linalg.norm(moves[0] / span, axis=1), 0.05)
     for t, move in enumerate(moves):
@@ -103,12 +105,15 @@ def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
 
 def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are_one_far_set():
     told, devices = lies("random", liars=(0, 2))
-    drawn = [send(told, said(TRUTH), devices.at(t, turn, devices.awake)).values for t, turn in ((0, 0), (1, 0), (1, 1))]
+    drawn = [
+        send(told, said(TRUTH), devices.at_turn(t, turn, devices.active_devices)).values
+        for t, turn in ((0, 0), (1, 0), (1, 1))
+    ]
     rows = np.concatenate([one[[0, 2]].reshape(-1, 2) for one in drawn])
     assert ((rows >= 0) & (rows <= [9, 7])).all()
     assert len(np.unique(rows, axis=0)) == len(rows)
     told, devices = lies("collude", liars=(0, 2))
-    far = [send(told, said(TRUTH), devices.at(t, 0, devices.awake)).values for t in (0, 5)]
+    far = [send(told, said(TRUTH), devices.at_turn(t, 0, devices.active_devices)).values for t in (0, 5)]
     assert_array_equal(far[0][0], far[0][2])
     assert_array_equal(far[0][0], far[1][0])
     assert ((far[0][0] >= [27, 21]) & (far[0][0] <= [36, 28])).all()
@@ -116,9 +121,9 @@ def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are
 
 def test_what_is_drawn_depends_on_the_device_and_not_on_its_batch():
     told, devices = lies("random", liars=(1, 2))
-    whole = send(told, said(TRUTH), devices.at(3, 1, devices.awake)).values
+    whole = send(told, said(TRUTH), devices.at_turn(3, 1, devices.active_devices)).values
     part = replace(devices, ids=devices.ids[1:])
-    some = send(told, said(TRUTH[1:]), part.at(3, 1, devices.awake[1:])).values
+    some = send(told, said(TRUTH[1:]), part.at_turn(3, 1, devices.active_devices[1:])).values
     assert_array_equal(whole[1:], some)
 
 
@@ -130,7 +135,7 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     sparse = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
     assert send(told, sparse, devices) is sparse
     once, messages = replace(told, opening=True), said(TRUTH)
-    assert send(once, messages, devices.at(1, 0, devices.awake)) is messages
+    assert send(once, messages, devices.at_turn(1, 0, devices.active_devices)) is messages
     assert send(once, messages, devices) is not messages
 
 
@@ -139,7 +144,9 @@ def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_
     told, devices = lies(kind, says=MessageContent.SUMMARIES, opening=True)
     rows = np.array([[0, 1.0, 2.0, 5.0], [1, 3.0, 4.0, 6.0], [2, 7.0, 8.0, 7.0]])
     for step in (0, 3):
-        messages = send(told, said(np.stack([rows] * 3), header=1, ragged=True), devices.at(step, 0, devices.awake))
+        messages = send(
+            told, said(np.stack([rows] * 3), header=1, ragged=True), devices.at_turn(step, 0, devices.active_devices)
+        )
         assert_array_equal(messages.values[[0, 2]], [rows, rows])
         assert_array_equal(messages.values[1, [0, 2]], rows[[0, 2]])
         assert_array_equal(messages.values[1, 1, [0, 3]], rows[1, [0, 3]])

@@ -40,7 +40,7 @@ def noise(sd=1.0, content=MessageContent.CENTROIDS):
 
 
 def send(transform, messages, *, stage=0, step=0, turn=0, devices=DEVICES, state=None):
-    return transform.outgoing(messages, Context(stage, devices.at(step, turn, devices.awake), state))
+    return transform.outgoing(messages, Context(stage, devices.at_turn(step, turn, devices.active_devices), state))
 
 
 def dense(values=TABLES, **more):
@@ -63,7 +63,7 @@ def test_coordinates_have_noise_and_counts_and_what_was_given_have_none():
 def test_it_is_normal_of_the_standard_deviation_asked_for():
     drawn = send(noise(0.3), dense(np.zeros((3, 2000, 2)))).values.ravel()
     unit = np.sqrt(np.concatenate(POINTS).var(axis=0).mean())
-    assert_allclose(unit, DEVICES.scale / np.sqrt(2))
+    assert_allclose(unit, DEVICES.data_std / np.sqrt(2))
     assert stats.kstest(drawn / (0.3 * unit), "norm").pvalue > 0.01
     assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.05
 
@@ -83,7 +83,7 @@ def test_it_depends_neither_on_the_batch_nor_on_padding():
     assert_array_equal(wide.values[:, 2:], padded[:, 2:])
     lone = arrange([POINTS[2]], []).devices
     lone = lone.__class__(**{**vars(lone), "ids": np.array([2]), "shared_key": DEVICES.shared_key,
-                             "scale": DEVICES.scale})  # fmt: skip
+                             "data_std": DEVICES.data_std})  # fmt: skip
     assert_array_equal(added(dense(TABLES[2:]), devices=lone), whole[2:])
 
 

@@ -189,8 +189,8 @@ def test_silence_is_no_end():
     links = ActiveLinks(table.devices, table.network, ALTERNATING)
     said = []
     for stop in ("silent", "converged", "converged", "silent", "oscillating"):
-        links.change(due=True)
-        said.append(links.judge(stop))
+        links.advance(due=True)
+        said.append(links.check_termination(stop))
     assert said == ["", "", "converged", "", ""]
 
 

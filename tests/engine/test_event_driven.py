@@ -294,13 +294,15 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
     schedule = events.open(Method([1, 1]), table.devices, table.network)
     messages = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
     table.network.exchange(messages)
-    assert schedule.judge("") == "" and schedule.judge("round-limit") == "round-limit"
-    assert schedule.judge("converged") == ""  # nobody has used what the other said at the opening
+    assert schedule.check_termination("") == "" and schedule.check_termination("round-limit") == "round-limit"
+    assert schedule.check_termination("converged") == ""  # nobody has used what the other said at the opening
     for awake in schedule.turns(1):
         table.network.exchange(messages._replace(rows=np.where(awake, 1, -1)))
-    assert schedule.judge("converged") == "converged"
-    assert schedule.judge("") == "" and schedule.judge("converged") == ""  # somebody moved again
-    assert schedule.judge("interrupted") == "interrupted"
+    assert schedule.check_termination("converged") == "converged"
+    assert (
+        schedule.check_termination("") == "" and schedule.check_termination("converged") == ""
+    )  # somebody moved again
+    assert schedule.check_termination("interrupted") == "interrupted"
 
 
 def test_a_stage_before_is_not_played_by_events():
@@ -366,7 +368,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
         table.network.open(delays)
         state = method.initial_state(table.devices, Start(start, np.ones(6, bool)))
         for t in range(5):
-            now = table.devices.at(t, 0, np.ones(6, bool))
+            now = table.devices.at_turn(t, 0, np.ones(6, bool))
             inbox = table.network.exchange(method.message(state, now))
             state = method.update(state, inbox, now)
         found.append(state.centroids)

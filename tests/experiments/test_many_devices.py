@@ -160,12 +160,12 @@ def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
         edges = None if turn % 3 else rng.random(len(placement.indices)) < 0.4
         notes.append((DenseMessages(np.zeros((20, 3, 2)), rng.integers(-1, 4, 20)), edges, 0, turn))
     for note in notes:
-        ledgers[0].note(*note)
+        ledgers[0].count_dense(*note)
     assert ledgers[0].totals[0] > 0
     monkeypatch.setattr("p2pkm.network.ledger.LARGE", 5)
     ledgers.append(Ledger(placement.indptr))
     for note in notes:
-        ledgers[1].note(*note)
+        ledgers[1].count_dense(*note)
     small, large = ledgers
     assert large.totals == small.totals
     assert_array_equal(large.edges, small.edges)

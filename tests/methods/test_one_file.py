@@ -58,7 +58,7 @@ class Tug(MethodBase):
 
     def message(self, state, devices):
         """Send all centroids."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state, inbox, devices):
         """Step to the mean of the own points of each cluster, then average with the neighbors."""
@@ -81,7 +81,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, SERVER, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -102,14 +102,15 @@ class Pool(ServerMethodBase):
 
     def report(self, clients, model):
         """Cluster the own points."""
-        local, counts, _ = clients.kmeans(self.k, CLIENT, starts=1)
+        local, counts, _ = clients.kmeans(self.k, Stream.CLIENT, starts=1)
         counts = np.where(local[:, :, 0] < np.inf, counts, np.inf)
         return Report(*pack(np.concatenate((local, counts[:, :, None]), axis=2)), local)
 
     def aggregate(self, hub, tables, model):
         """Cluster the rows of all clients."""
         rows = np.concatenate(tables)
-        found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], Search(self.k, SERVER, starts=1))
+        search = Search(self.k, Stream.SERVER, starts=1)
+        found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], search)
         return found
 '''
 FILES = {"peer": (PEER, "tug_plugin:Tug"), "server": (SERVED, "tug_plugin:Pool")}

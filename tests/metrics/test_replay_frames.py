@@ -120,7 +120,7 @@ def record(count, shapes, *, devices=3, ends=()):
     for number in range(count):
         tables = np.full((devices, *shapes[number % len(shapes)]), float(number))
         last = number == count - 1 or number in ends
-        recorder.look(own, tables, np.zeros(e), np.zeros(devices), last=last)
+        recorder.record(own, tables, np.zeros(e), np.zeros(devices), last=last)
     return recorder
 
 
@@ -179,7 +179,7 @@ def test_of_many_devices_and_links_a_sample_is_shown_and_the_notes_say_so(monkey
 def test_very_large_tables_are_those_of_fewer_devices_not_of_fewer_frames():
     cast = Recorder(Topology.from_graph(topologies.ring(400)), LocalNetwork(place(ring(400), 0, 1)))
     table = arrange([np.zeros((1, 1))] * 400, [(i, (i + 1) % 400) for i in range(400)])
-    cast.look(table.devices, np.zeros((400, 10, 64)), np.zeros(800), np.zeros(400), last=True)
+    cast.record(table.devices, np.zeros((400, 10, 64)), np.zeros(800), np.zeros(400), last=True)
     found = cast.develop()
     assert 8 * found["centroids"].size <= 1_500_000 < 8 * found["centroids"].size * 1.01
     assert len(found["device"]) == 292

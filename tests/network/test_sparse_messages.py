@@ -73,7 +73,7 @@ def test_letters_leave_alone_what_mail_said():
 
 def test_letters_go_over_edges_in_use_alone():
     network = open_path()
-    network.use(np.array([True, True, False, False, True, True]))
+    network.set_active_edges(np.array([True, True, False, False, True, True]))
     assert heard(network.deliver(say([1], [3], [1], [1, 2]))) == {0: [6.0]}
     assert network.ledger.totals == (1, 16)
 

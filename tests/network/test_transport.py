@@ -149,7 +149,7 @@ def test_selective_mail_goes_over_the_chosen_edges_alone():
 def test_mail_goes_over_edges_in_use_alone():
     network = open_path()
     network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    network.use(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
+    network.set_active_edges(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
     inbox = network.exchange(DenseMessages(tables(3, 4, 5), np.full(3, 2)))
     assert heard(inbox) == [[4.0, 4.0], [3.0, 3.0], None, None]
     assert_array_equal(inbox.fresh, [True, True, False, False])
@@ -160,7 +160,7 @@ def test_mail_goes_over_edges_in_use_alone():
     network.open()
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     assert_array_equal(inbox.fresh, [True, True, False, False])  # in later stages, too
-    network.use(np.ones(4, bool))
+    network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(3, -1, 5), np.array([2, -1, 2])))
     assert heard(inbox) == [[1.0, 1.0], [3.0, 3.0], [5.0, 5.0], None]  # what was said meanwhile is not caught up with
     assert network.ledger.totals[0] == 3 + 2 + 1 + 1 + 2 + 2
@@ -168,7 +168,7 @@ def test_mail_goes_over_edges_in_use_alone():
 
 def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
-    network.use(np.ones(4, bool))
+    network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     assert inbox.over is None and inbox.spoke is None
     assert network.ledger.exchanges[0].edges is None

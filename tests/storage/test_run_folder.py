@@ -180,7 +180,7 @@ def _interrupt_in_round(monkeypatch, t, number=signal.SIGINT):
     update = GTVMin.update
 
     def interrupting(self, state, inbox, devices):
-        if devices.step == t and devices.turn == 0:
+        if devices.round == t and devices.turn == 0:
             os.kill(os.getpid(), number)
         return update(self, state, inbox, devices)
 

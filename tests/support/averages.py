@@ -66,11 +66,11 @@ def states(algorithm, table, start, rounds):
     schedule = make(algorithm.schedule, devices, table.topology.colors)
     network.open()
     found = [algorithm.initial_state(devices, Start(np.array(start, float), np.ones(len(devices), np.bool_)))]
-    said = [algorithm.message(found[0], devices.of(schedule.opening))]
+    said = [algorithm.message(found[0], devices.at_stage_start(schedule.opening))]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             inbox = network.exchange(said[-1])
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             found.append(algorithm.update(found[-1], inbox, now))
             said.append(algorithm.message(found[-1], now))
     return found, said

@@ -49,13 +49,13 @@ def serve(method, data, rounds=1, **more):
     algorithm, n = Star(method), len(data)
     schedule = make("star", devices, np.zeros(n + 1, int))
     state = algorithm.initial_state(devices, start)
-    messages = algorithm.message(state, devices.of(schedule.opening))
+    messages = algorithm.message(state, devices.at_stage_start(schedule.opening))
     uplinks = []
     for t in range(1, rounds + 1):
         uplinks.append([messages.values[i, : messages.rows[i]].copy() for i in range(n)])
         inbox = network.exchange(messages)
         for turn, awake in enumerate(schedule.turns(t)):
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             state = algorithm.update(state, inbox, now)
             messages = algorithm.message(state, now)
             inbox = network.exchange(messages) if turn == 0 else inbox
@@ -73,9 +73,9 @@ def _measure(devices, network):
     box = Box(1)
     everybody = np.ones(len(devices), bool)
     state = box.initial_state(devices, None)
-    inbox = network.exchange(box.message(state, devices.of(everybody)))
+    inbox = network.exchange(box.message(state, devices.at_stage_start(everybody)))
     for t in range(1, 5):
-        now = devices.at(t, 0, everybody)
+        now = devices.at_turn(t, 0, everybody)
         state = box.update(state, inbox, now)
         inbox = network.exchange(box.message(state, now))
     return state

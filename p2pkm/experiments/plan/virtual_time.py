@@ -57,7 +57,7 @@ def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
         one = play(stage, plan)
         if one is None:
             return None
-        clock.meet()
+        clock.barrier()
         ends: list[float] = []
         left = _WORK
         for t in range(one.rounds + 1):
@@ -105,7 +105,7 @@ def _judge(course: Course) -> str:
 
 def _pass(clock: Clock, flops: Flops, algorithm: Any, said: Said) -> None:
     if algorithm.schedule not in FREE:
-        clock.meet()
+        clock.barrier()
     work = flops.of(algorithm, said.acts, said.rows, said.edges)
     clock.pass_turn(Turn(said.acts, said.rows, 8 * said.columns, said.edges, work))
 

@@ -27,7 +27,7 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
         Absent rows are +inf and take no point.
     """
     n, k, d = centroids.shape
-    _, labels = devices.kernels.losses(*devices.own, centroids)
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
     taken = labels >= 0
     cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
     mass = np.empty((n * k, d + 1))
@@ -59,7 +59,7 @@ def iter_neighbor_tables(
         What was last heard over these edges.
     """
     r, w = shape
-    used = heard(inbox, devices.active)
+    used = heard(inbox, devices.active_edges)
     first = np.searchsorted(used, devices.indptr)
     counts = np.diff(first)
     order = np.argsort(-counts, kind="stable")

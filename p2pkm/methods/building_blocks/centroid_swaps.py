@@ -6,7 +6,7 @@ centroids held fixed. If no two neighbours swap at a time, what lowers (8) of on
 
 import numpy as np
 
-from p2pkm.core.batch import SWAP, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.total_variation import heard, squared, variation
@@ -40,7 +40,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
         proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
     moved, _ = devices.kernels.gtvmin(
-        *devices.own, proposed, proposed, tried, devices.indptr,
+        *devices.kernel_inputs, proposed, proposed, tried, devices.indptr,
         inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha, 1.0, _PASSES, True, False,
     )  # fmt: skip
     before, after = (own_objective(devices, one, inbox, alpha) for one in (centroids, moved))
@@ -50,8 +50,8 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
 
 def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
     """Return (8) of every device, given what it last heard, float64[n]; +inf where there is no centroid for a point."""
-    total, _ = devices.kernels.losses(*devices.own, centroids)
-    edges = heard(inbox, devices.active)
+    total, _ = devices.kernels.losses(*devices.kernel_inputs, centroids)
+    edges = heard(inbox, devices.active_edges)
     links = alpha[edges] * variation(devices, centroids, inbox, edges)
     return total + np.bincount(devices.sources[edges], links, len(devices))
 
@@ -89,7 +89,7 @@ def _around(devices: Devices, i: int, inbox: Inbox, alpha: Floats) -> tuple[Floa
 
 def _gather(devices: Devices, i: int, points: Floats, tables: list[Floats]) -> Floats:
     """Return the candidates of a device: the neighbours' rows, then random own points, float64[q, d]."""
-    draws = uniforms(int(devices.keys[i]), SWAP, [devices.step], _DRAWN)[0]
+    draws = uniforms(int(devices.keys[i]), Stream.SWAP, [devices.round], _DRAWN)[0]
     drawn = points[(draws * len(points)).astype(np.int64)] if len(points) else points
     return np.concatenate((*tables, drawn))
 

@@ -52,7 +52,7 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
 def speak(flood: Flood, devices: Devices) -> DenseMessages:
     """Say what is news; a device without anything says one empty table at the opening and is silent afterwards."""
     values, rows = devices.kernels.bundle(flood.news, *flood.held)
-    heard = devices.awake & (flood.news.any(axis=1) if devices.step else True)
+    heard = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(heard, rows, -1), header=1, ragged=True)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.core.batch import MATCH, Integers, Mask
+from p2pkm.core.batch import Integers, Mask, Stream
 from p2pkm.kernels.reference import philox
 from p2pkm.network.graph import Topology
 
@@ -24,7 +24,7 @@ def match(topology: Topology, key: int, t: int, active: Mask | None = None) -> I
     lower = topology.sources < topology.indices
     lower = lower if active is None else lower & active
     low, high = topology.sources[lower], topology.indices[lower]
-    draws = philox((low * topology.n + high).astype(np.uint64), t, key, MATCH)[:, 0]
+    draws = philox((low * topology.n + high).astype(np.uint64), t, key, Stream.MATCH)[:, 0]
     order = np.argsort(draws, kind="stable")
     low, high = low[order], high[order]
     partner = np.full(topology.n, -1)

@@ -42,7 +42,7 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
         All -1.
     """
     n, k, d = centroids.shape
-    edges = heard(inbox, devices.awake[devices.sources])
+    edges = heard(inbox, devices.active_devices[devices.sources])
     edges = edges[inbox.rows[inbox.slots[edges]] > 0]
     own, slots, b = devices.sources[edges], inbox.slots[edges], len(edges)
     mine, theirs = centroids[own], inbox.tables[slots, :k, :d]

@@ -100,7 +100,7 @@ def saturate_alpha(
     """
     if limit is None or weight is None:
         return weight
-    left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.awake[devices.sources])
+    left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.active_devices[devices.sources])
     left[edges] = saturation_weight(limit[edges], variation(devices, centroids, inbox, edges))
     return left
 

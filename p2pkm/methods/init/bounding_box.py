@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import BOX, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.expected_messages import Known, UntilQuiet
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
@@ -71,7 +71,7 @@ class Box(MethodBase):
     def message(self, state: BoxState, devices: Devices) -> DenseMessages:
         """Say the box if it has grown; a device that knows of no point says an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
-        return DenseMessages(state.box, np.where(devices.awake & ~state.converged, rows, -1))
+        return DenseMessages(state.box, np.where(devices.active_devices & ~state.converged, rows, -1))
 
     def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
         """Widen the box by what was heard."""
@@ -85,7 +85,7 @@ class Box(MethodBase):
 
     def _draw(self, box: Floats, devices: Devices) -> Floats:
         """Return k uniform points in each device's box, float64[n, k, d]; absent where no box is known."""
-        places = uniforms(devices.shared_key, BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
+        places = uniforms(devices.shared_key, Stream.BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
         known = box[:, 0, 0] < np.inf
         centroids = np.full((len(box), self.k, devices.d), np.inf)
         centroids[known] = box[known, :1] + places * (box[known, 1:] - box[known, :1])

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
@@ -31,7 +31,7 @@ class FloodedSummariesState(NamedTuple):
 
 def summarize(devices: Devices, k: int) -> Floats:
     """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
-    centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
+    centroids, counts, _ = devices.kmeans(k, Stream.SUMMARY, starts=3)
     centroids = publish(devices, centroids)
     pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
     pairs[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
@@ -91,7 +91,7 @@ class FloodedSummaries(MethodBase):
     def update(self, state: FloodedSummariesState, inbox: Inbox, devices: Devices) -> FloodedSummariesState:
         """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
         flood = hear(state.flood, inbox, devices)
-        far = devices.step == self.hops
+        far = devices.round == self.hops
         quiet = np.logical_not(flood.news.any(axis=1))
         ready = far | quiet
         members = np.flatnonzero(ready & ~(state.converged & quiet))
@@ -116,5 +116,7 @@ def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: 
     found = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
     for q in range(candidates if len(collections) else 0):
-        found[:, q] = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
+        found[:, q] = devices.pooled_kmeans(
+            collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
+        )
     return found

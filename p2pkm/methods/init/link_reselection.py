@@ -57,22 +57,22 @@ class Review(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> ReviewState:
         """Take the centroids of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
-        return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)
+        return ReviewState(start.centroids, asleep, devices.active_edges, devices.neighbor_degrees)
 
     def message(self, state: ReviewState, devices: Devices) -> DenseMessages:
         """Say the centroids, then over which links to stay, then the number of links that do."""
-        if devices.step == 0:
+        if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
-        if devices.step == 1:
+        if devices.round == 1:
             n = len(devices)
             return DenseMessages(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
         """Choose the links to keep, then add those that the neighbours want, then learn how many each of them keeps."""
-        if devices.step == 1:
+        if devices.round == 1:
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))
-        if devices.step == 2:
+        if devices.round == 2:
             return state._replace(edge_active=state.edge_active | inbox.fresh)
         return state._replace(edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_))
 

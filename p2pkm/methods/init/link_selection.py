@@ -81,30 +81,30 @@ class LinkSelection(MethodBase):
         n, e = len(devices), len(devices.indices)
         centroids = np.full((n, self.k, devices.d), np.inf) if start is None else start.centroids
         pairs, unknown = summarize(devices, self.k), np.full(e, np.nan)
-        return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, devices.active,
-                         devices.neighbor_degrees)  # fmt: skip
+        edges = devices.active_edges, devices.neighbor_degrees
+        return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, *edges)
 
     def message(self, state: LinkSelectionState, devices: Devices) -> DenseMessages:
         """Say the pairs, then the quartile, then the number of links that stay."""
-        if devices.step == 0:
+        if devices.round == 0:
             return DenseMessages(*pack(state.pairs))
-        if devices.step == 1:
+        if devices.round == 1:
             return DenseMessages(state.quartile[:, None, None], (state.quartile >= 0.0).astype(np.int64))
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: LinkSelectionState, inbox: Inbox, devices: Devices) -> LinkSelectionState:
         """Compare summaries, then cut, then learn how many links each neighbour keeps."""
-        if devices.step == 1:
-            edges, values = heard(inbox, devices.active), np.full(len(devices.indices), np.nan)
+        if devices.round == 1:
+            edges, values = heard(inbox, devices.active_edges), np.full(len(devices.indices), np.nan)
             values[edges] = summary_distance(devices, state.pairs, inbox, edges)
             judged = np.flatnonzero(values >= 0.0)
             return state._replace(edge_contrast=values, quartile=lower_quartile(devices, values[judged], judged))
         fresh = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] == 1))
         said = inbox.tables[inbox.slots[fresh], 0, 0]
-        if devices.step == 2:
+        if devices.round == 2:
             largest = state.quartile[devices.sources]
             largest[fresh] = np.fmax(largest[fresh], said)
-            return state._replace(edge_active=devices.active & ~(state.edge_contrast > _LENIENT * largest))
+            return state._replace(edge_active=devices.active_edges & ~(state.edge_contrast > _LENIENT * largest))
         kept = state.edge_active & inbox.fresh  # what the other end cuts, it says nothing over
         return state._replace(
             edge_active=kept, edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_)
@@ -114,7 +114,7 @@ class LinkSelection(MethodBase):
 def tell_degrees(devices: Devices, kept: Mask) -> DenseMessages:
     """Say once, in the second round, how many own edges of the mask are kept, over these."""
     degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
-    return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.step == 2 else -1), edges=kept)
+    return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.round == 2 else -1), edges=kept)
 
 
 def learn_degrees(inbox: Inbox) -> Integers:

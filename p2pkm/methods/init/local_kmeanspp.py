@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import OWN, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.expected_messages import Known, Silent
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase
@@ -49,7 +49,7 @@ class LocalKMeansPP(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
-        centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
+        centroids, _, _ = devices.kmeans(self.k, Stream.LOCAL, starts=1, limit=limit, greedy=False)
         return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> DenseMessages:

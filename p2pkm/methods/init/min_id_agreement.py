@@ -83,7 +83,7 @@ class MinIdAgreement(MethodBase):
         n, q, k, d = state.candidates.shape
         values = np.empty((n, q * k, 1 + d))
         values[:, :, 0], values[:, :, 1:] = state.origin[:, None], state.candidates.reshape(n, q * k, d)
-        speaks = devices.awake & ((state.origin < 2 * devices.total) | (devices.step == 0))
+        speaks = devices.active_devices & ((state.origin < 2 * devices.total) | (devices.round == 0))
         rows = np.where(state.origin < 2 * devices.total, q * k, 0)
         return DenseMessages(values, np.where(speaks, rows, -1), header=1)
 

@@ -49,15 +49,15 @@ class SaturationThresholds(MethodBase):
 
     def message(self, state: SaturationThresholdsState, devices: Devices) -> DenseMessages:
         """Say the centroids, then the quartile."""
-        if devices.step == 0:
+        if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
         rows = (state.quartile >= 0.0).astype(np.int64)
-        return DenseMessages(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
+        return DenseMessages(state.quartile[:, None, None], rows if devices.round == 1 else np.full(len(devices), -1))
 
     def update(self, state: SaturationThresholdsState, inbox: Inbox, devices: Devices) -> SaturationThresholdsState:
         """Measure the own links, then take the smaller quartile of both ends."""
-        if devices.step == 1:
-            edges = heard(inbox, devices.active)
+        if devices.round == 1:
+            edges = heard(inbox, devices.active_edges)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
         both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)

@@ -82,7 +82,7 @@ def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
     With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are said before.
     """
     if devices.min_count < 2:
-        return devices.own
+        return devices.kernel_inputs
     pairs, rows = pack(summarize(devices, k))
     real = pairs[np.arange(k) < rows[:, None]]
     return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))

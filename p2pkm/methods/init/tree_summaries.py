@@ -159,7 +159,7 @@ class TreeSummaries(MethodBase):
         if walk is None:
             nobody = np.zeros(0, np.int64)
             return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
-        way, step = divmod(devices.turn + 1 if devices.step else 0, walk.routes.depth)
+        way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         if way in (_CANDIDATES, _CHOICE):
             return descend(walk.routes, walk.front, step, devices)
         return climb(walk.routes, walk.front, header=int(way == _PAIRS))

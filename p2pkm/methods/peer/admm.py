@@ -106,7 +106,7 @@ class ADMM(MethodBase):
 
     def message(self, state: ADMMState, devices: Devices) -> DenseMessages:
         """Say all k rows, in their order."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
         """Raise the prices of the disagreements just heard of, then minimise."""
@@ -119,10 +119,10 @@ class ADMM(MethodBase):
             differ[who] += np.where(both, mine[who] - theirs, 0.0)
         eta = self.eta * devices.unit
         # the start is not a minimum under prices: what it disagrees in is not charged
-        duals = state.duals + eta * differ if devices.step > 1 else state.duals
+        duals = state.duals + eta * differ if devices.round > 1 else state.duals
         mass = local_sums(devices, state.centroids)
         total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
         weight = mass[:, :, -1:] + 2.0 * eta * links
         moves = real & (weight > 0.0)
         centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
-        return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.scale), duals)
+        return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std), duals)

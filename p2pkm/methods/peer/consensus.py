@@ -106,7 +106,7 @@ class ConsensusLloyd(MethodBase):
 
     def message(self, state: ConsensusState, devices: Devices) -> DenseMessages:
         """Say the mass."""
-        return DenseMessages(state.mass, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.mass, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
         """Average with the neighbours; in the last turn of a round divide, and measure anew."""
@@ -114,5 +114,5 @@ class ConsensusLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
         return ConsensusState(centroids, converged, local_sums(devices, centroids))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import FloodThenPool, Known, OneRound, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
 from p2pkm.core.protocols import MethodBase
@@ -98,9 +98,9 @@ class Coreset(MethodBase):
 
     def begin(self, devices: Devices) -> "CoresetState":
         """Return the state in which every device has clustered its own points; it holds no table yet."""
-        own, counts, _ = devices.kmeans(self.k, SUMMARY, starts=_STARTS)
+        own, counts, _ = devices.kmeans(self.k, Stream.SUMMARY, starts=_STARTS)
         own, _ = pack(np.where((counts > 0.0)[:, :, None], own, np.inf))
-        costs, _ = devices.kernels.losses(*devices.own, own)
+        costs, _ = devices.kernels.losses(*devices.kernel_inputs, own)
         nothing = begin(devices, np.zeros((len(devices), 1, 1)), np.zeros(len(devices), np.int64))
         return CoresetState(np.full_like(own, np.inf), np.zeros(len(devices), np.bool_), own, costs, nothing)
 
@@ -120,7 +120,7 @@ class Coreset(MethodBase):
             Rows (b, w_b), then (q, w_q).
         rows : int64[n]
         """
-        _, labels = devices.kernels.losses(*devices.own, own)
+        _, labels = devices.kernels.losses(*devices.kernel_inputs, own)
         parts = []
         for i, key in enumerate(devices.keys):
             one = slice(devices.offsets[i], devices.offsets[i + 1])
@@ -142,8 +142,8 @@ class Coreset(MethodBase):
             squared += (column - coordinates[labels]) ** 2
         cumulative = np.cumsum(np.append(0.0, weights * squared))
         share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0  # C may have come as less
-        count = int(share) + int(uniforms(key, CHOICE, [1], 1)[0, 0] < share % 1.0)
-        draws = uniforms(key, CHOICE, [0], count)[0] * cumulative[-1]
+        count = int(share) + int(uniforms(key, Stream.CHOICE, [1], 1)[0, 0] < share % 1.0)
+        draws = uniforms(key, Stream.CHOICE, [0], count)[0] * cumulative[-1]
         drawn = np.searchsorted(cumulative[1:], draws, side="right")
         worth = total / (self.size * squared[drawn])
         mass = np.bincount(labels, weights, len(centroids))
@@ -156,7 +156,7 @@ class Coreset(MethodBase):
             return np.zeros((0, self.k, devices.d))
         collections, which = group(flood, members)
         clipped = [np.column_stack((rows[:, :-1], np.maximum(rows[:, -1], 0.0))) for rows in collections]
-        return devices.pooled_kmeans(clipped, self.k, CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)[which]
+        return devices.pooled_kmeans(clipped, self.k, Stream.CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)[which]
 
 
 @register("coreset")
@@ -278,7 +278,7 @@ class Rooted(MethodBase):
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Say to the parent or to the children what is due, if it is the layer's turn."""
-        way, step = divmod(devices.turn + 1 if devices.step else 0, self.depth)
+        way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if way == 4:
             return silence(len(devices), 1, 1)
         speaks = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
@@ -289,7 +289,7 @@ class Rooted(MethodBase):
             values, rows = pack(state.centroids)
         else:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
-        heard = (devices.degrees == 0) & (devices.step == 0)  # who is alone says it to nobody, but is not done
+        heard = (devices.degrees == 0) & (devices.round == 0)  # who is alone says it to nobody, but is not done
         heard[devices.sources[edges]] = True
         return DenseMessages(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 

@@ -142,9 +142,9 @@ class PairwiseGossip(MethodBase):
         """Say the blended rows to the partner of the next round; a device without links says them to nobody."""
         values, rows = pack(state.blended)
         varying = self.topology.varying
-        active = None if varying is None else varying.active(devices.step)
-        partner = match(self.topology, devices.shared_key, devices.step + 1, active)[devices.ids]
-        speaks = devices.awake & ((partner >= 0) | (devices.degrees == 0))
+        active = None if varying is None else varying.active(devices.round)
+        partner = match(self.topology, devices.shared_key, devices.round + 1, active)[devices.ids]
+        speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: MeetingsState, inbox: Inbox, devices: Devices) -> MeetingsState:
@@ -156,7 +156,7 @@ class PairwiseGossip(MethodBase):
             theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
-        converged = has_converged(centroids, state.centroids, self.method.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)
         return MeetingsState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
 
 

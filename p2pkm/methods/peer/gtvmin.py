@@ -198,15 +198,15 @@ class GTVMin(MethodBase):
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = optional(start, "edge_limit")
         whole = devices.varying or not self.groups  # alike on all ranks
-        weight = None if limit is None and whole else devices.active.astype(np.float64)
+        weight = None if limit is None and whole else devices.active_edges.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
         """Say the own centroids."""
-        if devices.awake.all():
+        if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
-        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
+        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.active_devices)))
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the awake devices."""
@@ -220,19 +220,19 @@ class GTVMin(MethodBase):
         if self.update_rule == "as-printed":  # it divides by at least one point
             masses, alpha = masses / devices.unit, alpha / devices.unit
         centroids, moves = devices.kernels.gtvmin(
-            points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
+            points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
             self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
             self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
-        if self.swaps and devices.step % _EVERY == 0:
-            trying = devices.awake & (quiet < _TRIES)
+        if self.swaps and devices.round % _EVERY == 0:
+            trying = devices.active_devices & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
             moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
         moved = moves[:, 0]
-        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
-        calm = np.where(devices.awake, more, state.calm)
+        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.data_std)
+        calm = np.where(devices.active_devices, more, state.calm)
         converged = calm >= (2 if self.schedule == "async" else 1)
         if self.swaps:
             converged &= quiet >= _TRIES
@@ -293,7 +293,7 @@ class GTVMin(MethodBase):
 
     def link_alpha(self, devices: Devices) -> Floats:
         """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
-        weights = devices.link_weights * devices.active
+        weights = devices.link_weights * devices.active_edges
         if self.alpha is not None:
             return self.alpha * weights
         coupling = self.effective_coupling(devices.total, devices.hops) or 0.0

@@ -148,7 +148,7 @@ class PushSumLloyd(MethodBase):
     def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
         """Say the share of each neighbour, or the total of all shares so far."""
         said = share(state.mass, devices) if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
         """Add up the own share and those of the neighbours; in the last turn of a round divide, and measure anew."""
@@ -160,7 +160,7 @@ class PushSumLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
         return PushSumState(centroids, converged, local_sums(devices, centroids))
 
     def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
@@ -171,7 +171,7 @@ class PushSumLloyd(MethodBase):
             thin = is_thin(devices, mass, _fair(devices))
             found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            converged = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         part = share(mass, devices)

@@ -150,7 +150,7 @@ class TrackingLloyd(MethodBase):
     def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
         """Say the mass, or the total of all masses so far."""
         said = state.mass if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
         """Average with the neighbours; in the last turn of a round divide, measure, and correct what is followed."""
@@ -160,7 +160,7 @@ class TrackingLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
         own = local_sums(devices, centroids)
         return TrackingState(centroids, converged, mass + (own - state.own), own)
 
@@ -172,7 +172,7 @@ class TrackingLloyd(MethodBase):
             thin = is_thin(devices, mass, np.ones(len(devices)))
             found = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            converged = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         kept = mass - offered(mass, devices)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -116,7 +116,7 @@ class FeCA(ServerMethodBase):
             centroids, counts = self._seed(clients, k)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         local = pack(local)[0] if clients.min_count > 1 else local
-        _, labels = clients.kernels.losses(*clients.own, local)
+        _, labels = clients.kernels.losses(*clients.kernel_inputs, local)
         local = clients.refine(local, 1)[0] if clients.min_count > 1 else local  # the means of what is counted
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
@@ -143,7 +143,7 @@ class FeCA(ServerMethodBase):
 
     def _seed(self, clients: Devices, k: int) -> tuple[Floats, Floats]:
         """Return centroids and counts of every client's k-means."""
-        centroids, counts, _ = clients.kmeans(k, CLIENT, starts=self.n_init, limit=self.local_steps)
+        centroids, counts, _ = clients.kmeans(k, Stream.CLIENT, starts=self.n_init, limit=self.local_steps)
         return centroids, counts
 
     def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, least: int) -> Floats:

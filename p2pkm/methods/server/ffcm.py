@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -92,7 +92,7 @@ class FFCM(ServerMethodBase):
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""
         start, rows = pack(_known(clients, model))
-        points, weights, offsets = clients.own
+        points, weights, offsets = clients.kernel_inputs
         relative = points, weights / clients.unit, offsets  # the tolerance is about memberships of points
         centroids, supports = clients.kernels.fuzzy(*relative, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
@@ -109,7 +109,7 @@ class FFCM(ServerMethodBase):
         rows = np.ascontiguousarray(np.concatenate(spoken)[:, :-1])
         start, (real,) = pack(model[None])
         if real == 0:
-            search = Search(self.k, SERVER, starts=self.server_n_init, limit=_STEPS)
+            search = Search(self.k, Stream.SERVER, starts=self.server_n_init, limit=_STEPS)
             found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
         else:
             table = rows, np.ones(len(rows)), np.array([0, len(rows)])
@@ -120,7 +120,7 @@ class FFCM(ServerMethodBase):
 def _known(devices: Devices, model: Floats) -> Floats:
     """Return the model, float64[n, k, d]; who has heard of none draws the first centroids."""
     k, d = model.shape[1:]
-    first = uniforms(devices.shared_key, CLIENT, [0], k * d).reshape(k, d)
+    first = uniforms(devices.shared_key, Stream.CLIENT, [0], k * d).reshape(k, d)
     _, rows = pack(model)
     return np.where((rows > 0)[:, None, None], model, first)
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, Devices, Floats
+from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -70,7 +70,7 @@ class MAvg(ServerMethodBase):
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points."""
-        local, _, _ = clients.kmeans(self.k, CLIENT, starts=self.client_n_init)
+        local, _, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:

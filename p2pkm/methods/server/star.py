@@ -87,15 +87,15 @@ class Star(MethodBase):
         asleep = np.zeros(n, np.bool_)
         induced = np.full(n, self.method.traits.induced_labels)
         state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
-        return self._report(state, devices.of(devices.ids != devices.hub))
+        return self._report(state, devices.at_stage_start(devices.ids != devices.server))
 
     def message(self, state: StarState, devices: Devices) -> DenseMessages:
         """Say the centroids in the hub's turn, the reports in the clients'."""
         if _is_hubs(devices):
             values, rows = pack(state.centroids)
-            return DenseMessages(values, np.where(devices.awake & (state.held >= 0), rows, -1))
+            return DenseMessages(values, np.where(devices.active_devices & (state.held >= 0), rows, -1))
         return DenseMessages(
-            state.values, np.where(devices.awake, state.rows, -1), ragged=True
+            state.values, np.where(devices.active_devices, state.rows, -1), ragged=True
         )  # all points, for example
 
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
@@ -104,7 +104,7 @@ class Star(MethodBase):
         np.logical_or.at(heard, devices.sources, inbox.fresh)
         if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
             np.logical_or.at(heard, devices.sources, inbox.slots >= 0)
-        acts = devices.awake & heard
+        acts = devices.active_devices & heard
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)
         centroids = state.centroids.copy()
@@ -115,19 +115,19 @@ class Star(MethodBase):
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
         speaks = self._speaks(state, devices, acts)
-        if self.method.traits.one_shot > speaks.any() or not devices.awake.any():
+        if self.method.traits.one_shot > speaks.any() or not devices.active_devices.any():
             return state._replace(rows=np.full(len(devices), -1))
-        return self._report(state, replace(devices, awake=speaks))
+        return self._report(state, replace(devices, active_devices=speaks))
 
     def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
         """Return which clients report; where messages may be lost, also who hears nothing: one-shot until answered."""
         if self.method.traits.one_shot:
-            return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
-        return devices.awake if devices.late else acts
+            return devices.active_devices & devices.late & np.isposinf(state.centroids[:, 0, 0])
+        return devices.active_devices if devices.late else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
         """Return the state after the hub's turn; held -1: it has nothing to say."""
-        held, centroids = np.where(devices.awake, -1, 0), state.centroids.copy()
+        held, centroids = np.where(devices.active_devices, -1, 0), state.centroids.copy()
         for i in np.flatnonzero(acts):
             slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
             rows, width = np.where(slots < 0, 0, inbox.rows[slots]), state.values.shape[2]
@@ -156,12 +156,14 @@ class Star(MethodBase):
             scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
         model = (state.centroids - shift) / span
         values, rows, local = self.method.report(scaled, model)
-        unheard = devices.awake & np.isposinf(model[:, 0, 0])
-        if devices.late and devices.step and unheard.any():  # they say what they said at the opening
-            first = self.method.report(scaled.of(devices.awake), model)
+        unheard = devices.active_devices & np.isposinf(model[:, 0, 0])
+        if devices.late and devices.round and unheard.any():  # they say what they said at the opening
+            first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
             values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
             rows = np.where(unheard, first.rows, rows)
-        return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
+        return state._replace(
+            values=values, rows=np.where(devices.active_devices, rows, -1), local=local * span + shift
+        )
 
     def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
         """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
@@ -188,4 +190,4 @@ def _choose(which: Mask, these: Floats, others: Floats) -> Floats:
 
 def _is_hubs(devices: Devices) -> bool:
     """Return whether this is the hub's turn; the opening is the clients'."""
-    return devices.step > 0 and devices.turn == 0
+    return devices.round > 0 and devices.turn == 0

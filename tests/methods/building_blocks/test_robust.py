@@ -31,7 +31,7 @@ def hear(own, others, rule, *, awake=None):
     inbox = table.network.exchange(DenseMessages(*pack(centroids)))
     said = np.arange(k)[:, None] < inbox.rows[:, None, None]
     inbox = inbox._replace(tables=np.where(said, inbox.tables, 0.0))  # what lies behind the last row says nothing
-    devices = table.devices if awake is None else table.devices.of(awake)
+    devices = table.devices if awake is None else table.devices.at_stage_start(awake)
     found, mirror = robust_filter(rule, centroids, inbox, devices)
     assert (mirror == -1).all()
     edges = range(len(others))

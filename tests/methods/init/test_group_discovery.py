@@ -31,7 +31,7 @@ def talk(algorithm, table, start=None, rounds=3):
     state = algorithm.initial_state(devices, given)
     inbox = network.exchange(algorithm.message(state, devices))
     for t in range(1, rounds + 1):
-        now = devices.at(t, 0, devices.awake)
+        now = devices.at_turn(t, 0, devices.active_devices)
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
     assert state.converged.all()
@@ -292,13 +292,13 @@ def test_only_awake_devices_weigh_their_links_anew():
     method = p2pkm.GTVMin(1, alpha=1.0)
     state = method.initial_state(table.devices, Limited(np.array([[[0.0]], [[9.0]]]), np.array([1.0, 1.0])))
     inbox = table.network.exchange(method.message(state, table.devices))
-    state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
+    state = method.update(state, inbox, table.devices.at_turn(1, 0, np.array([True, False])))
     assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])
 
 
 def test_a_link_out_of_use_lets_both_ends_wake():
     table = arrange([[[0.0]]] * 2, [(0, 1)])
-    apart = table.devices.using(np.zeros(2, bool), np.zeros(2, np.int64))
+    apart = table.devices.with_active_edges(np.zeros(2, bool), np.zeros(2, np.int64))
     for t in range(1, 9):
         assert next(asynchronous(table.devices).turns(t)).sum() == 1
         assert next(asynchronous(apart).turns(t)).all()

@@ -123,9 +123,9 @@ def listen(algorithm, table):
     devices, network = table.devices, table.network
     awake = np.ones(len(devices), np.bool_)
     state = algorithm.initial_state(devices, None)
-    said = [algorithm.message(state, devices.of(awake))]
+    said = [algorithm.message(state, devices.at_stage_start(awake))]
     for turn in range(int(algorithm.schedule.partition("*")[2])):
-        now = devices.at(1, turn, awake)
+        now = devices.at_turn(1, turn, awake)
         state = algorithm.update(state, network.deliver(said[-1]), now)
         said.append(algorithm.message(state, now))
     return said, state

@@ -140,7 +140,7 @@ def test_a_run_settles_and_reports():
 
 def test_settled_means_that_no_coordinate_moved():
     table = arrange([column(0, 4), column(8)], [(0, 1)])
-    scale = table.devices.scale
+    scale = table.devices.data_std
     start = np.full((2, 1, 1), 4 - 0.1 * scale)  # one gossip of two devices is the mean 4
     for tol, converged in ((0.11, True), (0.09, False)):
         found, _ = states(ConsensusLloyd(1, gossips=1, tol=tol), table, start, 2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-from p2pkm.core.batch import MATCH
+from p2pkm.core.batch import Stream
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox
@@ -38,7 +38,7 @@ def test_a_matching_is_maximal_and_takes_links_in_ascending_key(graph, t):
     topology, key = table.topology, table.devices.shared_key
     partner = match(topology, key, t)
     links = [(i, j) for i, j in links_of(topology) if i < j]
-    draws = {link: int(philox(link[0] * topology.n + link[1], t, key, MATCH)[0, 0]) for link in links}
+    draws = {link: int(philox(link[0] * topology.n + link[1], t, key, Stream.MATCH)[0, 0]) for link in links}
     expected = np.full(topology.n, -1)
     for i, j in sorted(links, key=draws.get):
         if expected[i] < 0 and expected[j] < 0:
@@ -207,7 +207,7 @@ def test_messages_by_hand():
 
 def test_settled_means_that_no_coordinate_moved():
     table = arrange([column(0, 2), column(10)], [(0, 1)])
-    scale = table.devices.scale
+    scale = table.devices.data_std
     for tol, converged in ((2.01, True), (1.99, False)):  # from 0 to 2
         found, _ = run(table, np.zeros((2, 1, 1)), 1, tol=tol / scale)
         assert_array_equal(found[1].converged, converged)

@@ -214,7 +214,7 @@ def test_without_the_star_term_a_device_clusters_the_augmented_set(form):
     state = algorithm.initial_state(own, Start(start, np.zeros(len(own), np.bool_)))
     inbox = network.exchange(algorithm.message(state, own))
     for t in range(1, 6):
-        now = own.at(t, 0, np.array([True, False]))
+        now = own.at_turn(t, 0, np.array([True, False]))
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
     close(state.centroids, [column(1, 11), column(2, 13)])

@@ -141,7 +141,7 @@ def test_without_the_star_term_a_device_runs_lloyd_on_the_augmented_set(alpha):
         own, algorithm = table.devices, method(3, alpha, star_term=False, local_steps=40)
         inbox = table.network.exchange(algorithm.message(state, own))
         awake = np.arange(len(own)) == 0
-        moved = algorithm.update(state, inbox, own.at(1, 0, awake)).centroids
+        moved = algorithm.update(state, inbox, own.at_turn(1, 0, awake)).centroids
         assert_array_equal(moved[1:], history[0][1:])
         rows = start[own.indices[: own.indptr[1]]].reshape(-1, 2)
         weights = np.concatenate((np.ones(len(data[0])), np.full(len(rows), alpha)))

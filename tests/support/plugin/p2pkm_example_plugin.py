@@ -74,12 +74,12 @@ class NeighborMean(MethodBase):
 
     def message(self, state: NeighborMeanState, devices: Devices) -> DenseMessages:
         """Say the centroids."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: NeighborMeanState, inbox: Inbox, devices: Devices) -> NeighborMeanState:
         """Average, device by device and neighbors in ascending id: the same bits wherever a device is hosted."""
         centroids = state.centroids.copy()
-        for i in np.flatnonzero(devices.awake):
+        for i in np.flatnonzero(devices.active_devices):
             links = range(devices.indptr[i], devices.indptr[i + 1])
             heard = [inbox.tables[inbox.slots[e], : self.k] for e in links]
             theirs = sum(heard, np.zeros_like(centroids[i])) / len(heard) if heard else state.centroids[i]
@@ -90,7 +90,7 @@ class NeighborMean(MethodBase):
                 mine = near.mean(axis=0) if len(near) else theirs[c]
                 centroids[i, c] = (1 - self.pull) * mine + self.pull * theirs[c]
         moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
-        return NeighborMeanState(centroids, moves <= self.tol * devices.scale)
+        return NeighborMeanState(centroids, moves <= self.tol * devices.data_std)
 
 
 def deal_sorted(table: Any, n: int, *, feature: int = 0, minimum: int = 0, seed: int = 0) -> Any:

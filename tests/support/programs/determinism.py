@@ -304,8 +304,8 @@ def exchanges():
             for _ in range(5):
                 word = str(rng.choice(["plain", "selective"])) if kind in {"mixed", "masked"} else kind
                 active = draw_mask(rng, topology, 0.6 if kind == "masked" else 1.0)
-                network.use(active[placement.edges])
-                local.use(active)
+                network.set_active_edges(active[placement.edges])
+                local.set_active_edges(active)
                 messages = draw_messages(rng, n, len(topology.indices), word)
                 widths[messages.rows >= 0] = messages.values.shape[2]
                 here, whole = network.exchange(part_of(messages, placement)), local.exchange(messages)
@@ -314,12 +314,12 @@ def exchanges():
                 here, whole = network.deliver(sparse_of(sparse, placement)), local.deliver(sparse)
                 same.append(compare_letters(here, whole, placement))
                 same.append(np.array_equal(here.tables.values[: len(sparse.tables.values)], sparse.tables.values))
-                peeked = network.peek(messages.values[placement.ids])
+                peeked = network.halo_exchange_uncounted(messages.values[placement.ids])
                 same.append(np.array_equal(peeked, messages.values[np.concatenate((placement.ids, placement.ghosts))]))
         held = list(getattr(network, "_requests", []))
         network.close()
         freed += [not request for request in held]
-        ledger = network.share(network.ledger.edges, placement.edge_counts)
+        ledger = network.allgather_by_device(network.ledger.edges, placement.edge_counts)
         same.append(np.array_equal(ledger, local.ledger.edges))
         same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
         wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))

@@ -106,9 +106,9 @@ def changing(size, *, server_alone=False):
 
         def outgoing(self, messages, context):
             devices = context.devices
-            if server_alone and not (devices.step and devices.turn == 0):
+            if server_alone and not (devices.round and devices.turn == 0):
                 return messages
-            key = ((context.stage + 2) << 40) + (devices.step << 20) + devices.turn
+            key = ((context.stage + 2) << 40) + (devices.round << 20) + devices.turn
             change = _change_sparse if isinstance(messages, SparseMessages) else _change_messages
             return change(messages, devices.ids, key, size)
 
