@@ -34,7 +34,7 @@ _TOLD = 5  # names in a message
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Decentralized k-means on a communication graph.
 
-    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbours alone.
+    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbors alone.
     Under ``mpirun`` the devices are dealt to the ranks: every rank calls `fit` with the same data and gets the same
     result, bit for bit that of one process.
 
@@ -52,7 +52,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
         ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `init` and `tol`.
     coupling : float, default=None
-        How strongly neighbours pull at each other; None: the method's default.
+        How strongly neighbors pull at each other; None: the method's default.
     init : str or Init, default=None
         None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
         summaries of all devices,

@@ -22,9 +22,9 @@ class CSRGraph:
     Attributes
     ----------
     indptr : int64[n + 1]
-        The neighbours of device i are ``indices[indptr[i]:indptr[i + 1]]``.
+        The neighbors of device i are ``indices[indptr[i]:indptr[i + 1]]``.
     indices : int64[2 * links]
-        Neighbours, ascending within a device; every link stands at both its ends.
+        Neighbors, ascending within a device; every link stands at both its ends.
     weights : float64[2 * links] or None
         Of the links, the same at both ends; None: all 1.
     name : str
@@ -104,7 +104,7 @@ def is_connected(graph: CSRGraph) -> bool:
 
 
 def sources(graph: CSRGraph) -> Integers:
-    """Return the device at which each neighbour stands, int64[2 * links]."""
+    """Return the device at which each neighbor stands, int64[2 * links]."""
     import numpy as np
 
     return np.repeat(np.arange(len(graph)), np.diff(graph.indptr))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     Graph = Any  # networkx is imported when a graph is built, not before; the annotation must still resolve
 
-UNDIRECTED = "the penalty between neighbours is symmetric; make it undirected"
+UNDIRECTED = "the penalty between neighbors is symmetric; make it undirected"
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 

@@ -16,7 +16,7 @@ import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
 from p2pkm.metrics.clustering import distance
-from p2pkm.viz.style import BLUE, GREY, INK, RED
+from p2pkm.viz.style import BLUE, GRAY, INK, RED
 
 UNIT = 1e4
 RUNS = 10  # of the paper
@@ -161,7 +161,7 @@ def row(what: str, values: Any, paper: tuple[float, ...] | None = None, digit: f
 
 def draw(ax: Any, data: Sset, centroids: Any, title: str) -> None:
     """Draw the points, the true centers as crosses and centroids as dots."""
-    ax.scatter(*data.points.T / UNIT, s=2, color=GREY, alpha=0.25, linewidth=0)
+    ax.scatter(*data.points.T / UNIT, s=2, color=GRAY, alpha=0.25, linewidth=0)
     ax.scatter(*data.centers.T / UNIT, s=42, marker="x", color=RED, linewidth=1.5, zorder=3)
     ax.scatter(*centroids.T / UNIT, s=20, color=BLUE, edgecolor="white", linewidth=0.6, zorder=4)
     frame(ax, title)
@@ -171,4 +171,4 @@ def frame(ax: Any, title: str) -> None:
     """Write the title, as wide as a panel, and leave the ticks away."""
     ax.set_title(title, fontsize=9, color=INK)
     ax.set(aspect="equal", xticks=[], yticks=[])
-    ax.spines[:].set_color(GREY)
+    ax.spines[:].set_color(GRAY)

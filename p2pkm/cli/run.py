@@ -21,7 +21,7 @@ from p2pkm.core.version import __version__
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.storage.toml import read_toml
 
-_HELP = """Cluster without a server: devices on a graph talk to their neighbours until they agree.
+_HELP = """Cluster without a server: devices on a graph talk to their neighbors until they agree.
 
 \b
 python -m p2pkm --graph ring                       16 devices in one process

@@ -29,7 +29,7 @@ _QUESTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters."),
     click.option("--points", type=int, help="Number of points in all, for --alpha."),
     click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha."),
-    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbours: "
+    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbors: "
                  "how much of a device's past counts in the next round."),
     with_format,
 ]  # fmt: skip

@@ -106,9 +106,9 @@ class Devices:
     point_weights : float64[m]
         Where every point weighs 1, a view of a single number.
     indptr : int64[n + 1]
-        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbours.
+        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbors.
     indices : int64[e]
-        Global id of the neighbour at each edge, ascending within a device.
+        Global id of the neighbor at each edge, ascending within a device.
     mirror : int64[e]
         The same link at its other end, -1 where that is not in the batch.
     link_weights : float64[e]
@@ -117,11 +117,11 @@ class Devices:
     degrees : int64[n]
         Number of edges in use.
     neighbor_degrees : int64[e]
-        The same of the neighbour at each edge; of no meaning where the edge is not in use.
+        The same of the neighbor at each edge; of no meaning where the edge is not in use.
     varying : bool
         Whether the edges in use change from round to round of the last stage.
     shares : float64[e] or None
-        What the graph says a neighbour's share in an average should be at each edge, alike at both ends and 0 where the
+        What the graph says a neighbor's share in an average should be at each edge, alike at both ends and 0 where the
         edge is not in use; None: it says nothing.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.
@@ -196,7 +196,7 @@ class Devices:
 
     @property
     def has_stale_or_varying_links(self) -> bool:
-        """Return whether devices may act on other links, or on older tables, than their neighbours do."""
+        """Return whether devices may act on other links, or on older tables, than their neighbors do."""
         return self.varying or self.late
 
     @cached_property

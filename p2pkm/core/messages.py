@@ -56,7 +56,7 @@ class Inbox(NamedTuple):
     slots : int64[e]
         Index of the table last heard over each own edge, -1 = never since the edge came into use.
     senders : int64[e]
-        Index of the last table said by each own edge's neighbour.
+        Index of the last table said by each own edge's neighbor.
     spoke : bool[s] or None
         Who said a table in this exchange; None: everybody, or `over` says it all.
     over : bool[e] or None
@@ -130,7 +130,7 @@ class Delivery(NamedTuple):
     Attributes
     ----------
     edges : int64[f]
-        Own edges over which something came, ascending: by device, and then by neighbour.
+        Own edges over which something came, ascending: by device, and then by neighbor.
     tables : Tables
         What came over each of them. Its values begin with those that the batch itself said, so that what points to
         rows among these points to the same rows here.

@@ -3,7 +3,7 @@
 Every device has a clock of its own. Its turn begins when its line is free, that is, when the last byte of what it said
 has left, and when a table has arrived that it has not used yet (a device without links just goes on). It takes the
 newest table that has arrived over each link, computes for counted operations / speed, and then says its table to all
-of its neighbours.
+of its neighbors.
 
 A line carries one byte after another, both ways. What b bytes that are said at time t have to wait for is what was
 said before: with `free` the time at which a line has carried all of that,

@@ -73,7 +73,7 @@ class StageResult(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
+    """Where stages are played: the batch, the colors of all devices, the referee, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
     channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.

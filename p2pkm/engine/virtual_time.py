@@ -7,7 +7,7 @@ Every device has a clock of its own. In a turn
   ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is all that
   it sends and receives in this exchange: its line is shared by all of its transfers, both ways;
 * j has the table a latency after the last byte left; i is busy until its last byte has left;
-* nothing new to say is said, too: no bytes, but a latency, because a neighbour cannot know otherwise.
+* nothing new to say is said, too: no bytes, but a latency, because a neighbor cannot know otherwise.
 
 ``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and heard. So, with c seconds of
 computing, a table of b bytes, latency l, bandwidth w and access a, the same everywhere, a turn takes
@@ -15,11 +15,11 @@ computing, a table of b bytes, latency l, bandwidth w and access a, the same eve
 * on a ring ``c + l + max(b / w, 4 b / a)``: two tables out, two in;
 * from n clients up to their hub ``c + l + max(b / w, n b / a_hub)``;
 * for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
-  says it to both of its neighbours.
+  says it to both of its neighbors.
 
-``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
-turns before. Colours need no more than that, because neighbours never act in the same turn; so a slow device slows
-down its neighbours first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
+``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbors have said in the
+turns before. Colors need no more than that, because neighbors never act in the same turn; so a slow device slows
+down its neighbors first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
 waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
 
 A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that

@@ -44,12 +44,12 @@ def jacobi(devices: Devices, turns: int = 1) -> Schedule:
 
 
 def colored(devices: Devices, colors: Integers) -> Schedule:
-    """Wake one colour class after the other; neighbours never have the same colour.
+    """Wake one color class after the other; neighbors never have the same color.
 
     Parameters
     ----------
     colors : int64[N]
-        Colour of every device of the system.
+        Color of every device of the system.
     """
     own = colors[devices.ids]
     masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
@@ -57,7 +57,7 @@ def colored(devices: Devices, colors: Integers) -> Schedule:
 
 
 def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
-    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbours; one turn a round.
+    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbors; one turn a round.
 
     Parameters
     ----------

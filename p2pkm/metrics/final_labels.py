@@ -1,4 +1,4 @@
-"""The census at the end of a run: where the points are, how they were labelled, and a sample for pictures."""
+"""The census at the end of a run: where the points are, how they were labeled, and a sample for pictures."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from p2pkm.metrics.cost_ratio import locate, spread
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
-_LABELLED = 10_000_000  # points; above, nobody gathers the labels
+_LABELED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
 
 
@@ -36,7 +36,7 @@ def collect_labels(
     sizes, clients = network.allgather_by_device(devices.sizes), devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
-    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELLED)
+    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELED)
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)

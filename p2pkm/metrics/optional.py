@@ -73,7 +73,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
 
 
 def silhouette_scores(model: Floats, census: Census) -> dict[str, float | None]:
-    """Return silhouette and simplified silhouette of the points (or of a sample) labelled by the nearest centroid."""
+    """Return silhouette and simplified silhouette of the points (or of a sample) labeled by the nearest centroid."""
     found = silhouettes(census.sample, model[model[:, 0] < np.inf])
     return {"silhouette": found[0], "simplified_silhouette": found[1]}
 

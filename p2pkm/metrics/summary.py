@@ -68,7 +68,7 @@ class FinishedRun(NamedTuple):
     """What a run leaves on a rank: its batch and points, the referee, the last state, the graph.
 
     clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
-    no clocks were kept; hops: how far tables travelled as they were, None: everywhere.
+    no clocks were kept; hops: how far tables traveled as they were, None: everywhere.
     """
 
     devices: Devices
@@ -276,7 +276,7 @@ def _real(rows: Floats) -> Floats | None:
 def _score(
     priced: CostRatios | None, prices: CostEvaluator, census: Census, honest: Integers
 ) -> dict[str, float | None]:
-    """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
+    """Return ratios over devices, and the scores of all points labeled by each device's centroids, averaged."""
     found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, honest)
     if priced is not None:
         known = priced.ratios[np.isfinite(priced.ratios)]

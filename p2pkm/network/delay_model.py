@@ -11,7 +11,7 @@ class SentTables(NamedTuple):
     Attributes
     ----------
     rows : int64[s]
-        Rows that every own device, and every neighbour on another rank, has just said; -1: silent.
+        Rows that every own device, and every neighbor on another rank, has just said; -1: silent.
     row_bytes : int
         Counted bytes of a row.
     over : bool[e] or None

@@ -44,12 +44,12 @@ class LocalSubgraph:
     ids : int64[n]
         Own devices, ascending.
     ghosts : int64[g]
-        Neighbours on other ranks, by rank and then by id; they follow the own devices in the numbering of slots.
+        Neighbors on other ranks, by rank and then by id; they follow the own devices in the numbering of slots.
     indptr, indices, edges : int64
-        Own directed edges: neighbours' ids, and the positions of the edges in the topology (a slice if they lie side by
+        Own directed edges: neighbors' ids, and the positions of the edges in the topology (a slice if they lie side by
         side).
     senders : int64[e]
-        Slot of the neighbour at each own edge.
+        Slot of the neighbor at each own edge.
     peers : tuple of Peer
     division : Division
         The devices of all ranks.

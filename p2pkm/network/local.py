@@ -36,7 +36,7 @@ class LocalNetwork:
         self._memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours."""
+        """Deliver what every device says to its neighbors."""
         edges = narrow(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1

@@ -54,7 +54,7 @@ class MPINetwork:
         self._memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours.
+        """Deliver what every device says to its neighbors.
 
         The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were

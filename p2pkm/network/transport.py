@@ -26,7 +26,7 @@ class Network(Protocol):
         """
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours."""
+        """Deliver what every device says to its neighbors."""
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""

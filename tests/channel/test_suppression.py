@@ -88,7 +88,7 @@ def check(tap, shards, *, counted):
 def scatter(seed, moved):
     """Return 8 devices with many points at a place near each of two corners, and few near the others; these may move.
 
-    Neighbours together know all four corners, so that nobody has reason to take few points and others as one cluster.
+    Neighbors together know all four corners, so that nobody has reason to take few points and others as one cluster.
     """
     rng, blocks = np.random.default_rng(seed), []
     for i in range(8):

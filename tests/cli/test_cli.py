@@ -92,7 +92,7 @@ class Terminal(io.StringIO):
 
 
 def test_terminal(monkeypatch):
-    """Rich on a terminal: colours and a live line, which is gone at the end."""
+    """Rich on a terminal: colors and a live line, which is gone at the end."""
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)

@@ -109,7 +109,7 @@ def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
 
 
 def _tape(path, count):
-    """Write a tape that loses the first messages of some devices to their next neighbour."""
+    """Write a tape that loses the first messages of some devices to their next neighbor."""
     lines = [{"kind": "loss", "round": t, "src": i, "dst": i + 1} for t in range(6) for i in range(count)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -278,12 +278,12 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("net", ["lan", "wan", "lora"])
-def test_quality_is_that_of_the_colours(net):
+def test_quality_is_that_of_the_colors(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()
-    colours = here(*common, "--schedule", "colored").summary
+    colors = here(*common, "--schedule", "colored").summary
     events = here(*common, "--schedule", "async", "--link-model", net).summary
     assert events["termination"] == "converged" and events["descent"] == "not claimed"
-    assert abs(events["ratio_mean"] / colours["ratio_mean"] - 1) < 0.01
+    assert abs(events["ratio_mean"] / colors["ratio_mean"] - 1) < 0.01
     assert 0 < events["age_mean"] <= events["age_max"] < events["virtual_seconds"]
 
 

@@ -34,7 +34,7 @@ def deal(n, points=3, d=2, seed=0):
 
 
 def test_three_devices_on_a_path_by_hand():
-    """One centroid each; theta 1, one pass: c_i = (sum of own points + 3 alpha sum of neighbours) / (size + ...)."""
+    """One centroid each; theta 1, one pass: c_i = (sum of own points + 3 alpha sum of neighbors) / (size + ...)."""
     alone = p2pkm.GTVMin(1, alpha=0.0, schedule="jacobi", init="local")
     start = np.array([[[5.0]], [[1.0]], [[9.0]]])
     found = solve(topologies.path(3), p2pkm.Shards.from_list(POINTS), alone, start=start, rounds=2).frames

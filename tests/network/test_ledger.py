@@ -60,8 +60,8 @@ def test_gtvmin_says_every_centroid_once_per_round_and_at_the_opening(schedule):
     assert [record["messages"] for record in result.rounds] == [8, 16, 24, 32, 40]
 
 
-def test_coloured_turns_are_told_apart():
-    method = p2pkm.GTVMin(2, alpha=1.0, tol=0.0)  # colours 0, 1, 0, 2
+def test_colored_turns_are_told_apart():
+    method = p2pkm.GTVMin(2, alpha=1.0, tol=0.0)  # colors 0, 1, 0, 2
     result = run(method, deal(3, 3, 3, 3), rounds=1, start=np.random.default_rng(0).normal(size=(4, 2, 2)))
     assert_array_equal(said(result, 0).T, [[2, 2, 2, 2], [2, -1, 2, -1], [-1, 2, -1, -1], [-1, -1, -1, 2]])
 

@@ -108,7 +108,7 @@ def heard(inbox):
     return [None if slot < 0 else inbox.tables[slot, : inbox.rows[slot], 0].tolist() for slot in inbox.slots]
 
 
-def test_what_is_said_is_heard_by_neighbours_alone():
+def test_what_is_said_is_heard_by_neighbors_alone():
     inbox = open_path().exchange(DenseMessages(tables(0, 1, 2), np.array([2, 1, 2])))
     assert heard(inbox) == [[1.0], [0.0, 0.0], [2.0, 2.0], [1.0]]
     assert inbox.fresh.all()

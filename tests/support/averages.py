@@ -32,7 +32,7 @@ def deal(n, seed=0, d=2, *, empty=True):
 
 
 def scene(name, seed=0, k=4, **options):
-    """Return data, neighbours, the batch and a common start whose last row is absent everywhere."""
+    """Return data, neighbors, the batch and a common start whose last row is absent everywhere."""
     n, links = GRAPHS[name]
     data = deal(n, seed)
     start = np.random.default_rng(seed + 1).normal(0, 3, (k, 2))
@@ -52,7 +52,7 @@ def draw(graph, k=3, **options):
 
 
 def neighbors(n, links):
-    """Return the neighbours of every device, ascending."""
+    """Return the neighbors of every device, ascending."""
     found = [set() for _ in range(n)]
     for i, j in links:
         found[i].add(j)

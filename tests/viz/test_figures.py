@@ -311,10 +311,10 @@ def test_cost_per_point():
     np.testing.assert_array_equal(costs, [2.0, np.nan, np.inf])
 
 
-def test_graph_says_that_all_agree_instead_of_an_empty_colour_bar():
+def test_graph_says_that_all_agree_instead_of_an_empty_color_bar():
     result = make(topologies.ring(4))
     ax = render(plots.plot_graph(replace(result, gtv=np.zeros_like(result.gtv))))
-    assert "all neighbours agree" in ax.get_title(loc="left")
+    assert "all neighbors agree" in ax.get_title(loc="left")
     assert len(ax.child_axes) == 1
 
 
@@ -396,7 +396,7 @@ def test_points_draws_the_sample_and_every_centroid():
         assert len(np.unique(colors[kinds == kind], axis=0)) == 1
 
 
-def test_points_without_labels_are_grey():
+def test_points_without_labels_are_gray():
     ax = render(plots.plot_points(make(topologies.ring(5), classes=0)))
     (color,) = np.unique(collection(ax, "point").get_facecolors(), axis=0)
     assert color[0] == color[1] == color[2]

@@ -110,7 +110,7 @@ class Walk(NamedTuple):
         return passed.reshape(len(sources), self.n), looked + _LAYER * len(fronts)
 
     def _spread(self, front: Integers) -> tuple[Integers, Integers]:
-        """Return the cells of all neighbours, and the place in the front of the cell that each is a neighbour of."""
+        """Return the cells of all neighbors, and the place in the front of the cell that each is a neighbor of."""
         import numpy as np
 
         node = front % self.n

@@ -51,7 +51,7 @@ class Prediction(NamedTuple):
         Of this schedule until a thousandth of the distance is left at this rate: about 6.9 (1 + 2c).
     disagreement : Measure
         Share that is left of the longest-lived difference between devices: 1 / (1 + 2 c l) on a regular graph, l the
-        second smallest eigenvalue of the normalised Laplacian. None where links change.
+        second smallest eigenvalue of the normalized Laplacian. None where links change.
     contraction_colored, rounds_colored : Measure
         The same two of a round of the schedule colored: one color after the other, relaxed by theta. None without
         colors and where links change.
@@ -176,7 +176,7 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     trace : sequence of mapping
         The records of a run in order, each with `stage`, `round` and figures, None where one is not known.
     what : str
-        Which figure: `objective`, or `gtv`, the distance between neighbours.
+        Which figure: `objective`, or `gtv`, the distance between neighbors.
     """
     known = [record for record in trace if record["stage"] == trace[-1]["stage"] and record[what] is not None]
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])

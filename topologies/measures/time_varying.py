@@ -56,7 +56,7 @@ def contraction_per_round(graph: Changing, *, rounds: int | None = None, seed: i
 def effective_neighbors_over_time(
     graph: Changing, *, decay: float = DECAY, rounds: int | None = None, seed: int = 0
 ) -> Measure:
-    """Return the effective number of neighbours when the links change: see `effective_neighbors`.
+    """Return the effective number of neighbors when the links change: see `effective_neighbors`.
 
     The process x <- W_t (sqrt(decay) x + noise) runs until what was before no longer counts; then the variances are
     averaged over a period. Up to 1,000 devices it is the covariance matrix that runs, above the process itself.

@@ -44,7 +44,7 @@ class Changing(Protocol):
     ----------
     indptr : int64[n + 1]
     indices : int64[2 * links]
-        Neighbours over all links, ascending within a device.
+        Neighbors over all links, ascending within a device.
     period : int or None
         After so many rounds everything begins again; None: never.
     """

@@ -84,7 +84,7 @@ class _Clock(NamedTuple):
 
 
 def exchange(world: World) -> tuple[float, float]:
-    """Return the seconds of an exchange of a small table between two neighbouring ranks, and bytes per second."""
+    """Return the seconds of an exchange of a small table between two neighboring ranks, and bytes per second."""
     ranks = Topology.from_links(world.size, np.array([(r, r + 1, 1.0) for r in range(world.size - 1)]).reshape(-1, 3))
     placement, took = place(ranks, world.rank, world.size), []
     for size, times in ((_SMALL, _EXCHANGES), (_LARGE, _EXCHANGES // 10)):

@@ -143,7 +143,7 @@ def _usual(size: Size, n: int) -> str:
     """Return the partition that a run takes if none is given."""
     if size.stored:
         return "column" if size.devices == n else "blocks"
-    return "column" if size.devices is not None else "dirichlet" if size.labelled else "iid"
+    return "column" if size.devices is not None else "dirichlet" if size.labeled else "iid"
 
 
 def _arrange(

@@ -37,7 +37,7 @@ class MemoryInputs(NamedTuple):
     swell : float
         Of these tables, how many arrive at a device at a time, on average in the busiest turn.
     ghosts : int
-        Neighbours on other ranks, of the rank that has most.
+        Neighbors on other ranks, of the rank that has most.
     ranks : int
     word : int
         Bytes of a coordinate of a point.

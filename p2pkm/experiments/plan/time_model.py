@@ -64,7 +64,7 @@ class Split(NamedTuple):
     peers, sent : int
         Other ranks that a rank talks to, and boundary tables that it sends in an exchange.
     ghosts : int
-        Neighbours of its devices on other ranks.
+        Neighbors of its devices on other ranks.
     cut : int
         Undirected links between ranks.
     placement : str

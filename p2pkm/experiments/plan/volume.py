@@ -33,7 +33,7 @@ def spread(topology: Topology) -> list[Integers] | None:
     """Return how many tables each device says in every turn of a flood, int64[n] each; None where that is much work.
 
     Each device but a hub, which has no points, has a table of its own. A device forwards in turn t the tables of the
-    devices at distance t, to all its neighbours.
+    devices at distance t, to all its neighbors.
     """
     n, most = topology.n, topology.hops + 1
     if most * len(topology.indices) * (n / 64) > _WORK:

@@ -1,4 +1,4 @@
-"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbours' and divide.
+"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbors' and divide.
 
 A table of mass holds a row (S_c, n_c) for each of the k clusters, also for those without points: clusters are paired by
 their number. What every device divides by its own count needs no common scale.
@@ -42,7 +42,7 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
 def iter_neighbor_tables(
     devices: Devices, inbox: Inbox, shape: tuple[int, ...]
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the first neighbour that every device heard, then the second, and so on: sums of them run in ascending id.
+    """Yield the first neighbor that every device heard, then the second, and so on: sums of them run in ascending id.
 
     Those who never spoke, and those over links that are not in use, are left out.
 
@@ -54,7 +54,7 @@ def iter_neighbor_tables(
     Yields
     ------
     devices, edges : int64[b]
-        Those that heard so many neighbours, and the own edges to them.
+        Those that heard so many neighbors, and the own edges to them.
     tables : float64[b, r, w]
         What was last heard over these edges.
     """
@@ -91,7 +91,7 @@ def mixing(devices: Devices) -> Floats:
 class RunningSums(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 
-    A device says the total of all that it has ever offered; a neighbour adds what that has grown by since it last
+    A device says the total of all that it has ever offered; a neighbor adds what that has grown by since it last
     heard it. What was offered and not heard is in between, and nothing is ever gone (C. N. Hadjicostis, N. H. Vaidya,
     A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE Transactions on
     Automatic Control 61, 2016).
@@ -102,7 +102,7 @@ class RunningSums(NamedTuple):
         The sums and counts of the own points that have gone into the masses.
     total : float64[n, k, w]
     edge_heard : float64[e, k, w]
-        The neighbour's total as it was last heard.
+        The neighbor's total as it was last heard.
     """
 
     own: Floats
@@ -116,7 +116,7 @@ def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums
 
 
 def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return what the neighbours' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
+    """Return what the neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
     gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
         growth = theirs - edge_heard[edges]
@@ -128,7 +128,7 @@ def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats |
 def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
     """Return which devices hold too few points in their mass to go by it, bool[n].
 
-    While a device is away its neighbours go on offering it their shares, and what is left with them gets less and less,
+    While a device is away its neighbors go on offering it their shares, and what is left with them gets less and less,
     until a correction by own points would outweigh it. How many points all rows stand for, corrections leave alone.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Random matchings that everybody can compute from the topology and the shared seed, like the colours."""
+"""Random matchings that everybody can compute from the topology and the shared seed, like the colors."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def match(topology: Topology, key: int, t: int, active: Mask | None = None) -> I
     """Return the partner of every device in round t, int64[n], -1 where there is none.
 
     Links join in ascending key of (seed, round, ends) as long as both ends are free, so the matching is maximal: of
-    two neighbours at least one has a partner. A link whose key is the smallest at both of its ends joins whatever
+    two neighbors at least one has a partner. A link whose key is the smallest at both of its ends joins whatever
     becomes of the others, so all such links join at once, again and again.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Spanning trees that everybody can compute from the topology, like the colours."""
+"""Spanning trees that everybody can compute from the topology, like the colors."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,7 +35,7 @@ def _middles(topology: Topology) -> Integers:
 
 
 def parents(topology: Topology, roots: Integers) -> Integers:
-    """Return the parent of every device in breadth-first trees: the lowest neighbour of the previous layer.
+    """Return the parent of every device in breadth-first trees: the lowest neighbor of the previous layer.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def parents(topology: Topology, roots: Integers) -> Integers:
     layer = topology.layers(roots)
     upward = np.flatnonzero(layer[topology.indices] == layer[topology.sources] - 1)
     child = topology.sources[upward]
-    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbour
+    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbor
     parent = np.full(topology.n, -1)
     parent[child[lowest]] = topology.indices[upward[lowest]]
     return parent
@@ -139,7 +139,7 @@ def source_of(devices: Devices, edges: Integers) -> Integers:
 
 
 def join(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the rows of each device in `own` followed by those that it heard, by neighbour."""
+    """Return the rows of each device in `own` followed by those that it heard, by neighbor."""
     place = np.searchsorted(own.who, source_of(devices, heard.edges))
     owner = np.concatenate((np.repeat(np.arange(len(own.who)), own.tables.rows), np.repeat(place, heard.tables.rows)))
     values = np.concatenate((own.tables.flat(), heard.tables.flat()))

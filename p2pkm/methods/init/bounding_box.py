@@ -32,7 +32,7 @@ class BoxState(NamedTuple):
 
 @dataclass(frozen=True)
 class Box(MethodBase):
-    """``box_i <- (min, max) over i and its neighbours`` until nothing changes, then k uniform points in the box.
+    """``box_i <- (min, max) over i and its neighbors`` until nothing changes, then k uniform points in the box.
 
     The shared seed draws the points, so all devices of a component end with the same centroids.
 

@@ -78,7 +78,7 @@ class FloodedSummaries(MethodBase):
         return known.pools(self.k) if self.hops is None else known.fills(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> FloodedSummariesState:
-        """Summarise the own points."""
+        """Summarize the own points."""
         pairs, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
         asleep = np.zeros(len(devices), np.bool_)

@@ -28,7 +28,7 @@ class LeaderState(NamedTuple):
 class Leader(MethodBase):
     """``W_i <- W_parent(i)``, once, along a breadth-first tree; the root draws plain k-means++ seeds from its points.
 
-    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colours.
+    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colors.
 
     Attributes
     ----------

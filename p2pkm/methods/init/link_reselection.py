@@ -14,7 +14,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
 from p2pkm.methods.init.select_candidate import judges
 
-_LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
+_LENIENT = 2.0  # times the own cost: what a neighbor's centroids may cost
 
 
 @register("link-reselection")
@@ -39,7 +39,7 @@ class Review(MethodBase):
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
 
-    Privacy: neighbours see the centroids, and a bit about what theirs cost; with a `min_cluster_size` it is about the
+    Privacy: neighbors see the centroids, and a bit about what theirs cost; with a `min_cluster_size` it is about the
     summary of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
@@ -69,7 +69,7 @@ class Review(MethodBase):
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
-        """Choose the links to keep, then add those that the neighbours want, then learn how many each of them keeps."""
+        """Choose the links to keep, then add those that the neighbors want, then learn how many each of them keeps."""
         if devices.round == 1:
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))
         if devices.round == 2:

@@ -35,7 +35,7 @@ class LinkSelectionState(NamedTuple):
     edge_active : bool[e]
         Links that are kept.
     edge_degrees : int64[e]
-        Links that the neighbour keeps.
+        Links that the neighbor keeps.
     """
 
     centroids: Floats
@@ -49,9 +49,9 @@ class LinkSelectionState(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkSelection(MethodBase):
-    """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbour's summary compared with the own one.
+    """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbor's summary compared with the own one.
 
-    Each device summarises its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
+    Each device summarizes its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
     distance of i's pairs to j's nearest row plus the reverse, q_i the lower quartile (linear interpolation) over i's
     links. Both ends come to the same verdict. The best link of a device always stays: its g is at most q_i. A link to
     a device without points stays, too, and counts for no quartile: nothing speaks against it.
@@ -59,7 +59,7 @@ class LinkSelection(MethodBase):
     Message: at most k pairs of d + 1 columns, then one row with q_i, then, over the links that stay, one row with
     their number, which the strength of links depends on. The links that were cut are out of use from then on.
 
-    Privacy: neighbours see the centroids and counts of the own points.
+    Privacy: neighbors see the centroids and counts of the own points.
     """
 
     name: ClassVar[str] = "link-selection"
@@ -77,7 +77,7 @@ class LinkSelection(MethodBase):
         return UntilQuiet(self.k, known.features + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> LinkSelectionState:
-        """Summarise the own points."""
+        """Summarize the own points."""
         n, e = len(devices), len(devices.indices)
         centroids = np.full((n, self.k, devices.d), np.inf) if start is None else start.centroids
         pairs, unknown = summarize(devices, self.k), np.full(e, np.nan)
@@ -93,7 +93,7 @@ class LinkSelection(MethodBase):
         return tell_degrees(devices, state.edge_active)
 
     def update(self, state: LinkSelectionState, inbox: Inbox, devices: Devices) -> LinkSelectionState:
-        """Compare summaries, then cut, then learn how many links each neighbour keeps."""
+        """Compare summaries, then cut, then learn how many links each neighbor keeps."""
         if devices.round == 1:
             edges, values = heard(inbox, devices.active_edges), np.full(len(devices.indices), np.nan)
             values[edges] = summary_distance(devices, state.pairs, inbox, edges)

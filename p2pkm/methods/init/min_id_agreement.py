@@ -41,7 +41,7 @@ class MinIdAgreementState(NamedTuple):
 
 @dataclass(frozen=True)
 class MinIdAgreement(MethodBase):
-    """``W_i <- W_j, j = argmin over i and its neighbours of the origin``, until nothing changes.
+    """``W_i <- W_j, j = argmin over i and its neighbors of the origin``, until nothing changes.
 
     Where messages are lost devices may hold different pairs or losses, and so different candidates. A device that has
     none, because it was away, says the centroids of its own points, which count only until it hears others.

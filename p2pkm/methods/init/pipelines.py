@@ -193,7 +193,7 @@ def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
-    """Return the stages that find how far apart neighbours may be before their link gives way."""
+    """Return the stages that find how far apart neighbors may be before their link gives way."""
     return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("saturation-thresholds", SaturationThresholds(at.k), 3)
 
 

@@ -1,4 +1,4 @@
-"""How far apart neighbours may be before their link begins to give way."""
+"""How far apart neighbors may be before their link begins to give way."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

@@ -80,7 +80,7 @@ class TreeSummaries(MethodBase):
     alone clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them
     instead, by weighted k-means. With several candidates the losses of all devices are summed on their way up, and
     the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each
-    component, is known to all, like the colours. Each way takes as many turns as the tree has layers below its root;
+    component, is known to all, like the colors. Each way takes as many turns as the tree has layers below its root;
     all are one round.
 
     Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
@@ -145,7 +145,7 @@ class TreeSummaries(MethodBase):
         return known.pools(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
-        """Summarise the own points; the deepest layer speaks first."""
+        """Summarize the own points; the deepest layer speaks first."""
         n = len(devices)
         routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
         deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
@@ -246,7 +246,7 @@ def _gather(told: Any, values: Floats, n: int) -> Tables:
 
 
 def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the one row of each device plus those that it heard, by neighbour."""
+    """Return the one row of each device plus those that it heard, by neighbor."""
     total = own.tables.flat()
     np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
     return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))

@@ -27,10 +27,10 @@ class ADMMState(NamedTuple):
 
 @dataclass(frozen=True)
 class ADMM(MethodBase):
-    r"""Let every device minimise its own k-means cost under the constraint that neighbours agree.
+    r"""Let every device minimize its own k-means cost under the constraint that neighbors agree.
 
     Device i has centroids m_ic and dual variables p_ic, 0 at the start; S_ic and n_ic are the sum and the number of its
-    points nearest to m_ic, N_i its deg_i neighbours::
+    points nearest to m_ic, N_i its deg_i neighbors::
 
         m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
         p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
@@ -45,7 +45,7 @@ class ADMM(MethodBase):
     Guarantee: sum_i p_ic = 0 always, so where all agree and rest, m_c is the mean of all points with label c. For
     fixed labels it converges for every eta > 0.
 
-    Privacy: the neighbours see centroids, no counts.
+    Privacy: the neighbors see centroids, no counts.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class ADMM(MethodBase):
         return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
-        """Raise the prices of the disagreements just heard of, then minimise."""
+        """Raise the prices of the disagreements just heard of, then minimize."""
         real = np.isfinite(state.centroids)
         mine = np.where(real, state.centroids, 0.0)
         links, differ = np.zeros_like(mine), np.zeros_like(mine)

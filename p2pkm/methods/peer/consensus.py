@@ -31,7 +31,7 @@ class ConsensusState(NamedTuple):
 class ConsensusLloyd(MethodBase):
     r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
 
-    A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
+    A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
     from the sum S_ic and the number n_ic of its own points nearest to w_ic::
 
         z_ic = (S_ic, n_ic)
@@ -46,7 +46,7 @@ class ConsensusLloyd(MethodBase):
     Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
     the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device says the sums and counts of its own points to its neighbours.
+    Privacy: in the first turn of every round a device says the sums and counts of its own points to its neighbors.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class ConsensusLloyd(MethodBase):
         return DenseMessages(state.mass, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
-        """Average with the neighbours; in the last turn of a round divide, and measure anew."""
+        """Average with the neighbors; in the last turn of a round divide, and measure anew."""
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)

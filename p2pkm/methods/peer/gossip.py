@@ -22,7 +22,7 @@ _SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_
 
 @dataclass(frozen=True)
 class GossipMatching(MethodBase):
-    r"""Blend the centroids with the own points, meet one neighbour, and go on with the common mean.
+    r"""Blend the centroids with the own points, meet one neighbor, and go on with the common mean.
 
     Device i has k centroids w_c with confidences c_c, at the start the numbers of its points nearest to them. A round
     is two steps. First a Lloyd step, blended (S_c and N_c are the sum and the number of the own points nearest to w_c,

@@ -66,26 +66,26 @@ class GTVMinState(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class GTVMin(MethodBase):
-    r"""Minimise the k-means cost of every device plus the disagreement of neighbours.
+    r"""Minimize the k-means cost of every device plus the disagreement of neighbors.
 
     Objective, equation (7) of Jung 2025::
 
         F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
 
-    with the local loss L_i (6) and the generalised total variation d (4): each centroid to the nearest one of the
-    other side, summed over both sides. One pass at device i, all neighbours W_j held fixed:
+    with the local loss L_i (6) and the generalized total variation d (4): each centroid to the nearest one of the
+    other side, summed over both sides. One pass at device i, all neighbors W_j held fixed:
 
     * E1: each own point takes its nearest own centroid; n_c of them with sum S_c take centroid c.
-    * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
-    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
+    * E2: each neighbor's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
+    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbor (the term marked with a star).
     * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
       sum_j alpha_ij)``, relaxed by theta (`relaxation`): ``w + theta (w_new - w)``. A centroid without any weight
       stays.
 
     Message: the k centroids, once per turn awake.
 
-    Privacy: neighbours see the centroids of every turn; init `global` before it shows every device the centroids and
-    counts of all others, `groups` those of its neighbours.
+    Privacy: neighbors see the centroids of every turn; init `global` before it shows every device the centroids and
+    counts of all others, `groups` those of its neighbors.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
     and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, without delays.
@@ -95,7 +95,7 @@ class GTVMin(MethodBase):
     ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
 
     Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
-    (line 23), so it does not minimise (8); ``update="as-printed"`` keeps it for comparison.
+    (line 23), so it does not minimize (8); ``update="as-printed"`` keeps it for comparison.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ class GTVMin(MethodBase):
         5 candidate clusterings.
     groups : bool
         Let groups of devices whose points differ have clusterings of their own: cut links between such devices, start
-        from the summaries of the neighbours that are left, and let links give way.
+        from the summaries of the neighbors that are left, and let links give way.
     tol : float
         A device has converged when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
         know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
     swaps : bool
-        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
+        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
@@ -271,7 +271,7 @@ class GTVMin(MethodBase):
         return "with swaps tries own points as rows" if self.swaps else ""
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
+        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
         return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:

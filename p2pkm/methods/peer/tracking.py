@@ -66,16 +66,16 @@ class TrackingLloyd(MethodBase):
     initialization but `local`).
 
     With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
-    it offers out of its own; neighbour j adds P_ij times what is new in the total that it hears. Without losses that is
+    it offers out of its own; neighbor j adds P_ij times what is new in the total that it hears. Without losses that is
     the same average; with them, sum_i z_ic plus what has been offered and not heard yet stays sum_i r_ic. Whoever
-    holds too little, because its neighbours are away, keeps its centroids for that round.
+    holds too little, because its neighbors are away, keeps its centroids for that round.
 
     Message: k rows z, once per turn and at the opening.
 
     Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
     devices of a connected graph.
 
-    Privacy: the first message is the sums and counts of the own points; whoever hears all neighbours of a device can
+    Privacy: the first message is the sums and counts of the own points; whoever hears all neighbors of a device can
     work out how they change.
 
     Parameters
@@ -153,7 +153,7 @@ class TrackingLloyd(MethodBase):
         return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Average with the neighbours; in the last turn of a round divide, measure, and correct what is followed."""
+        """Average with the neighbors; in the last turn of a round divide, measure, and correct what is followed."""
         if state.account is not None:
             return self._update(state, state.account, inbox, devices)
         mass = mix(devices, state.mass, inbox)
@@ -165,7 +165,7 @@ class TrackingLloyd(MethodBase):
         return TrackingState(centroids, converged, mass + (own - state.own), own)
 
     def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Do the same with counters: what is kept, and shares of what the totals of the neighbours have grown by."""
+        """Do the same with counters: what is kept, and shares of what the totals of the neighbors have grown by."""
         gain, edge_heard = draw(devices, inbox, account, mixing(devices))
         mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
@@ -180,6 +180,6 @@ class TrackingLloyd(MethodBase):
 
 
 def offered(mass: Floats, devices: Devices) -> Floats:
-    """Return what each device gives to all of its neighbours together, sum_j P_ij z."""
+    """Return what each device gives to all of its neighbors together, sum_j P_ij z."""
     shares = np.bincount(devices.sources, mixing(devices), len(devices))
     return shares[:, None, None] * mass

@@ -19,7 +19,7 @@ class Central(ServerMethodBase):
     """Send all points to the server and cluster them there: the best of `n_init` runs from greedy k-means++ seeds.
 
     "lloyd" is k-means (name: central). "cdkm" (name: cdkm) is coordinate descent on the same cost: every point x of
-    weight u in turn leaves its cluster p, unless it is alone there, for the q that minimises the left side, while with
+    weight u in turn leaves its cluster p, unless it is alone there, for the q that minimizes the left side, while with
     the weights n and the means w of the clusters::
 
         n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2

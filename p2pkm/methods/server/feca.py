@@ -35,7 +35,7 @@ class FeCA(ServerMethodBase):
     Equal radii: the lowest client, then row; equally full balls: the one formed first. A single centroid has its reach
     as radius; if fewer than two are left by the theoretical rule, it takes half the least distance of all. With fewer
     than k balls the server has fewer centroids. Under the Stochastic Ball Model, separated as in theorem 4.1, the
-    theoretical variant ends within 4 / (5 eta) of the least distance of two true centres; the proof (41) presumes that
+    theoretical variant ends within 4 / (5 eta) of the least distance of two true centers; the proof (41) presumes that
     every client keeps the two closest ones: one that lost either may have too large a radius and join two clusters.
 
     Message: up one row (centroid, radius) per centroid left, once; down the at most k centroids.

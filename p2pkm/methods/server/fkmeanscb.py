@@ -27,7 +27,7 @@ class FKMeansCB(ServerMethodBase):
         client i:  C_i <- kmeans(X_i + Z_i, k1),  entries of Z_i independent, density epsilon/2 exp(-epsilon |z|)
         server:    C_g <- kmeans([C_1 | ... | C_n], k2)
 
-    with k1 = `local_k` and k2 = `k`. The server does not weigh. The points that are labelled by C_g have no noise.
+    with k1 = `local_k` and k2 = `k`. The server does not weigh. The points that are labeled by C_g have no noise.
 
     Message: up at most k1 rows (centroid), once; down the k2 centroids.
 

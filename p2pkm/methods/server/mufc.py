@@ -23,7 +23,7 @@ _POINTS = 2**31  # more than there can be
 
 @dataclass(frozen=True)
 class MUFC(ServerMethodBase):
-    r"""Cluster the clients' quantised seeds at a server that learns how many points of all each bin stands for.
+    r"""Cluster the clients' quantized seeds at a server that learns how many points of all each bin stands for.
 
     Every coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by `low` and `high`.
     Client l draws k' k-means++ seeds c of its points, q of them nearest to each, and numbers the seeds' bins

@@ -116,7 +116,7 @@ def test_one_cluster_tends_to_the_pooled_mean_as_alpha_grows():
 
 
 @given(seeds, st.sampled_from([0.01, 0.5, 20.0]), st.booleans())
-def test_a_centroid_stays_in_the_box_of_own_points_and_neighbours_centroids(seed, alpha, star):
+def test_a_centroid_stays_in_the_box_of_own_points_and_neighbors_centroids(seed, alpha, star):
     data, links, start, _ = instance(seed)
     table = arrange(data, links, d=2)
     found = last(method(3, alpha, star_term=star), table, start, 1)

@@ -26,14 +26,14 @@ class NeighborMeanState(NamedTuple):
 class NeighborMean(MethodBase):
     """Move every centroid towards those of the same number at the neighbors, then take a Lloyd step.
 
-    One round at device i with neighbours j::
+    One round at device i with neighbors j::
 
         w_i,c <- (1 - pull) mean of the own points nearest to w_i,c + pull mean over j of w_j,c
 
     Without own points near by only the second term is left.
 
     Message: the k centroids.
-    Privacy: neighbours see the centroids, nobody sees points.
+    Privacy: neighbors see the centroids, nobody sees points.
 
     Parameters
     ----------
