@@ -233,7 +233,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.history_, self.ledger_ = result.rounds, result.ledger
 
     def _warn(self, at: ResolvedParameters, result: Result) -> None:
-        """Say that there was no convergence, where the method has a notion of it."""
+        """State that there was no convergence, where the method has a notion of it."""
         if result.summary["termination"] == "round-limit" and getattr(at.method, "tol", 0.0) > 0.0:
             warnings.warn(
                 f"{at.method.name} did not converge within max_iter={self.max_iter} rounds: raise max_iter or tol",
@@ -304,7 +304,7 @@ def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
 
 
 def _warn_of_devices(y: Any, m: int, n_clusters: int) -> None:
-    """Say that y is ignored, if it is more likely the devices of the rows than their classes."""
+    """State that y is ignored, if it is more likely the devices of the rows than their classes."""
     given = np.empty(0) if y is None else np.asarray(y)
     if given.shape != (m,) or not _are_discrete(given):
         return

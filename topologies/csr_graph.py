@@ -17,7 +17,7 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class CSRGraph:
-    """An undirected graph of devices 0 to n - 1 as arrays; nobody writes into them.
+    """An undirected graph of devices 0 to n - 1 as arrays; never written to.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
 
 
 def is_connected(graph: CSRGraph) -> bool:
-    """Say whether there is a path between any two devices."""
+    """Return whether there is a path between any two devices."""
     import numpy as np
     from scipy.sparse import csgraph, csr_array
 

@@ -19,7 +19,7 @@ INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 def is_weight(value: object) -> bool:
-    """Say whether a value is a finite number above 0; True and False are not numbers here."""
+    """Return whether a value is a finite number above 0; True and False are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:

@@ -25,28 +25,29 @@ from p2pkm.network.transport import Network
 _PACE = 0.05  # of the spans of the data: what a drifting table moves in a round
 _FAR = 3.0  # spans of the data: how far away colluding devices meet
 _ABSURD = 1e101
-_NAMED = 10  # liars in a note
+_NAMED = 10  # Byzantine devices in a note
 _MISSHAPEN = 3  # of the four kinds of tables that are none: it ends within a row
 
 
 @dataclass(frozen=True)
 class Byzantine:
-    """How many devices lie, how, and where they are.
+    """Number, behavior and placement of Byzantine devices.
 
     Attributes
     ----------
     count : int
     kind : {"random", "flip", "drift", "nan", "collude"}
         random: rows drawn anew in every turn, uniformly in the box of all points; flip: the own rows mirrored at the
-        mean of all points; drift: the own rows, moved by a twentieth of the spans of the data more in every
-        round, each liar in a direction of its own; nan: NaN, infinite or absurd numbers or a table of the wrong shape;
-        collude: all liars say the same rows, three to four spans of the data away.
+        mean of all points; drift: the own rows, moved by a twentieth of the spans of the data more in every round, each
+        Byzantine device in a direction of its own; nan: NaN, infinite or absurd numbers or a table of the wrong shape;
+        collude: all Byzantine devices send the same rows, three to four spans of the data away.
     place : {"random", "central", "peripheral"}
         Drawn from the seed, or the devices of largest or smallest centrality; of equals the lower id.
     by : {"closeness", "betweenness"}
         Which centrality: see `topologies.measures`, exact up to 1,000 devices.
     stages : {"method", "all"}
-        Whether liars are honest in what comes before the method, or lie in the opening of these stages, too.
+        Whether Byzantine devices are honest in what comes before the method, or Byzantine in the opening of these
+        stages, too.
     """
 
     count: int
@@ -81,7 +82,7 @@ class Byzantine:
 
 
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
-    """Return the ids of the liars, ascending; the server is never among them."""
+    """Return the ids of the Byzantine devices, ascending; the server is never among them."""
     if spec is None or not spec.count:
         return np.zeros(0, np.int64)
     if spec.place == "random":
@@ -180,7 +181,7 @@ class ByzantineMessages(Transform):
         self.low, self.high, self.mean = _convert(_measure(devices, network), method.traits.normalization)
 
     def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
-        """Return what is sent in a stage, None if everybody is honest in it; see `acts`, too."""
+        """Return what is sent in a stage, None if every device is honest in it; see `acts`, too."""
         own, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
         if not _replaceable(traits) or not len(self.ids):
             return None
@@ -282,7 +283,7 @@ def _convert(box: Floats, normalization: str | tuple[float, float]) -> Floats:
 
 
 def byzantine_note(ids: Integers) -> list[str]:
-    """Return a note on who lied, and that no score is about them."""
+    """Return a note on which devices were Byzantine, and that no score is about them."""
     if not len(ids):
         return []
     names = ", ".join(str(i) for i in ids[:_NAMED]) + f" and {len(ids) - _NAMED:,} more" * (len(ids) > _NAMED)

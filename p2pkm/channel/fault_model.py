@@ -22,7 +22,7 @@ class FaultModel(Protocol):
 
     @property
     def stages(self) -> str:
-        """Return "method", or "all" if the stages before the method's own are struck, too."""
+        """Return "method", or "all" if the stages before the method's own are affected, too."""
 
     @property
     def ignored_events(self) -> int:
@@ -80,7 +80,7 @@ class Stale(NamedTuple):
 
 
 def keep(*, age: int = _KEPT) -> Stale:
-    """Go on with the table that was last heard, for at most so many rounds."""
+    """Go on with the table that was last received, for at most so many rounds."""
     whole(age, 1, "stale policy keep:age")
     if age > LONGEST:
         raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
@@ -121,7 +121,7 @@ def rebuild_fault_model(
 
 
 def play_tape(tape: FaultTrace, n: int) -> FaultModel | None:
-    """Return what a tape says, None if it says nothing."""
+    """Return what a tape says, None if it has no events."""
     return TraceFaults(tape, n) if len(tape.events) else None
 
 
@@ -145,7 +145,7 @@ def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: in
             )
             found.append(events)
         if sum(map(len, found)) > MOST:
-            raise ExperimentError(f"the tape has over {MOST:,} events by round {t}; take fewer --rounds")
+            raise ExperimentError(f"the fault trace has over {MOST:,} events by round {t}; take fewer --rounds")
     return FaultTrace(np.concatenate(found), faults.stages)
 
 

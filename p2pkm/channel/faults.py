@@ -1,8 +1,9 @@
-"""A stage under faults: who is out in a round, and what is heard of what was said.
+"""A stage under faults: which devices are out in a round, and which messages arrive.
 
-Nobody is told. Who is away neither acts nor speaks nor hears, and what is said to it is lost; who is asleep neither
-acts nor speaks, but hears. Both go on from the state in which they were. A link that is down loses what is said over
-it. A message that is late is heard in the exchange so many rounds later; of several that come at once the newest is.
+Failures are not announced. An unavailable device neither computes, sends nor receives, and messages to it are lost; a
+straggler neither computes nor sends, but receives. Both continue from the state in which they were. A link that is down
+loses what is sent over it. A message that is late is received in the exchange so many rounds later; of several that
+come at once the newest is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class FaultInjector(Transform):
-    """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they strike.
+    """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they affect.
 
     The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
 
@@ -63,7 +64,7 @@ class FaultInjector(Transform):
         if faults is None:
             if stale is not None:
                 raise ExperimentError(
-                    f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults"
+                    f"stale policy is {stale!r}, but there are no faults; leave it out, or add --faults"
                 )
             return None
         if model is not None:
@@ -118,17 +119,17 @@ class FaultInjector(Transform):
         self._clear()
 
     def _clear(self) -> None:
-        """Take nothing as said or heard."""
+        """Forget all messages."""
         e = len(self._source)
-        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has said
-        self._held = np.zeros(e, np.int64)  # number of the table that is heard over each own edge, 0: none
+        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has sent
+        self._held = np.zeros(e, np.int64)  # number of the table that is received over each own edge, 0: none
         self._since = np.full(e, _NEVER)  # the round since which it is old
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = np.zeros(e, np.bool_)
 
     @property
     def exposes(self) -> bool:
-        """Return whether faults strike the stages before the method, too."""
+        """Return whether faults affect the stages before the method, too."""
         return self._stages == "all"
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
@@ -140,10 +141,10 @@ class FaultInjector(Transform):
         left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
         notes = []
         if left and self.exposes:
-            notes.append(f"faults do not strike {left}: these need all messages, and get them")
+            notes.append(f"faults do not affect {left}: these need all messages, and get them")
         elif left:
             notes.append(
-                f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too"
+                f"faults affect {stages[-1].name}, not what comes before ({left}); stages=all affects that, too"
             )
         if self._faults.ignored_events:
             count = f"{self._faults.ignored_events:,} events of the fault trace"
@@ -151,12 +152,12 @@ class FaultInjector(Transform):
         return notes
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
-        """Strike the method's own stage, and those before it that are exposed."""
+        """Affect the method's own stage, and those before it that are exposed."""
         return self if closing or stage.exposed else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
-        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
+        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all send
         self.bound = self._age + self._faults.longest * tables if self._age else 0
         self._first, self._network, self._not_converged = self._round + 1, network, 0
         self._clear()
@@ -189,11 +190,11 @@ class FaultInjector(Transform):
         self._unread = self._fresh & self.out[self._receivers]
 
     def note(self, turn: int, converged: Mask) -> None:
-        """Write down in which turn is spoken next, and how many are not converged."""
+        """Note the turn of the next exchange, and how many devices have not converged."""
         self._turn, self._not_converged = turn, int(np.count_nonzero(~converged))
 
     def hear(self, said: SentTables) -> ReceivedTables:
-        """Return what is heard after an exchange."""
+        """Return what is received after an exchange."""
         spoke, t = said.rows >= 0, self._round
         self._count += spoke
         number, sent = self._count[self._senders], spoke[self._senders]
@@ -267,7 +268,7 @@ class FaultInjector(Transform):
         }  # fmt: skip
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot, in the stage that was opened last if it is struck."""
+        """Go on from a snapshot, in the stage that was opened last if it is affected."""
         self._round, self._first, self.away, self.rounds = (kept[name] for name in ("round", "first", "away", "rounds"))
         self._until, self._down = kept["store_until"].T.copy(), kept["edge_down"]
         self._count = kept["store_count"][np.concatenate((self._ids, self._ghosts))]
@@ -276,7 +277,7 @@ class FaultInjector(Transform):
         self._queue[:, 2] += np.repeat(self._indptr[:-1], counts)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
+        """Return the summary figures: messages lost, and the share of the devices away, on average over rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
         away = self.away / (self.rounds * self._clients) if self.rounds else 0.0
         return {"messages_lost": lost, "unavailable_fraction": away}
@@ -284,7 +285,7 @@ class FaultInjector(Transform):
 
 @dataclass(frozen=True)
 class FaultyAlgorithm:
-    """An algorithm of which some devices are out: their state stays as it was, and they say nothing."""
+    """An algorithm of which some devices are out: their state stays as it was, and they send nothing."""
 
     algorithm: Any
     trouble: FaultInjector
@@ -316,7 +317,7 @@ class FaultyAlgorithm:
 def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
     """Return the state after a turn in which the devices `out` did not act; edges: bool[e], their own edges.
 
-    Fields by origin (`store_*`) hold what was said, whoever has heard it.
+    Fields by origin (`store_*`) hold what was sent, whichever device has received it.
     """
     kept = {}
     for name, old, new in zip(after._fields, before, after, strict=True):

@@ -49,7 +49,7 @@ class Faults:
     seed : int or None
         None: that of the run.
     trace : str or None
-        File of a fault trace, which says instead what goes wrong.
+        File of a fault trace, which lists the faults instead.
     """
 
     _: KW_ONLY

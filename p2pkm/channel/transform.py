@@ -205,5 +205,5 @@ class Transform:
         """Go on from a snapshot, once the stage in which it was taken has begun."""
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return what the summary says of the transform, alike on all ranks; called when the run has ended."""
+        """Return the summary figures of the transform, alike on all ranks; called when the run has ended."""
         return {}

@@ -1,4 +1,4 @@
-"""What can be said on the command line of graphs: ``p2pkm topology``."""
+"""Command line of ``p2pkm topology``: graphs."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a batch of devices knows: its own points and links, and the few facts that everybody knows at the start."""
+"""What a batch of devices knows: its own points and links, and the few facts that every device knows at the start."""
 
 import math
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ class Devices:
         Whether the edges in use change from round to round of the last stage.
     shares : float64[e] or None
         What the graph says a neighbor's share in an average should be at each edge, alike at both ends and 0 where the
-        edge is not in use; None: it says nothing.
+        edge is not in use; None: it gives none.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.
     shared_key : int
@@ -147,9 +147,9 @@ class Devices:
     active_devices : bool[n]
         Who acts in this turn.
     late : bool
-        Whether what is heard may be older than what was said last.
+        Whether what is received may be older than what was sent last.
     min_count : int
-        Nothing of rows that stand for fewer own points is said.
+        Nothing of rows that stand for fewer own points is sent.
     """
 
     ids: Integers

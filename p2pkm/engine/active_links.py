@@ -1,9 +1,9 @@
 """Graphs that change from round to round: which links are in use now, and when a run over them is at rest.
 
-A round of the graph is the time in which every device speaks: an exchange where all act in every turn, otherwise a
-round of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the
-next one come into use and everybody speaks over them; what came over the others is forgotten. So a device acts on what
-it heard over the links that are in use, and the two ends of a link hear each other equally often.
+A round of the graph is the time in which every device sends: an exchange where all act in every turn, otherwise a round
+of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the next
+one come into use and every device sends over them; what came over the others is forgotten. So a device acts on what it
+received over the links that are in use, and the two ends of a link receive from each other equally often.
 """
 
 from typing import TYPE_CHECKING
@@ -66,7 +66,7 @@ class ActiveLinks:
     def check_termination(self, stop: str) -> str:
         """Return why to stop: where links change, rest counts once it has lasted for a whole period.
 
-        Who has no link in use is at rest for the moment only, and where nobody has one, silence is no end.
+        Who has no link in use is at rest for the moment only, and where no device has one, silence is no end.
         """
         if self._graph is None:
             return stop

@@ -1,4 +1,4 @@
-"""From a graph and points to the batch of devices that a rank hosts, with what everybody knows at the start."""
+"""From a graph and points to the batch of devices that a rank hosts, with what every device knows at the start."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
 
 
 def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
-    """Return what the summary says of the division of the devices over more than one rank."""
+    """Return the summary figures of the division of the devices over more than one rank."""
     if ranks == 1:
         return {}
     division, peers = network.placement.division, network.placement.peers

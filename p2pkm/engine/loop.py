@@ -73,7 +73,7 @@ class StageResult(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Where stages are played: the batch, the colors of all devices, the referee, and whether to stop early.
+    """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
     channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.
@@ -119,7 +119,7 @@ def _take_up(field: RunContext) -> tuple[int, RunContext]:
 
 
 def _use(field: RunContext, devices: Devices) -> RunContext:
-    """Let the devices speak over those links from now on that they have in use."""
+    """Let the devices send over those links from now on that they have in use."""
     field.referee.network.set_active_edges(devices.active_edges)
     field.referee.attach(devices, field.referee.prices)
     return field._replace(devices=devices)
@@ -128,7 +128,7 @@ def _use(field: RunContext, devices: Devices) -> RunContext:
 def run_stage(
     stage: Stage, start: Any, field: RunContext, number: int = SCALING, *, closing: bool = False
 ) -> StageResult:
-    """Update, THEN send: after a round everybody has received everybody's newest table."""
+    """Update, THEN send: after a round every device has received every device's newest table."""
     network, channel = field.referee.network, field.channel.begin(stage, number, closing=closing)
     field, algorithm, schedule = _begin(stage, field, channel, closing)
     keeper = field.keeper
@@ -161,7 +161,7 @@ def run_stage(
 
 
 def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:
-    """Let everybody send at the opening what is known from the stage before."""
+    """Let every device send at the opening what is known from the stage before."""
     network, (channel, links, schedule) = field.referee.network, at
     state = algorithm.initial_state(links.devices, start)
     messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))

@@ -2,14 +2,14 @@
 
 Every device has a clock of its own. In a turn
 
-* whoever is awake computes: counted operations / speed;
-* it then says its table over its edges in use. The transfer from i to j lasts
+* any device that is awake computes: counted operations / speed;
+* it then sends its table over its edges in use. The transfer from i to j lasts
   ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is all that
   it sends and receives in this exchange: its line is shared by all of its transfers, both ways;
 * j has the table a latency after the last byte left; i is busy until its last byte has left;
-* nothing new to say is said, too: no bytes, but a latency, because a neighbor cannot know otherwise.
+* nothing new to send is sent, too: no bytes, but a latency, because a neighbor cannot know otherwise.
 
-``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and heard. So, with c seconds of
+``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and received. So, with c seconds of
 computing, a table of b bytes, latency l, bandwidth w and access a, the same everywhere, a turn takes
 
 * on a ring ``c + l + max(b / w, 4 b / a)``: two tables out, two in;
@@ -17,13 +17,13 @@ computing, a table of b bytes, latency l, bandwidth w and access a, the same eve
 * for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
   says it to both of its neighbors.
 
-``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbors have said in the
+``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbors have sent in the
 turns before. Colors need no more than that, because neighbors never act in the same turn; so a slow device slows
 down its neighbors first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
 waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
 
 A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
-all have converged, and what the referee looks at.
+all have converged, and what the monitor looks at.
 
 Operations are estimates, see `p2pkm.engine.flop_count`: 3 m k d + 2 m d for a turn with m points, or what the
 method says.
@@ -103,11 +103,11 @@ class Clock:
         return float(max(self.ready.max(), self.heard.max()))
 
     def barrier(self) -> None:
-        """Let everybody wait for all."""
+        """Let every device wait for all."""
         self.ready[:] = self.heard[:] = self.now
 
     def pass_turn(self, turn: Turn) -> None:
-        """Let those awake wait for what they were sent, compute and speak."""
+        """Let those awake wait for what they were sent, compute and send."""
         net, awake, n = self._net, turn.awake, self._topology.n
         begin = np.maximum(self.ready, self.heard)[awake]
         self.ready[awake] = begin + turn.flops[awake] / net.speed[awake]
@@ -199,14 +199,14 @@ def _mask(exchange: ExchangeRecord, e: int) -> Mask:
 
 
 class Flops:
-    """Count the operations of turns, and the rows that were heard."""
+    """Count the operations of turns, and the rows that were received."""
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
         self._topology, self._sizes, self._d = topology, sizes, d
-        self._unread = np.zeros(topology.n, np.int64)  # rows that each has heard since it was last awake
+        self._unread = np.zeros(topology.n, np.int64)  # rows that each has received since it was last awake
 
     def of(self, algorithm: Any, awake: Mask, rows: Integers, edges: Mask) -> Integers:
-        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they speak."""
+        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they send."""
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
         found = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)

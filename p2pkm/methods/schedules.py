@@ -16,13 +16,13 @@ class Schedule(NamedTuple):
     Attributes
     ----------
     opening : bool[n]
-        Who speaks at the opening.
+        Who sends at the opening.
     turns : callable
         Returns who acts in each turn of round t, an iterator of bool[n].
     answers : bool
-        Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
+        Whether any device that acts in a turn answers the turn before: then silence in the last turn is the end.
     in_step : bool
-        Whether everybody acts in every turn.
+        Whether every device acts in every turn.
     length : int
         Turns of a round, at most.
     check_termination : callable
@@ -38,7 +38,7 @@ class Schedule(NamedTuple):
 
 
 def jacobi(devices: Devices, turns: int = 1) -> Schedule:
-    """Wake everybody, in one turn or in several."""
+    """Wake every device, in one turn or in several."""
     everybody = np.ones(len(devices), np.bool_)
     return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
 
@@ -79,13 +79,13 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
 
 
 def star(devices: Devices) -> Schedule:
-    """Wake the hub, then the clients, who also speak at the opening."""
+    """Wake the hub, then the clients, who also send at the opening."""
     hub = devices.ids == devices.server
     return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
+    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns a round."""
     word, _, turns = name.partition("*")
     if word == "jacobi":
         return jacobi(devices, int(turns or 1))

@@ -1,4 +1,4 @@
-"""Rows of the closing table that say more than one figure: (figure, what it means), a dash where there is no row."""
+"""Rows of the closing table that show more than one figure: (figure, what it means), a dash where there is no row."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -151,7 +151,7 @@ class CostEvaluator:
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
         _, first = np.unique(which, return_index=True)
-        known = self._known if n_classes == 0 else {}  # of what is remembered nobody knows the tables
+        known = self._known if n_classes == 0 else {}  # the tables of remembered results are unknown
         fresh = np.array([name not in known for name in numbers])
         points, weights, offsets, classes = self._pool
         costs, tables = self._devices.kernels.price(

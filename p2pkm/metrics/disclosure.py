@@ -8,7 +8,7 @@ from p2pkm.network.ledger import Traffic
 
 
 def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
-    """Return whose tables every device has seen: those of neighbors who spoke to it, and what was passed on.
+    """Return whose tables every device has seen: those of neighbors who sent to it, and what was passed on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The referee looks in from outside: it measures, and nothing that it sees stops a run or reaches a device."""
+"""The monitor measures from outside: nothing that it measures stops a run or reaches a device."""
 
 import hashlib
 import time
@@ -79,7 +79,7 @@ class Monitor:
         self.left_out = np.zeros(0, np.int64)
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
-        """Watch this batch from now on; without prices nobody asks what centroids cost."""
+        """Watch this batch from now on; without an evaluator costs are not evaluated."""
         self._devices, self.prices = devices, prices
         self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0]
         filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
@@ -243,7 +243,7 @@ class Monitor:
         return sums
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
-        """Return what can be said of the descent of (7) up to this record."""
+        """Return whether descent of (7) is certified up to this record."""
         promised = algorithm.traits.guarantees_descent and not (len(self.left_out) or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
@@ -256,7 +256,7 @@ class Monitor:
 
 
 def usual_every(n: int) -> int:
-    """Return every how many rounds n devices are looked at unless somebody says so."""
+    """Return every how many rounds n devices are looked at unless configured otherwise."""
     return _SELDOM if n > LARGE else 1
 
 

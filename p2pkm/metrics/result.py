@@ -95,7 +95,7 @@ class Result:
     server_centroids : float64[k, d] or None
         The global model of a server method.
     rounds : list of dict
-        What the referee recorded: rounds.jsonl of the run folder.
+        What the monitor recorded: rounds.jsonl of the run folder.
     summary : dict
         The closing JSON object of the command line.
     ledger : Traffic

@@ -42,7 +42,7 @@ _HALF = 0.5  # of a link's strength
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
-    """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
+    """Return the summary figures of a method's parameters, as they were used; None: the method has no such thing."""
     traits = algorithm.traits
     return {
         "algorithm": algorithm.name,
@@ -65,7 +65,7 @@ class OptionalMetrics(NamedTuple):
 
 
 class FinishedRun(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph.
+    """What a run leaves on a rank: its batch and points, the monitor, the last state, the graph.
 
     clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
     no clocks were kept; hops: how far tables traveled as they were, None: everywhere.
@@ -140,7 +140,7 @@ def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
-        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 looks at every tenth only")
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
     return notes
 
 

@@ -22,8 +22,8 @@ class Peer(NamedTuple):
         Own devices (positions in the batch) whose tables the peer needs, ascending.
     first, last : int
         Slots ``first:last`` take the peer's tables.
-    speaking, hearing : int64[c]
-        Own edges that lead to the peer, in the order in which the peer lists the same edges as `hearing`.
+    sending, receiving : int64[c]
+        Own edges that lead to the peer, in the order in which the peer lists the same edges as `receiving`.
     """
 
     rank: int

@@ -11,12 +11,12 @@ from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
-_FEW = 8  # where fewer than one of so many speak, only they are kept
+_FEW = 8  # where fewer than one of so many send, only they are kept
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
 
 class Traffic(NamedTuple):
-    """What was sent: totals of every directed edge, and every table that was said.
+    """What was sent: totals of every directed edge, and every table that was sent.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Traffic(NamedTuple):
     age_mean, age_max : float64[e] or None
         How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
     refused : int64[n] or None
-        How often a table of each device was refused by somebody who heard it, see `p2pkm.channel.rejection`.
+        How often a table of each device was rejected by a receiver, see `p2pkm.channel.rejection`.
     """
 
     src: Integers
@@ -55,7 +55,7 @@ class Traffic(NamedTuple):
 
 
 class ExchangeRecord(NamedTuple):
-    """Who said how many rows in one exchange.
+    """Who sent how many rows in one exchange.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class ExchangeRecord(NamedTuple):
 
     @property
     def said(self) -> tuple[Integers, Integers]:
-        """Return the positions of those who spoke, and how many rows each of them said."""
+        """Return the positions of those who sent, and how many rows each of them sent."""
         if self.who is not None:
             return self.who, self.rows
         who = np.flatnonzero(self.rows >= 0)
@@ -95,7 +95,7 @@ class ExchangeRecord(NamedTuple):
 
 
 class Ledger:
-    """Count what devices say: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
+    """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
 
     def __init__(self, indptr: Integers) -> None:
         self._indptr, self._degrees = indptr, np.diff(indptr)
@@ -108,7 +108,7 @@ class Ledger:
         self._forget()
 
     def _forget(self) -> None:
-        """Keep no exchange; those that are alike but for their place share what was said."""
+        """Keep no exchange; those that are alike but for their place share what was sent."""
         self._said = array("i")  # number of the pattern, one exchange after the other
         self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
         self._next = -1, 0  # stage and turn that go on with the last run
@@ -228,7 +228,7 @@ class Ledger:
 
 
 def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
-    """Return over how many of its edges, bool[e] or all, each device speaks, int64[n]."""
+    """Return over how many of its edges, bool[e] or all, each device sends, int64[n]."""
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 

@@ -23,7 +23,7 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
     """
     indptr = placement.indptr
     n, e, exchanges, none = len(indptr) - 1, int(indptr[-1]), ledger.exchanges, np.zeros(0, np.int64)
-    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may say the same
+    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may send the same
     words = total(salted & PART)
     _, first, which = np.unique(words, axis=0, return_index=True, return_inverse=True)
     distinct = [exchanges[i] for i in first]

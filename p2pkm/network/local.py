@@ -1,4 +1,4 @@
-"""The network in one process: every device is in the batch, so what is said is heard by reading the same array."""
+"""The network in one process: every device is in the batch, so what is sent is received by reading the same array."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ class LocalNetwork:
         self._memory, self._post = Mailbox(placement), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet."""
+        """Begin a stage: nothing has been received yet."""
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Mailbox(self.placement, delays=delays)
 
@@ -36,7 +36,7 @@ class LocalNetwork:
         self._memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbors."""
+        """Deliver what every device sends to its neighbors."""
         edges = narrow(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
@@ -44,7 +44,7 @@ class LocalNetwork:
         return self._memory.hear(None if edges is None else edges[self.placement.mirror])
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
-        """Deliver what few devices say."""
+        """Deliver what few devices send."""
         said = self._post.sort(sparse, self._active)
         self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1

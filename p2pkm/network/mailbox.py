@@ -24,7 +24,7 @@ class Mailbox:
     ----------
     placement : Placement
     spare : int
-        Rows that every table has beyond the largest one said; a network may let something travel in them.
+        Rows that every table has beyond the largest one sent; a network may let something travel in them.
     delays : Delays, optional
         How late messages are; None: never.
 
@@ -33,7 +33,7 @@ class Mailbox:
     tables : float64[s, r + spare, w]
         Grows to the largest table of the stage; where messages may be late, the tables that are kept follow.
     heads : int64[s]
-        Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
+        Rows sent in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
 
     def __init__(self, placement: LocalSubgraph, spare: int = 0, delays: DelayModel | None = None) -> None:
@@ -41,8 +41,9 @@ class Mailbox:
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
         self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
-        self._count = np.zeros(slots, np.int64)  # tables that each has said, where messages may be late
-        self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
+        self._count = np.zeros(slots, np.int64)  # tables that each has sent, where messages may be late
+        # how many of them an own edge is not to receive any more
+        self._forgotten = np.zeros(len(self._senders), np.int64)
         self._rows = np.full(self._blocks * slots, -1)
         self._slots = np.full(len(self._senders), -1)
         self._over: Mask | None = None  # edges over which something could come in the last exchange
@@ -50,7 +51,7 @@ class Mailbox:
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
     def say(self, messages: DenseMessages, r: int) -> None:
-        """Write down what the own devices say, in tables of at least r rows."""
+        """Write down what the own devices send, in tables of at least r rows."""
         n = self._n
         accepted = self.heads[:n] = messages.accepted
         self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
@@ -67,7 +68,7 @@ class Mailbox:
             self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
 
     def hear(self, flags: Mask | None) -> Inbox:
-        """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
+        """Return what was received once all heads are known; flags: bool[e], edges over which something came."""
         if self._delays is not None:
             return self._hear_late(self._delays, flags)
         if self.heads.min(initial=0) >= 0:
@@ -85,7 +86,7 @@ class Mailbox:
         return inbox
 
     def _hear_late(self, delays: DelayModel, flags: Mask | None) -> Inbox:
-        """Keep what was said, and return those of the tables kept that have come by now."""
+        """Keep what was sent, and return those of the tables kept that have come by now."""
         who = np.flatnonzero(self.heads >= 0)
         self._count[who] += 1
         places = self._place(self._count[who], who)
@@ -103,13 +104,13 @@ class Mailbox:
         return kept
 
     def forget(self, edges: Mask) -> None:
-        """Take what came over these own edges, bool[e], as never heard."""
+        """Take what came over these own edges, bool[e], as never received."""
         self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
         self._slots[edges] = -1
         self._forgotten[edges] = self._count[self._senders[edges]]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was heard of the own devices and over the own edges, as `p2pkm.engine.state_tree` takes it."""
+        """Return what was received by own devices and over own edges, as `p2pkm.engine.state_tree` takes it."""
         n, over, slots, (_, rows, width) = self._n, self._over, len(self.heads), self.tables.shape
         small = np.min_scalar_type(-self._blocks)
         tables = self.tables.reshape(self._blocks, slots, rows, width)[:, :n, : rows - self._spare]
@@ -122,7 +123,7 @@ class Mailbox:
         }  # fmt: skip
 
     def restore(self, kept: dict[str, Any], halo_exchange: Callable[[Floats], Floats]) -> Inbox:
-        """Take over what was heard, on any placement, and return the inbox of the last exchange.
+        """Take over what was received, on any placement, and return the inbox of the last exchange.
 
         halo_exchange: returns the values of own devices and ghosts.
         """
@@ -140,7 +141,7 @@ class Mailbox:
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
     def _borrow(self, messages: DenseMessages, whole: bool) -> bool:
-        """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
+        """Take what all devices send as the tables themselves, if that is possible: states are never written to."""
         _, rows, width = messages.values.shape
         fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
         if whole and fits and not self._spare and self._n == len(self.tables):

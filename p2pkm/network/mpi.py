@@ -1,4 +1,4 @@
-"""The network on MPI: persistent requests straight into the memory of what was heard."""
+"""The network on MPI: persistent requests straight into the memory of what was received."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class MPINetwork:
         self._memory, self._post = Mailbox(placement, spare=1), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet."""
+        """Begin a stage: nothing has been received yet."""
         self._free()
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Mailbox(self.placement, spare=1, delays=delays)
@@ -54,9 +54,9 @@ class MPINetwork:
         self._memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbors.
+        """Deliver what every device sends to its neighbors.
 
-        The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
+        The tables of boundary devices travel whether they sent or not (a table that was not sent anew is the one that
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
         said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
@@ -78,7 +78,7 @@ class MPINetwork:
         return memory.hear(self._active if flags is None else self._hear_flags(flags))
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
-        """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
+        """Deliver what few devices send: one message to each peer, whose length it learns as it comes."""
         said = self._post.sort(sparse, self._active)
         self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1

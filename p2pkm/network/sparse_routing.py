@@ -10,7 +10,7 @@ from p2pkm.network.halo import LocalSubgraph
 
 
 class SparseRouter:
-    """Sort sparse messages by where they go; the cost of each step grows with what is said and not with the graph.
+    """Sort sparse messages by where they go; the cost of each step grows with what is sent and not with the graph.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class SparseRouter:
             yield np.concatenate((counts, once.rows, places[here], which, once.flat().ravel())).astype(np.float64)
 
     def hand_out(self, said: Delivery, parcels: list[Floats]) -> Delivery:
-        """Return what the own devices hear: of each other, and from each peer what it wrapped for this rank."""
+        """Return what the own devices receive: of each other, and from each peer what it wrapped for this rank."""
         inside = np.flatnonzero(self._mirror[said.edges] >= 0)
         edges, values = [self._mirror[said.edges[inside]]], [said.tables.values]
         starts, rows = [said.tables.starts[inside]], [said.tables.rows[inside]]

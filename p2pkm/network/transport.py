@@ -17,24 +17,24 @@ class Network(Protocol):
     ledger: Ledger
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet; delays: how late `DenseMessages` is in it, None: never."""
+        """Begin a stage: nothing has been received yet; delays: how late `DenseMessages` is in it, None: never."""
 
     def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, bool[e], from now on, also in later stages.
 
-        Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
+        Both ends of a link must pass the same. What came over an edge is forgotten when it goes out of use.
         """
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbors."""
+        """Deliver what every device sends to its neighbors."""
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
-        """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
+        """Deliver what few devices send, over edges in use; every rank calls it in the same turns."""
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:
-        """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
+        """Return the values of own devices and ghosts, float64[s, ...]; for the monitor, uncounted."""
 
-    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows of
+    # What ranks gather for the monitor is in device order, whatever the placement; `counts` is the number of rows of
     # every device of the system, int64[total], the same on every rank; None: one row per device.
 
     def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:

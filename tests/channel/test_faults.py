@@ -541,9 +541,9 @@ def test_notes_say_what_is_not_struck(tmp_path):
     def notes(faults, **options):
         return " ".join(p2pkm.simulate(p2pkm.GTVMin(3, **options), topologies.ring(4), deal(4), faults=faults).notes)
 
-    assert "faults strike gtvmin, not what comes before (flooded-summaries, select-candidate)" in notes("loss=0.1")
-    assert "faults do not strike leader" in notes("loss=0.1,stages=all", init="leader")
-    assert "not strike" not in notes("loss=0.1,stages=all")
+    assert "faults affect gtvmin, not what comes before (flooded-summaries, select-candidate)" in notes("loss=0.1")
+    assert "faults do not affect leader" in notes("loss=0.1,stages=all", init="leader")
+    assert "not affect" not in notes("loss=0.1,stages=all")
     assert "2 events of the fault trace" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
 
 

@@ -228,7 +228,7 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--init", "d2-sampling"), "raw points"),
     (("--init", "leader"), "raw points"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
-    (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
+    (("--algorithm", "gtvmin:local_steps=2"), "steps in between that it has not checked"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):
     ended = here("--min-cluster-size", 3, *words, "--out", "none", "-q", "--devices", "4")

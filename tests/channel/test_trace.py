@@ -45,7 +45,7 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "loss", "round": 1, "src": 2, "dst": 2}', "src and dst are both 2"),
         ('{"kind": "partition", "round": 1, "devices": 3}', "devices is 3; expected a list"),
         ('{"kind": "partition", "round": 1, "devices": [9]}', "devices is 9"),
-        ('{"kind": "tape", "devices": 5}', "the tape is for 5 devices, but there are 4"),
+        ('{"kind": "tape", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
         ('{"kind": "tape", "stages": "some"}', "stages is 'some'; expected method or all"),
         ('{"kind": "tape", "version": 2}', "tape has no key 'version'"),
     ],

@@ -118,7 +118,7 @@ def test_what_float32_cannot_hold_is_named_with_its_row(tmp_path):
 
 def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
     write(tmp_path, [50, 50])
-    with pytest.raises(DataError, match="partition beta looks at all points"):
+    with pytest.raises(DataError, match="partition beta needs all points"):
         opened(tmp_path / "part-*.npy", Spec("beta", {}), 2)
     with pytest.raises(DataError, match="the files name 2 devices, expected 3"):
         opened(tmp_path / "part-*.npy", Spec("column", {}), 3)

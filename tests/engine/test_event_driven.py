@@ -347,7 +347,7 @@ def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):
 
 
 class Behind:
-    """Lets everybody hear what was said one exchange ago, as a tape of faults may."""
+    """Lets everybody hear what was said one exchange ago, as a fault trace may."""
 
     bound = 1
 

@@ -183,7 +183,7 @@ run fly                                   | unexpected extra argument
 """.strip().splitlines()
 
 CONTENT = """
---algorithm fkm --graph ring              | talks to a server
+--algorithm fkm --graph ring              | uses a server
 --algorithm local --graph ring            | star
 --algorithm fkm -k 81                     | 81 clusters of 80 points
 --algorithm fkm --true-centers missing.csv     | missing.csv

@@ -123,7 +123,7 @@ def test_karate():
     assert (len(plain), plain.number_of_edges(), nx.diameter(plain)) == (34, 78, 5)
     assert not any(attributes for _, _, attributes in plain.edges(data=True))
     assert weighted[0][1]["weight"] == 4
-    with pytest.raises(GraphError, match="karate has 34 devices, but 16 were asked for; ask for 34"):
+    with pytest.raises(GraphError, match="karate has 34 devices, but 16 were requested; request 34"):
         topologies.karate(16)
 
 
@@ -309,7 +309,7 @@ def test_round_trip(suffix, tmp_path):
         tuple(sorted((u, v))): weight for u, v, weight in graph.edges(data="weight")
     }
     assert edges(topologies.build("file", 34, path=str(tmp_path / f"karate{suffix}"))) == edges(back)
-    with pytest.raises(GraphError, match="has 34 devices, but 5 were asked for"):
+    with pytest.raises(GraphError, match="has 34 devices, but 5 were requested"):
         topologies.file(5, path=str(tmp_path / f"karate{suffix}"))
 
 

@@ -6,7 +6,7 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, join, read
 
 _WORK = 100_000_000  # nodes and arcs that all flows together may look at once
-_LARGE = 100_000  # devices; above, the smallest degree is all that is said
+_LARGE = 100_000  # devices; above, only the smallest degree is given
 _APART = "no path between some devices"
 
 
@@ -102,7 +102,7 @@ def _arcs(n: int, source: Integers, target: Integers) -> Any:
 
 
 def _dominate(links: CSRGraph) -> list[int]:
-    """Return devices such that everybody is one of them or has one as neighbor, in ascending order."""
+    """Return devices such that every device is one of them or has one as neighbor, in ascending order."""
     import numpy as np
 
     covered, chosen = np.zeros(len(links), bool), []

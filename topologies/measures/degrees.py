@@ -25,8 +25,8 @@ def degrees(graph: AnyGraph) -> Degrees:
 def hub_load(graph: AnyGraph) -> Measure:
     """Return which share of all messages of an exchange begins or ends at the busiest device.
 
-    When everybody speaks to all neighbors a device sends and hears 2 deg_i of 2 links messages: so this is the largest
-    degree over the number of links, 1 at the hub of a star and 2 / n where all degrees are equal.
+    When every device sends to all neighbors a device sends and receives 2 deg_i of 2 links messages: so this is the
+    largest degree over the number of links, 1 at the hub of a star and 2 / n where all degrees are equal.
     """
     links = read(graph)
     if not len(links.indices):

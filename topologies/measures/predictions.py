@@ -1,4 +1,4 @@
-"""What theory says of GTVMin on a graph before a run, and what a run shows of it.
+"""What theory predicts for GTVMin on a graph before a run, and what a run shows of it.
 
 For matched centroids of a cluster of which every device has the same number of points, and links of strength s_ij
 (alpha in units of that number), GTVMin solves (1 + 2 sum_j s_ij) w_i - 2 sum_j s_ij w_j = m_i, where m_i is the mean of
@@ -134,7 +134,7 @@ def predict(
 
 
 def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:
-    """Fit v_t = v + a q^t to values that approach a limit that nobody knows.
+    """Fit v_t = v + a q^t to values that approach an unknown limit.
 
     The changes v_s - v_t over equal numbers of rounds follow the same q, so q is the slope of a straight line through
     their logarithms. Its first third, where the start still shows, and changes that are rounding are left out.

@@ -13,7 +13,7 @@ _WALKS = 8  # of a large graph, side by side
 
 
 def varies(graph: AnyGraph) -> TypeGuard[Changing]:
-    """Say whether a graph changes from round to round: whether it has a method `active`."""
+    """Return whether a graph changes from round to round: whether it has a method `active`."""
     return hasattr(graph, "active")
 
 
@@ -149,7 +149,7 @@ def _tell(graph: Changing, norm: Measure, rounds: int) -> Measure:
 
 
 def describe_window(graph: Changing, measure: Measure, rounds: int) -> Measure:
-    """Say over which rounds a figure was taken; over a part of them it is an estimate."""
+    """State over which rounds a figure was taken; over a part of them it is an estimate."""
     whole = graph.period is not None and rounds % graph.period == 0
     window = f"over {rounds} round{'s' * (rounds != 1)}"
     how = f"{measure.how}; {window}" if measure.how else window

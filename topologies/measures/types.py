@@ -106,7 +106,7 @@ def to_matrix(links: CSRGraph, values: Any = None) -> Any:
 
 
 def join(links: CSRGraph) -> bool:
-    """Say whether there is a path between any two devices."""
+    """Return whether there is a path between any two devices."""
     from scipy.sparse import csgraph
 
     reached = csgraph.breadth_first_order(to_matrix(links), 0, return_predecessors=False)

@@ -188,7 +188,7 @@ def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
         frame = file.read_row_group(group, columns=names)
         found = [np.asarray(frame.column(name).to_numpy()) for name in names]
         if any(len(one) != file.metadata.row_group(group).num_rows for one in found):
-            raise ValueError("it has not as many rows as it says")
+            raise ValueError("it has fewer rows than its header states")
     except (ArrowException, OSError, ValueError) as error:
         raise DataError(f"row group {group} of a Parquet file, columns {listed(names)}: {error}") from None
     return found

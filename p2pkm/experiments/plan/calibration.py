@@ -75,7 +75,7 @@ class _Clock(NamedTuple):
         return False
 
     def read(self) -> Seconds:
-        """Return the seconds; what the referee did between opening and first round is in neither."""
+        """Return the seconds; what the monitor did between opening and first round is in neither."""
         if len(self.stamps) < 2:  # a rank that gets no records
             return Seconds(0.0, [])
         starts = [self.stamps[1], *self.ends[1:-1]]

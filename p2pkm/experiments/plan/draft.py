@@ -153,7 +153,7 @@ def _arrange(
     refusal: P2PKMError | None = None
     parts = int(setting.topology.components.max()) + 1
     if parts > 1 and not experiment.allow_disconnected:
-        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; say --allow-disconnected")
+        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; add --allow-disconnected")
     if method.k > size.points:
         refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
     before: tuple[Stage, ...] = ()

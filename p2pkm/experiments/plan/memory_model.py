@@ -164,7 +164,7 @@ def refuse(load: MemoryInputs, limit: int | None, here: int = 1) -> None:
     ranks = "1 process" if load.ranks == 1 else f"{here} of {load.ranks} ranks"
     raise DataError(
         f"the run does not fit into memory: {ranks} would need {write_size(wanted)}, and {write_size(limit)} are free "
-        f"here. {'; '.join(advise(load, limit, here))}. ({LIMIT}=8G says how much there is, {LIMIT}=0: no check)"
+        f"here. {'; '.join(advise(load, limit, here))}. ({LIMIT}=8G sets how much there is, {LIMIT}=0: no check)"
     )
 
 

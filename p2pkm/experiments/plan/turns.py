@@ -30,7 +30,7 @@ class Said(NamedTuple):
     acts : bool[n]
         Who is awake.
     rows : int64[n]
-        That each says, -1: nothing; where the data have a say, at most.
+        That each sends, -1: nothing; where the data have a say, at most.
     columns : int
     edges : bool[e]
         The directed edges that are in use.
@@ -65,14 +65,14 @@ def by_events(stage: Stage, plan: RunPlan) -> bool:
 
 
 def play(stage: Stage, plan: RunPlan) -> Play | None:
-    """Return what happens in a stage, at most; None if nobody knows."""
+    """Return what happens in a stage, at most; None if unknown."""
     pattern = stage.algorithm.expected_messages(plan.known)
     rule = _RULES.get(type(pattern))
     return None if rule is None or by_events(stage, plan) else rule(stage, plan, pattern)
 
 
 def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
-    """Let those who are awake say one table over the links in use; where these change, all say it over the new ones."""
+    """Let the active devices send one table over the links in use; where these change, all send over the new ones."""
     topology, algorithm = plan.topology, stage.algorithm
     schedule = make(algorithm.schedule, imitate(plan), topology.colors)
     graph = topology.varying if stage is plan.stages[-1] else None
@@ -107,7 +107,7 @@ def _all_links(topology: Topology) -> Callable[[int], Mask]:
 
 
 def _star(stage: Stage, plan: RunPlan, said: Reports) -> Play:
-    """Let clients report at the opening; in a round the server speaks, then the clients, if they still do."""
+    """Let clients report at the opening; in a round the server sends, then the clients, if they still do."""
     topology, hub = plan.topology, np.arange(plan.topology.n) == plan.topology.hub
     one_shot = stage.algorithm.traits.one_shot
     each = plan.sizes if said.by_points else np.full(topology.n, said.rows // topology.clients)
@@ -134,7 +134,7 @@ def _flood(stage: Stage, plan: RunPlan, sent: Flooding) -> Play | None:
 
 
 def _repeat(stage: Stage, plan: RunPlan, sent: UntilQuiet) -> Play:
-    """Let everybody send in every round: at most, where the data decide who goes on."""
+    """Let every device send in every round: at most, where the data decide who goes on."""
     n, e = plan.topology.n, len(plan.topology.indices)
     said = Said(np.ones(n, np.bool_), np.full(n, sent.rows), sent.columns, np.ones(e, np.bool_))
     return Play(stage.rounds, lambda t: iter((said,)))

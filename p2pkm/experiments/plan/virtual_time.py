@@ -46,7 +46,7 @@ class Ahead(NamedTuple):
 
 
 def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
-    """Return when the rounds of every stage will have ended, if there are as many as possible; None: nobody knows.
+    """Return when the rounds of every stage will have ended, if there are as many as possible; None: unknown.
 
     A stage begins when all devices have ended the one before, so the seconds of its rounds are its own.
     """

@@ -225,7 +225,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
                       for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in lines]  # fmt: skip
     text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
-    text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
+    text += [f"{closing['failed']} runs failed; the column error gives the reason"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
     text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None

@@ -55,7 +55,7 @@ def gtvmin(
     indptr : int64[n + 1]
         Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbors in ascending id.
     tables, rows, slots : float64[s, r, w], int64[s], int64[e]
-        What was last heard over each link (slot -1: nothing yet); the first n tables are those of the devices.
+        What was last received over each link (slot -1: nothing yet); the first n tables are those of the devices.
     mirror : int64[e]
         The same link at its other end, -1 where that is not in the batch.
     alpha : float64[e]

@@ -42,21 +42,21 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
 def iter_neighbor_tables(
     devices: Devices, inbox: Inbox, shape: tuple[int, ...]
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the first neighbor that every device heard, then the second, and so on: sums of them run in ascending id.
+    """Yield the first neighbor that every device received, then the second, and so on: sums run in ascending id.
 
     Those who never spoke, and those over links that are not in use, are left out.
 
     Parameters
     ----------
     shape : (r, w)
-        Of the tables that all devices say.
+        Of the tables that all devices send.
 
     Yields
     ------
     devices, edges : int64[b]
-        Those that heard so many neighbors, and the own edges to them.
+        Those that received so many neighbors, and the own edges to them.
     tables : float64[b, r, w]
-        What was last heard over these edges.
+        What was last received over these edges.
     """
     r, w = shape
     used = heard(inbox, devices.active_edges)
@@ -91,10 +91,10 @@ def mixing(devices: Devices) -> Floats:
 class RunningSums(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 
-    A device says the total of all that it has ever offered; a neighbor adds what that has grown by since it last
-    heard it. What was offered and not heard is in between, and nothing is ever gone (C. N. Hadjicostis, N. H. Vaidya,
-    A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE Transactions on
-    Automatic Control 61, 2016).
+    A device sends the total of all that it has ever offered; a neighbor adds what that has grown by since it last
+    received it. What was offered and not received is in between, and nothing is ever gone (C. N. Hadjicostis, N. H.
+    Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE
+    Transactions on Automatic Control 61, 2016).
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class RunningSums(NamedTuple):
         The sums and counts of the own points that have gone into the masses.
     total : float64[n, k, w]
     edge_heard : float64[e, k, w]
-        The neighbor's total as it was last heard.
+        The neighbor's total as it was last received.
     """
 
     own: Floats
@@ -111,7 +111,7 @@ class RunningSums(NamedTuple):
 
 
 def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums:
-    """Return the account of devices that have offered something for the first time, and heard nothing."""
+    """Return the account of devices that have offered something for the first time, and received nothing."""
     return RunningSums(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
 
 

@@ -49,7 +49,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
 
 
 def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
-    """Return (8) of every device, given what it last heard, float64[n]; +inf where there is no centroid for a point."""
+    """Return (8) of every device, given what it last received, float64[n]; +inf where a point has no centroid."""
     total, _ = devices.kernels.losses(*devices.kernel_inputs, centroids)
     edges = heard(inbox, devices.active_edges)
     links = alpha[edges] * variation(devices, centroids, inbox, edges)

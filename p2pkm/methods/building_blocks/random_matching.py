@@ -1,4 +1,4 @@
-"""Random matchings that everybody can compute from the topology and the shared seed, like the colors."""
+"""Random matchings that every device can compute from the topology and the shared seed, like the colors."""
 
 import numpy as np
 

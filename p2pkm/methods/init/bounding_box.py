@@ -69,12 +69,12 @@ class Box(MethodBase):
         return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
     def message(self, state: BoxState, devices: Devices) -> DenseMessages:
-        """Say the box if it has grown; a device that knows of no point says an empty table at the opening."""
+        """Send the box if it has grown; a device that knows of no point sends an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
         return DenseMessages(state.box, np.where(devices.active_devices & ~state.converged, rows, -1))
 
     def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
-        """Widen the box by what was heard."""
+        """Widen the box by what was received."""
         box = state.box.copy()
         heard = inbox.fresh & (inbox.rows[inbox.slots] == 2)
         owner = devices.sources[heard]

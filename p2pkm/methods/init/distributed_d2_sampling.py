@@ -27,7 +27,7 @@ class RaceState(NamedTuple):
     candidates : float64[n, q, k, d]
         The seeds so far, with the winner of each draw.
     best : float64[n, q, 1 + d]
-        Smallest key heard of in each draw, and its point; +inf: none.
+        Smallest key received in each draw, and its point; +inf: none.
     news : bool[n]
     """
 
@@ -47,8 +47,8 @@ class DistributedD2Sampling(MethodBase):
     the winning point is drawn with ``w D^2`` over all points, whatever the partition. The smallest key is found by
     min-gossip, for `draws` draws at once; with several, `SelectCandidate` takes that of least cost: greedy k-means++.
 
-    Message: (key, point) of every draw whenever a smaller key was heard, d + 1 columns. It ships raw points to
-    everybody, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
+    Message: (key, point) of every draw whenever a smaller key was received, d + 1 columns. It ships raw points to
+    every device, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class DistributedD2Sampling(MethodBase):
         return self._state(centroids, best, np.ones(n, np.bool_))
 
     def message(self, state: RaceState, devices: Devices) -> DenseMessages:
-        """Say the best contenders if there are new ones; a device that knows of none says an empty table first."""
+        """Send the best contenders if there are new ones; a device that knows of none sends an empty table first."""
         rows = np.where(state.best[:, 0, 0] < np.inf, self.draws, 0)
         return DenseMessages(state.best, np.where(state.news & devices.active_devices, rows, -1))
 

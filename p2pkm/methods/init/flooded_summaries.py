@@ -42,7 +42,7 @@ def summarize(devices: Devices, k: int) -> Floats:
 class FloodedSummaries(MethodBase):
     """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
 
-    Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
+    Each device runs k-means (greedy seeds, best of 3) on its own points and sends its at most k pairs; they travel
     ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
     into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
     steps). The seed is shared, so devices that hold the same pairs end with the same rows.
@@ -53,7 +53,7 @@ class FloodedSummaries(MethodBase):
     ----------
     k : int
     hops : int or None
-        How far the pairs travel; None: to everybody.
+        How far the pairs travel; None: to every device.
     candidates : int
         How many clusterings to compute, for `SelectCandidate`.
     """

@@ -61,7 +61,7 @@ class Leader(MethodBase):
         return LeaderState(centroids, leads, leads)
 
     def message(self, state: LeaderState, devices: Devices) -> DenseMessages:
-        """Say the centroids to the children, once."""
+        """Send the centroids to the children, once."""
         values, rows = pack(state.centroids)
         source = devices.sources
         children = self.parent[devices.indices] == devices.ids[source]

@@ -60,7 +60,7 @@ class Review(MethodBase):
         return ReviewState(start.centroids, asleep, devices.active_edges, devices.neighbor_degrees)
 
     def message(self, state: ReviewState, devices: Devices) -> DenseMessages:
-        """Say the centroids, then over which links to stay, then the number of links that do."""
+        """Send the centroids, then over which links to stay, then the number of links that do."""
         if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
         if devices.round == 1:

@@ -85,7 +85,7 @@ class LinkSelection(MethodBase):
         return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, *edges)
 
     def message(self, state: LinkSelectionState, devices: Devices) -> DenseMessages:
-        """Say the pairs, then the quartile, then the number of links that stay."""
+        """Send the pairs, then the quartile, then the number of links that stay."""
         if devices.round == 0:
             return DenseMessages(*pack(state.pairs))
         if devices.round == 1:
@@ -105,7 +105,7 @@ class LinkSelection(MethodBase):
             largest = state.quartile[devices.sources]
             largest[fresh] = np.fmax(largest[fresh], said)
             return state._replace(edge_active=devices.active_edges & ~(state.edge_contrast > _LENIENT * largest))
-        kept = state.edge_active & inbox.fresh  # what the other end cuts, it says nothing over
+        kept = state.edge_active & inbox.fresh  # what the other end cuts, it sends nothing over
         return state._replace(
             edge_active=kept, edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_)
         )
@@ -118,7 +118,7 @@ def tell_degrees(devices: Devices, kept: Mask) -> DenseMessages:
 
 
 def learn_degrees(inbox: Inbox) -> Integers:
-    """Return what `tell_degrees` said over each own edge, int64[e]; 0 where nothing came."""
+    """Return what `tell_degrees` sent over each own edge, int64[e]; 0 where nothing came."""
     degrees, fresh = np.zeros(len(inbox.fresh), np.int64), np.flatnonzero(inbox.fresh)
     degrees[fresh] = np.rint(inbox.tables[inbox.slots[fresh], 0, 0])
     return degrees

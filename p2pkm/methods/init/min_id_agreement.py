@@ -44,7 +44,7 @@ class MinIdAgreement(MethodBase):
     """``W_i <- W_j, j = argmin over i and its neighbors of the origin``, until nothing changes.
 
     Where messages are lost devices may hold different pairs or losses, and so different candidates. A device that has
-    none, because it was away, says the centroids of its own points, which count only until it hears others.
+    none, because it was away, sends the centroids of its own points, which count only until it receives others.
 
     Message: all candidates, q k rows (absent ones travel as +inf), in every round, for any of them may be lost; the id
     of their origin travels uncounted.

@@ -29,7 +29,7 @@ _CANDIDATES = 5
 _WARM, _WARMING = 1.0, 8  # coupling and sweeps with groups before the limits of the links are fixed
 _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
-_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which init global floods
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
@@ -37,8 +37,8 @@ _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
-    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that strike
-    all stages strike it, too.
+    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that affect
+    all stages affect it, too.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Stage(NamedTuple):
 class InitContext(NamedTuple):
     """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
 
-    exposed: whether faults strike what comes before the method.
+    exposed: whether faults affect what comes before the method.
     """
 
     topology: Topology
@@ -151,7 +151,7 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     if needs_hub(algorithm):
         if graph is not None:
             raise TopologyError(
-                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
+                f"{algorithm.name} uses a server, so its graph is a star around a hub without points, which is "
                 "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
             )
         return Topology.star(clients).call(names)
@@ -250,7 +250,7 @@ def _why_tree(at: InitContext) -> str:
     """Return why init `global` takes a tree, nothing if it floods.
 
     Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
-    four bytes with copies; in the turn with most news each says the pairs of a widest layer of the graph, held thrice.
+    four bytes with copies; in the busiest turn each sends the pairs of a widest layer of the graph, held thrice.
     """
     n, topology = at.topology.n, at.topology
     rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
@@ -260,7 +260,7 @@ def _why_tree(at: InitContext) -> str:
         return ""
     return (
         f"init global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
-        f"flooding them would say {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
+        f"flooding them would send {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
         f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
     )
 

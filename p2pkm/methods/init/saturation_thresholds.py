@@ -48,7 +48,7 @@ class SaturationThresholds(MethodBase):
         return SaturationThresholdsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
 
     def message(self, state: SaturationThresholdsState, devices: Devices) -> DenseMessages:
-        """Say the centroids, then the quartile."""
+        """Send the centroids, then the quartile."""
         if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
         rows = (state.quartile >= 0.0).astype(np.int64)
@@ -61,7 +61,7 @@ class SaturationThresholds(MethodBase):
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
         both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)
-        fresh = np.flatnonzero(both)  # who has heard nothing has no quartile, and its links never give way
+        fresh = np.flatnonzero(both)  # who has received nothing has no quartile, and its links never give way
         limit = np.full(len(devices.indices), np.inf)
         limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
         return state._replace(edge_limit=limit, converged=np.ones(len(devices), np.bool_))

@@ -31,11 +31,11 @@ class SelectCandidate(MethodBase):
     """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
 
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
-    travels uncounted. A device without points says an empty table. Starts from a stage with `candidates`.
+    travels uncounted. A device without points sends an empty table. Starts from a stage with `candidates`.
 
     Privacy: d + 1 losses of one point tell where it is. With a `min_cluster_size` the losses are those of the summary
-    of the own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had
-    none to say says an empty table.
+    of the own points that every device can have received already, see `judges`, so they reveal nothing more; a device
+    that had none to send sends an empty table.
     """
 
     name: ClassVar[str] = "select-candidate"
@@ -79,7 +79,7 @@ class SelectCandidate(MethodBase):
 def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
     """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
 
-    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are said before.
+    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are sent before.
     """
     if devices.min_count < 2:
         return devices.kernel_inputs

@@ -40,8 +40,8 @@ class Standardization(MethodBase):
     Message: one row (weight, mean, squared deviations) of 2 d + 1 columns per device with points, flooded; the id of
     the origin travels uncounted.
 
-    Privacy: everybody sees the moments of every device; those of one point are that point, and those of two points are
-    both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
+    Privacy: every device sees the moments of every device; those of one point are that point, and those of two points
+    are both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
     """
 
     name: ClassVar[str] = "standardization"

@@ -27,7 +27,7 @@ from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
 
 _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
-LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
+LEAST, ROWS = 20, 40  # rows that a message may have at least, and by default, for each cluster
 
 
 @register("tree-summaries:walk")
@@ -38,7 +38,7 @@ class Walk(NamedTuple):
     ----------
     routes : Routes
     own : Tables
-        What each device says of itself on the way up: pairs, then losses.
+        What each device sends of itself on the way up: pairs, then losses.
     front : Front
         What those say whose turn comes next.
     told : tuple
@@ -145,10 +145,11 @@ class TreeSummaries(MethodBase):
         return known.pools(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
-        """Summarize the own points; the deepest layer speaks first."""
+        """Summarize the own points; the deepest layer sends first."""
         n = len(devices)
         routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
-        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
+        # those alone: to no device
+        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
         nothing = np.full((n, self.k, devices.d), np.inf)
         front = Front(deepest, pairs.take(deepest))
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
@@ -246,7 +247,7 @@ def _gather(told: Any, values: Floats, n: int) -> Tables:
 
 
 def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the one row of each device plus those that it heard, by neighbor."""
+    """Return the one row of each device plus those that it received, by neighbor."""
     total = own.tables.flat()
     np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
     return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))

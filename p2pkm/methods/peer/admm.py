@@ -92,7 +92,7 @@ class ADMM(MethodBase):
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             init=self.init,
-            needs_static_links="balances prices over links that have to last, else they may grow without bound",
+            needs_static_links="keeps dual variables on links that must not change, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
         )
 
@@ -109,7 +109,7 @@ class ADMM(MethodBase):
         return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
-        """Raise the prices of the disagreements just heard of, then minimize."""
+        """Update the dual variables with the disagreements just received, then minimize."""
         real = np.isfinite(state.centroids)
         mine = np.where(real, state.centroids, 0.0)
         links, differ = np.zeros_like(mine), np.zeros_like(mine)

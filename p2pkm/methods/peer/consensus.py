@@ -46,7 +46,7 @@ class ConsensusLloyd(MethodBase):
     Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
     the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device says the sums and counts of its own points to its neighbors.
+    Privacy: in the first turn of every round a device sends the sums and counts of its own points to its neighbors.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class ConsensusLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -105,7 +105,7 @@ class ConsensusLloyd(MethodBase):
         return ConsensusState(start.centroids, asleep, local_sums(devices, start.centroids))
 
     def message(self, state: ConsensusState, devices: Devices) -> DenseMessages:
-        """Say the mass."""
+        """Send the mass."""
         return DenseMessages(state.mass, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:

@@ -1,4 +1,4 @@
-"""Distributed coreset (Balcan, Ehrlich, Liang 2013): a small weighted sample of all points, clustered by everybody."""
+"""Distributed coreset (Balcan, Ehrlich, Liang 2013): every device clusters a small weighted sample."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -37,9 +37,10 @@ class Coreset(MethodBase):
     points and centroids.
 
     Message: with spread "flood" c_i, then the rows of d + 1 columns, each once over every link and direction; the id of
-    the origin travels uncounted, a device without points says an empty table. With spread "tree", along a breadth-first
-    tree from a middle of the graph that all can compute: the sum of the c_i up and C down, one number per link each,
-    the rows up in one table per link, the k centroids down. One round of as many turns as the graph's extent asks for.
+    the origin travels uncounted, a device without points sends an empty table. With spread "tree", along a
+    breadth-first tree from a middle of the graph that all can compute: the sum of the c_i up and C down, one number per
+    link each, the rows up in one table per link, the k centroids down. One round of as many turns as the graph's extent
+    asks for.
 
     Guarantee: the weights add up to the number of points, whatever is drawn. On average over the draws t points are
     drawn, whatever the number of devices, and the weighted cost of any centroids is their cost on all points.
@@ -93,7 +94,7 @@ class Coreset(MethodBase):
         one_of(self.spread, ("flood", "tree"), "spread")
 
     def on(self, topology: Topology) -> "Flooded | Rooted":
-        """Return the algorithm that the loop runs: when who speaks depends on the whole graph."""
+        """Return the algorithm that the loop runs: when who sends depends on the whole graph."""
         return Flooded(self, max(1, topology.hops)) if self.spread == "flood" else Rooted(self, grow(topology))
 
     def begin(self, devices: Devices) -> "CoresetState":
@@ -214,7 +215,7 @@ class Flooded(MethodBase):
         return FloodThenPool(self.hops, rows, known.features + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> CoresetState:
-        """Cluster the own points; only a device that has points has a cost to say."""
+        """Cluster the own points; only a device that has points has a cost to send."""
         state = self.method.begin(devices)
         rows = (devices.sizes > 0).astype(np.int64)
         return state._replace(flood=begin(devices, state.costs[:, None, None], rows))
@@ -289,7 +290,7 @@ class Rooted(MethodBase):
             values, rows = pack(state.centroids)
         else:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
-        heard = (devices.degrees == 0) & (devices.round == 0)  # who is alone says it to nobody, but is not done
+        heard = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
         heard[devices.sources[edges]] = True
         return DenseMessages(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 

@@ -51,7 +51,7 @@ class GossipMatching(MethodBase):
         Number of clusters.
     share : float
         Weight of the own points in a blend, above 0 and at most 1. The pair (c w, c) is an average over walks of about
-        1 / share meetings: with 1/2, the plain blend, a device hears little of what is further than two links away
+        1 / share meetings: with 1/2, the plain blend, a device receives little of what is further than two links away
         (on a ring of 10 with points dealt by distance: 1.31 times the central cost; 0.04: 1.010).
     init : Init or str
         How devices get their first centroids.
@@ -139,7 +139,7 @@ class PairwiseGossip(MethodBase):
         return MeetingsState(start.centroids, np.zeros(len(devices), np.bool_), blended)
 
     def message(self, state: MeetingsState, devices: Devices) -> DenseMessages:
-        """Say the blended rows to the partner of the next round; a device without links says them to nobody."""
+        """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
         values, rows = pack(state.blended)
         varying = self.topology.varying
         active = None if varying is None else varying.active(devices.round)

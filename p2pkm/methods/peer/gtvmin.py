@@ -91,8 +91,9 @@ class GTVMin(MethodBase):
     and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, without delays.
 
     With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
-    link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
-    ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
+    link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to
+    d0, ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises
+    either.
 
     Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
     (line 23), so it does not minimize (8); ``update="as-printed"`` keeps it for comparison.
@@ -203,13 +204,13 @@ class GTVMin(MethodBase):
                            limit, weight)  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
-        """Say the own centroids."""
+        """Send the own centroids."""
         if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
         return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.active_devices)))
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
-        """Run the passes at the awake devices."""
+        """Run the passes at the active devices."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
@@ -253,7 +254,7 @@ class GTVMin(MethodBase):
     def _why_raw_points(self) -> str:
         """Return why single rows cannot be left out with these parameters."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
         return "with swaps tries own points as rows" if self.swaps else ""
 
     def _why_static_links(self) -> str:
@@ -267,7 +268,7 @@ class GTVMin(MethodBase):
     def no_min_count(self) -> str:
         """Return why small clusters cannot be suppressed with these parameters, "" if they can."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
         return "with swaps tries own points as rows" if self.swaps else ""
 
     def flops(self, work: Work) -> Integers:
@@ -321,7 +322,7 @@ def _check(given: GTVMin) -> None:
     Raises
     ------
     ExperimentError
-        If one is; the message says which values are legal.
+        If one is; the message names which values are legal.
     """
     words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
              "robust": ("none", "saturate", *RULES)}  # fmt: skip

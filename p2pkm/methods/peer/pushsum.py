@@ -63,10 +63,10 @@ class PushSumLloyd(MethodBase):
     in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
     centroids (any initialization but `local`).
 
-    With `counters`, for links that lose messages, a device says the total of all shares so far, and whoever hears it
-    adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been said and not heard yet stays the
-    same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of beginning
-    with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbors are
+    With `counters`, for links that lose messages, a device sends the total of all shares so far, and any device that
+    receives it adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been sent and not received yet
+    stays the same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of
+    beginning with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbors are
     away, keeps its centroids for that round.
 
     Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
@@ -74,8 +74,8 @@ class PushSumLloyd(MethodBase):
     Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
     devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device says a known fraction of the sums and counts of its own points
-    to its neighbors, which is to say those sums and counts.
+    Privacy: in the first turn of every round a device sends a known fraction of the sums and counts of its own points
+    to its neighbors, which amounts to sending those sums and counts.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class PushSumLloyd(MethodBase):
     tol : float
         A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to say running totals; None: if there are faults, on a graph that does not change.
+        Whether to send running totals; None: if there are faults, on a graph that does not change.
 
     Raises
     ------
@@ -130,7 +130,7 @@ class PushSumLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -146,7 +146,7 @@ class PushSumLloyd(MethodBase):
         return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
 
     def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
-        """Say the share of each neighbor, or the total of all shares so far."""
+        """Send the share of each neighbor, or the total of all shares so far."""
         said = share(state.mass, devices) if state.account is None else state.account.total
         return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 

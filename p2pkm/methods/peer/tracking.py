@@ -65,9 +65,9 @@ class TrackingLloyd(MethodBase):
     hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
     initialization but `local`).
 
-    With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
-    it offers out of its own; neighbor j adds P_ij times what is new in the total that it hears. Without losses that is
-    the same average; with them, sum_i z_ic plus what has been offered and not heard yet stays sum_i r_ic. Whoever
+    With `counters`, for links that lose messages, device i sends the total of all its z so far and takes the part that
+    it offers out of its own; neighbor j adds P_ij times what is new in the total that it receives. Without losses that
+    is the same average; with them, sum_i z_ic plus what has been offered and not received yet stays sum_i r_ic. Whoever
     holds too little, because its neighbors are away, keeps its centroids for that round.
 
     Message: k rows z, once per turn and at the opening.
@@ -75,8 +75,8 @@ class TrackingLloyd(MethodBase):
     Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
     devices of a connected graph.
 
-    Privacy: the first message is the sums and counts of the own points; whoever hears all neighbors of a device can
-    work out how they change.
+    Privacy: the first message is the sums and counts of the own points; any device that receives all neighbors of a
+    device can work out how they change.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class TrackingLloyd(MethodBase):
     tol : float
         A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to say running totals; None: if there are faults, on a graph that does not change.
+        Whether to send running totals; None: if there are faults, on a graph that does not change.
 
     Raises
     ------
@@ -132,7 +132,7 @@ class TrackingLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -148,7 +148,7 @@ class TrackingLloyd(MethodBase):
         return TrackingState(start.centroids, asleep, own - offered(own, devices), own, account)
 
     def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
-        """Say the mass, or the total of all masses so far."""
+        """Send the mass, or the total of all masses so far."""
         said = state.mass if state.account is None else state.account.total
         return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 

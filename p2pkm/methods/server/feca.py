@@ -147,7 +147,7 @@ class FeCA(ServerMethodBase):
         return centroids, counts
 
     def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, least: int) -> Floats:
-        """Return what one client says, float64[r, d + 1]; absent centroids own no label."""
+        """Return what one client sends, float64[r, d + 1]; absent centroids own no label."""
         centroids, labels = _keep(centroids, labels, centroids[:, 0] < np.inf)
         if self.prune:
             centroids, labels = _prune(points, weights, centroids, labels, merge=self.pair == "merge")

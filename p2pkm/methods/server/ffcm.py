@@ -30,12 +30,12 @@ class FFCM(ServerMethodBase):
                                                                is the best of `server_n_init` seedings)
 
     The points are scaled by one smallest and one largest entry of all clients. The first centroids are uniform in
-    [0, 1]^d; since the clients speak first here, they draw them from the seed that all share, and save the server's
+    [0, 1]^d; since the clients send first here, they draw them from the seed that all share, and save the server's
     first message.
 
     A point on a centroid has membership 1 there, in the first one if there are several; a centroid without membership
     stays where it is. So a client with fewer points than centroids says duplicates of support 0; version 2 counts them
-    like all others. A client without points says an empty table. A row that no client supports keeps its place in
+    like all others. A client without points sends an empty table. A row that no client supports keeps its place in
     version 1; version 2 returns fewer centroids if fewer are distinct, and goes on with these.
 
     Message: up one row (centroid, support) per centroid; down the centroids.
@@ -118,7 +118,7 @@ class FFCM(ServerMethodBase):
 
 
 def _known(devices: Devices, model: Floats) -> Floats:
-    """Return the model, float64[n, k, d]; who has heard of none draws the first centroids."""
+    """Return the model, float64[n, k, d]; a device that has received none draws the first centroids."""
     k, d = model.shape[1:]
     first = uniforms(devices.shared_key, Stream.CLIENT, [0], k * d).reshape(k, d)
     _, rows = pack(model)

@@ -26,7 +26,7 @@ class FKM(ServerMethodBase):
         server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
         client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
 
-    Before the first round a client says k-means++ seeds of its own points and how many are nearest to each. The server
+    Before the first round a client sends k-means++ seeds of its own points and how many are nearest to each. The server
     draws anew in every round, so the method never converges: it runs all its rounds.
 
     Message: up one row (centroid, count) per cluster that the client has; down the k centroids.

@@ -23,7 +23,7 @@ class KFED(ServerMethodBase):
     r"""Cluster the points of every client into a few; let the server pick k of these centroids and average the rest.
 
     With the points x_i of a client, the rows of X, and the projection P on the top k' right singular vectors of X (not
-    centered; P = 1 if k' >= d), a client says the rows of W::
+    centered; P = 1 if k' >= d), a client sends the rows of W::
 
         v_1 .. v_k' = k-means++ seeds among the P x_i
         S_r         = {i : 3 |P x_i - v_r| <= |P x_i - v_s| for all s != r}
@@ -112,7 +112,7 @@ class KFED(ServerMethodBase):
         return Reports(n * (self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // n))), known.features)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Cluster the own points; say the points themselves where they are few."""
+        """Cluster the own points; send the points themselves where they are few."""
         from threadpoolctl import threadpool_limits
 
         k = self._width(clients)

@@ -18,7 +18,7 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 class MAvg(ServerMethodBase):
     """Match the centroids of every client with those of one client, and average what is matched.
 
-    Client i says the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
+    Client i sends the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
     many as anybody has, the server computes::
 
         p_i = argmin over the one-to-one maps p of sum_c |w_ic - w_r,p(c)|^2     (Hungarian method)

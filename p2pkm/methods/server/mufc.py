@@ -153,7 +153,7 @@ class MUFC(ServerMethodBase):
         return Reports(2 * (self.local_k or self.k) * n * n, -(-largest.bit_length() // 32), exact=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Seed, count, and say the masked power sums."""
+        """Seed, count, and send the masked power sums."""
         once = replace(clients, point_weights=np.ones_like(clients.point_weights))
         limit = 300 if self.local_lloyd else 0
         seeds, counts, _ = once.kmeans(self._seeds, Stream.CLIENT, starts=1, limit=limit, greedy=False)

@@ -20,10 +20,10 @@ class StarState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-        What each client last heard from the hub; at the hub, what it last said. Absent rows are +inf.
+        What each client last received from the hub; at the hub, what it last sent. Absent rows are +inf.
     converged : bool[n]
     values, rows : float64[n, r, w], int64[n]
-        What each client says next; rows -1: nothing.
+        What each client sends next; rows -1: nothing.
     local : float64[n, q, d]
         The centroids that each client clustered its own points by.
     held : int64[n]
@@ -90,7 +90,7 @@ class Star(MethodBase):
         return self._report(state, devices.at_stage_start(devices.ids != devices.server))
 
     def message(self, state: StarState, devices: Devices) -> DenseMessages:
-        """Say the centroids in the hub's turn, the reports in the clients'."""
+        """Send the centroids in the hub's turn, the reports in the clients'."""
         if _is_hubs(devices):
             values, rows = pack(state.centroids)
             return DenseMessages(values, np.where(devices.active_devices & (state.held >= 0), rows, -1))
@@ -120,13 +120,13 @@ class Star(MethodBase):
         return self._report(state, replace(devices, active_devices=speaks))
 
     def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
-        """Return which clients report; where messages may be lost, also who hears nothing: one-shot until answered."""
+        """Return which clients report; with losses also those that receive nothing: one-shot until answered."""
         if self.method.traits.one_shot:
             return devices.active_devices & devices.late & np.isposinf(state.centroids[:, 0, 0])
         return devices.active_devices if devices.late else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
-        """Return the state after the hub's turn; held -1: it has nothing to say."""
+        """Return the state after the hub's turn; held -1: it has nothing to send."""
         held, centroids = np.where(devices.active_devices, -1, 0), state.centroids.copy()
         for i in np.flatnonzero(acts):
             slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
@@ -148,7 +148,7 @@ class Star(MethodBase):
         return state._replace(centroids=centroids, converged=np.where(acts, still, state.converged))
 
     def _report(self, state: StarState, devices: Devices) -> StarState:
-        """Let the awake devices report; the method counts in its own units, the state in those of the data."""
+        """Let the active devices report; the method counts in its own units, the state in those of the data."""
         shift, span = state.shift[:, None], state.span[:, None]
         scaled = devices
         if self.method.traits.normalization != "none":
@@ -157,7 +157,7 @@ class Star(MethodBase):
         model = (state.centroids - shift) / span
         values, rows, local = self.method.report(scaled, model)
         unheard = devices.active_devices & np.isposinf(model[:, 0, 0])
-        if devices.late and devices.round and unheard.any():  # they say what they said at the opening
+        if devices.late and devices.round and unheard.any():  # they repeat their report of the opening
             first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
             values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
             rows = np.where(unheard, first.rows, rows)

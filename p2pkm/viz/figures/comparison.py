@@ -91,7 +91,7 @@ def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]
 def _explain(
     ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str], *, worse: bool, served: bool
 ) -> None:  # fmt: skip
-    """Say which color is which method and which marker which graph."""
+    """State which color is which method and which marker which graph."""
     from matplotlib.lines import Line2D
 
     marks = []

@@ -22,8 +22,8 @@ _GAP = 0.12  # between panels, of a panel
 def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers | list[int] | None" = None) -> "Axes":
     """Draw a panel for each device: its points, its centroids, and behind them the points of all in gray.
 
-    Of more than 25 devices some are drawn, evenly spread, and the title says so. With more than two features the points
-    are shown on the two principal components of all. The points are those of the result's sample.
+    Of more than 25 devices some are drawn, evenly spread, and the title notes it. With more than two features the
+    points are shown on the two principal components of all. The points are those of the result's sample.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _choose_limits(points: Floats, centroids: Floats) -> list[tuple[float, float
 
 
 def _explain(ax: "Axes", classes: Integers, sampled: bool) -> None:
-    """Say what the marks are."""
+    """State what the marks are."""
     labeled = bool((classes >= 0).any())
     own = "own point" + (", by true class" if labeled else "") + (" (a sample)" if sampled else "")
     marks: dict[str, dict[str, Any]] = {

@@ -39,7 +39,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
 
     Devices whose figure is not known, such as those without points, are gray, devices with points but without a
     centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
-    the title says so.
+    the title notes it.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
 def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Axes":
     """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
 
-    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
+    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title notes it.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
 
 
 def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
-    """Say what a picture leaves out, in no or one phrase."""
+    """State what a picture leaves out, in no or one phrase."""
     parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
     return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
 

@@ -1,4 +1,4 @@
-"""Several graphs: small drawings, and bars of what theory says of each."""
+"""Several graphs: small drawings, and bars of what theory predicts for each."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 

@@ -51,7 +51,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
         raise DataError(
-            "the run was not compared with central k-means; leave out --no-baselines, or look at more rounds"
+            "the run was not compared with central k-means; leave out --no-baselines, or record more rounds"
         )
     ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
     _, spans = line_up(result.rounds)

@@ -69,7 +69,7 @@ def plot_measures(
     """Draw what theory knows of the graphs against what a study measured, a panel per measure.
 
     A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
-    colors; the graphs stand above, each over its own place. Marks are hollow, and the legend says so, where no run
+    colors; the graphs stand above, each over its own place. Marks are hollow, and the legend notes it, where no run
     came within 1 % of central k-means.
 
     Parameters

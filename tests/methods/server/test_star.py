@@ -160,7 +160,7 @@ def test_units_are_those_of_the_method_inside_and_of_the_data_outside(frame):
 
 
 def test_a_graph_a_start_and_a_missing_graph_are_refused():
-    with pytest.raises(TopologyError, match="fkm talks to a server"):
+    with pytest.raises(TopologyError, match="fkm uses a server"):
         p2pkm.simulate(p2pkm.FKM(3), topologies.ring(4), shards())
     with pytest.raises(ExperimentError, match="leave start out"):
         p2pkm.simulate(p2pkm.FKM(3), None, shards(), start=np.zeros((4, 3, 2)))
