@@ -221,7 +221,7 @@ class ByzantineMessages(Transform):
         ):
             return messages
         who = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
-        messages = messages._replace(unfit=np.zeros(len(devices), np.bool_))
+        messages = messages._replace(malformed=np.zeros(len(devices), np.bool_))
         if not len(who):
             return messages
         if self.spec.kind == "nan":
@@ -258,7 +258,7 @@ class ByzantineMessages(Transform):
         values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
         broken = np.zeros(len(rows), np.bool_)
         broken[who[which == _MISSHAPEN]] = True
-        return messages._replace(values=values, rows=rows + broken, unfit=broken)
+        return messages._replace(values=values, rows=rows + broken, malformed=broken)
 
 
 def _measure(devices: Devices, network: Network) -> Floats:

@@ -138,7 +138,7 @@ class FaultInjector(Transform):
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Return which stages need all messages, and what the tape has in vain."""
-        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
+        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.faults_apply))
         notes = []
         if left and self.exposes:
             notes.append(f"faults do not affect {left}: these need all messages, and get them")
@@ -152,8 +152,8 @@ class FaultInjector(Transform):
         return notes
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
-        """Affect the method's own stage, and those before it that are exposed."""
-        return self if closing or stage.exposed else None
+        """Affect the method's own stage, and those before it that faults apply to."""
+        return self if closing or stage.faults_apply else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
@@ -193,7 +193,7 @@ class FaultInjector(Transform):
         """Note the turn of the next exchange, and how many devices have not converged."""
         self._turn, self._not_converged = turn, int(np.count_nonzero(~converged))
 
-    def hear(self, said: SentTables) -> ReceivedTables:
+    def receive(self, said: SentTables) -> ReceivedTables:
         """Return what is received after an exchange."""
         spoke, t = said.rows >= 0, self._round
         self._count += spoke
@@ -311,10 +311,10 @@ class FaultyAlgorithm:
         out = self.trouble.out
         now = devices.at_turn(devices.round, devices.turn, devices.active_devices & ~out)
         after = self.algorithm.update(state, inbox, now)
-        return _hold(state, after, out, out[self.owners]) if out.any() else after
+        return _freeze_inactive(state, after, out, out[self.owners]) if out.any() else after
 
 
-def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
+def _freeze_inactive(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
     """Return the state after a turn in which the devices `out` did not act; edges: bool[e], their own edges.
 
     Fields by origin (`store_*`) hold what was sent, whichever device has received it.
@@ -322,7 +322,7 @@ def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
     kept = {}
     for name, old, new in zip(after._fields, before, after, strict=True):
         if isinstance(new, tuple):
-            kept[name] = _hold(old, new, out, edges)
+            kept[name] = _freeze_inactive(old, new, out, edges)
         elif old is not None and new is not old and not name.startswith("store_") and old.shape == new.shape:
             still = edges if name.startswith("edge_") else out
             kept[name] = np.where(still.reshape(-1, *[1] * (new.ndim - 1)), old, new)

@@ -23,11 +23,11 @@ def reject_malformed(messages: DenseMessages) -> DenseMessages:
     values, rows = messages.values, messages.rows
     with np.errstate(invalid="ignore"):
         wild = ~(np.abs(values) <= LARGEST).all(axis=2)
-    unfit: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
-    if messages.unfit is not None:
-        unfit = unfit | messages.unfit
-    found = unfit if unfit.any() else None
-    return messages if found is messages.unfit else messages._replace(unfit=found)
+    malformed: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
+    if messages.malformed is not None:
+        malformed = malformed | messages.malformed
+    found = malformed if malformed.any() else None
+    return messages if found is messages.malformed else messages._replace(malformed=found)
 
 
 class Rejection(Transform):
@@ -42,7 +42,7 @@ class Rejection(Transform):
         return {}
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages with a mark on what is rejected, if another transform has set `unfit`."""
-        if isinstance(messages, SparseMessages) or messages.unfit is None:
+        """Return the messages with a mark on what is rejected, if another transform has set `malformed`."""
+        if isinstance(messages, SparseMessages) or messages.malformed is None:
             return messages
         return reject_malformed(messages)

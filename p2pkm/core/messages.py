@@ -26,7 +26,7 @@ class DenseMessages(NamedTuple):
         Leading columns that travel but are not counted (ids of origins).
     ragged : bool
         Whether r may differ from rank to rank; the network then agrees on the largest first.
-    unfit : bool[n] or None
+    malformed : bool[n] or None
         Tables that travel and are counted, but that their receivers reject, see `p2pkm.channel.rejection`; None: none.
     """
 
@@ -35,12 +35,12 @@ class DenseMessages(NamedTuple):
     edges: Mask | None = None
     header: int = 0
     ragged: bool = False
-    unfit: Mask | None = None
+    malformed: Mask | None = None
 
     @property
     def accepted(self) -> Integers:
         """Return the rows of every table as its receivers take it, int64[n]: who says what they refuse is silent."""
-        return self.rows if self.unfit is None else np.where(self.unfit, -1, self.rows)
+        return self.rows if self.malformed is None else np.where(self.malformed, -1, self.rows)
 
 
 class Inbox(NamedTuple):
@@ -57,7 +57,7 @@ class Inbox(NamedTuple):
         Index of the table last received over each own edge, -1 = never since the edge came into use.
     senders : int64[e]
         Index of the last table sent by each own edge's neighbor.
-    spoke : bool[s] or None
+    sent : bool[s] or None
         Who sent a table in this exchange; None: every device, or `over` says it all.
     over : bool[e] or None
         The own edges over which something could come in this exchange; None: all.
@@ -67,13 +67,13 @@ class Inbox(NamedTuple):
     rows: Integers
     slots: Integers
     senders: Integers
-    spoke: Mask | None = None
+    sent: Mask | None = None
     over: Mask | None = None
 
     @property
     def fresh(self) -> Mask:
         """Return over which own edges a table came in this exchange, bool[e]; computed on demand."""
-        came = np.ones(len(self.senders), np.bool_) if self.spoke is None else self.spoke[self.senders]
+        came = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
         return came if self.over is None else came & self.over
 
 

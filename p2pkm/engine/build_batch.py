@@ -91,7 +91,7 @@ def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, A
     if ranks == 1:
         return {}
     division, peers = network.placement.division, network.placement.peers
-    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
+    here = np.array([sum(len(peer.send_edges) for peer in peers), len(network.placement.ghosts)])
     crossing, ghosts = network.total(here)
     return {"rank_partition": division.name, "edge_cut": int(crossing) // 2, "halo_size": int(ghosts),
             "load_imbalance": imbalance(division.rows(sizes)),

@@ -165,7 +165,7 @@ class Events:
         late = np.count_nonzero(self._arrive[:, edges] > now, axis=0)
         return np.asarray(self._count[self._topology.sources[edges]] - late)
 
-    def hear(self, said: SentTables) -> ReceivedTables:
+    def receive(self, said: SentTables) -> ReceivedTables:
         """Take in what was sent, find who is next, and return what has arrived when that turn begins.
 
         Who sleeps holds on to what it used last, as long as that is kept.

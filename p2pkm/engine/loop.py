@@ -102,7 +102,7 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
     del state, start
     first, field = _take_up(field)
     for number, stage in enumerate(stages[first:], first):
-        field = _use(whole, whole.devices) if stage.whole else field
+        field = _use(whole, whole.devices) if stage.all_links else field
         ending = run_stage(stage, handed.pop(), field, number, closing=stage is stages[-1])
         handed.append(ending.state)
         if ending.stop in STOPPED:
@@ -150,7 +150,7 @@ def run_stage(
                 now = links.devices.at_turn(t, turn - 1, schedule.opening)
             messages = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, messages)
-            spoke = _speaks(messages) or (spoke and not schedule.answers)
+            spoke = _sends(messages) or (spoke and not schedule.answers)
         stop, asked = _check_termination(field, state, spoke, t)
         stop = schedule.check_termination(links.check_termination(stop))
         if (
@@ -166,7 +166,7 @@ def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel,
     state = algorithm.initial_state(links.devices, start)
     messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))
     inbox = _deliver(network, messages)
-    stop, asked = _check_termination(field, state, _speaks(messages), 0)
+    stop, asked = _check_termination(field, state, _sends(messages), 0)
     return StageState(state, inbox, asked.stop or schedule.check_termination(links.check_termination(stop)))
 
 
@@ -190,7 +190,7 @@ def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
     return network.deliver(messages) if isinstance(messages, SparseMessages) else network.exchange(messages)
 
 
-def _speaks(messages: DenseMessages | SparseMessages) -> bool:
+def _sends(messages: DenseMessages | SparseMessages) -> bool:
     return len(messages.who) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
 
 

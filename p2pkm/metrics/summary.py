@@ -110,7 +110,9 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
             summary |= marks
         apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
         summary |= reach(referee.trace) | ({} if apart else find_best(referee.trace))
-        summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
+        summary |= _optional_scores(wishes, centroids, referee.best, model, census) | _mark_groups(
+            groups, wishes.groups
+        )
         records = referee.trace
     prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
     prices.notes += byzantine_note(referee.left_out)
@@ -227,7 +229,7 @@ def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEva
     return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
 
 
-def _grant(
+def _optional_scores(
     wishes: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
 ) -> dict[str, Any]:
     """Score what was asked for: the server's centroids, else those of the devices."""

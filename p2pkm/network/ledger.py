@@ -118,8 +118,8 @@ class Ledger:
 
     def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
-        if messages.unfit is not None:
-            self.refused += messages.unfit * _count_receivers(self._indptr, edges)
+        if messages.malformed is not None:
+            self.refused += messages.malformed * _count_receivers(self._indptr, edges)
         self._noted.append(
             ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges)
         )

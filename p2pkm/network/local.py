@@ -40,8 +40,8 @@ class LocalNetwork:
         edges = narrow(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
-        self._memory.say(messages, messages.values.shape[1])
-        return self._memory.hear(None if edges is None else edges[self.placement.mirror])
+        self._memory.write(messages, messages.values.shape[1])
+        return self._memory.inbox(None if edges is None else edges[self.placement.mirror])
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send."""

@@ -50,7 +50,7 @@ class Mailbox:
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
-    def say(self, messages: DenseMessages, r: int) -> None:
+    def write(self, messages: DenseMessages, r: int) -> None:
         """Write down what the own devices send, in tables of at least r rows."""
         n = self._n
         accepted = self.heads[:n] = messages.accepted
@@ -67,10 +67,10 @@ class Mailbox:
             spoke = accepted >= 0
             self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
 
-    def hear(self, flags: Mask | None) -> Inbox:
+    def inbox(self, flags: Mask | None) -> Inbox:
         """Return what was received once all heads are known; flags: bool[e], edges over which something came."""
         if self._delays is not None:
-            return self._hear_late(self._delays, flags)
+            return self._late_inbox(self._delays, flags)
         if self.heads.min(initial=0) >= 0:
             spoke = None
             self._rows[:] = self.heads
@@ -85,13 +85,13 @@ class Mailbox:
                 self._complete, self._slots = True, self._senders
         return inbox
 
-    def _hear_late(self, delays: DelayModel, flags: Mask | None) -> Inbox:
+    def _late_inbox(self, delays: DelayModel, flags: Mask | None) -> Inbox:
         """Keep what was sent, and return those of the tables kept that have come by now."""
         who = np.flatnonzero(self.heads >= 0)
         self._count[who] += 1
         places = self._place(self._count[who], who)
         self.tables[places], self._rows[places] = self.tables[who], self.heads[who]
-        ages, fresh = delays.hear(SentTables(self.heads, self._row_bytes, flags))
+        ages, fresh = delays.receive(SentTables(self.heads, self._row_bytes, flags))
         number = self._count[self._senders] - ages
         known = (ages >= 0) & (number > self._forgotten)
         self._slots = np.where(known, self._place(number, self._senders), -1)

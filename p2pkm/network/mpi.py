@@ -64,18 +64,18 @@ class MPINetwork:
         self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
         memory, own, r = self._memory, len(self.placement.ids), messages.values.shape[1]
-        memory.say(messages, self._largest(r) if messages.ragged else r)
+        memory.write(messages, self._largest(r) if messages.ragged else r)
         selective = messages.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
         memory.tables[:own, -1, 0] = memory.heads[:own]
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
-        flags = self._say_flags(edges) if selective and edges is not None else None
+        flags = self._send_flags(edges) if selective and edges is not None else None
         self._mpi.Prequest.Startall(self._requests)
         self._mpi.Request.Waitall(self._requests)
         memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
-        return memory.hear(self._active if flags is None else self._hear_flags(flags))
+        return memory.inbox(self._active if flags is None else self._recv_flags(flags))
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send: one message to each peer, whose length it learns as it comes."""
@@ -137,21 +137,21 @@ class MPINetwork:
         self._comm.Allreduce(np.array([r]), largest, self._mpi.MAX)
         return 1 << (int(largest[0]) - 1).bit_length()
 
-    def _say_flags(self, edges: Mask) -> Mask:
+    def _send_flags(self, edges: Mask) -> Mask:
         """Write down over which edges to other ranks a selective table goes; return the own edges among themselves."""
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.speaking)
-            self._flags[0, first:last] = edges[peer.speaking]
+            last = first + len(peer.send_edges)
+            self._flags[0, first:last] = edges[peer.send_edges]
             first = last
         return edges[self.placement.mirror] & (self.placement.mirror >= 0)
 
-    def _hear_flags(self, flags: Mask) -> Mask:
+    def _recv_flags(self, flags: Mask) -> Mask:
         """Add to the own edges those over which something came from other ranks."""
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.hearing)
-            flags[peer.hearing] = self._flags[1, first:last]
+            last = first + len(peer.recv_edges)
+            flags[peer.recv_edges] = self._flags[1, first:last]
             first = last
         return flags
 
@@ -161,7 +161,7 @@ class MPINetwork:
         self._planned = (self._memory.tables, selective)
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.speaking)
+            last = first + len(peer.send_edges)
             sent = self._source(peer), self._flags[0, first:last]
             heard = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
             for tag in range(2 if selective else 1):

@@ -19,7 +19,7 @@ class SparseRouter:
 
     def __init__(self, placement: LocalSubgraph) -> None:
         self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
-        self._orders = [np.argsort(peer.speaking) for peer in placement.peers]
+        self._orders = [np.argsort(peer.send_edges) for peer in placement.peers]
 
     def sort(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
         """Return the edges in use that sparse messages go over, as own edges from the sender, and the table of each."""
@@ -35,9 +35,9 @@ class SparseRouter:
         """
         leaving = np.flatnonzero(self._mirror[said.edges] < 0)
         for peer, order in zip(self._peers, self._orders, strict=True):
-            at = np.searchsorted(peer.speaking, said.edges[leaving], sorter=order)
+            at = np.searchsorted(peer.send_edges, said.edges[leaving], sorter=order)
             places = order[np.minimum(at, len(order) - 1)]
-            here = peer.speaking[places] == said.edges[leaving]
+            here = peer.send_edges[places] == said.edges[leaving]
             tables = said.tables.take(leaving[here])
             alike = tables.starts * (len(tables.values) + 1) + tables.rows
             _, first, which = np.unique(alike, return_index=True, return_inverse=True)
@@ -57,7 +57,7 @@ class SparseRouter:
             if not count:
                 continue
             each, picked = lengths.astype(np.int64), which.astype(np.int64)
-            edges.append(peer.hearing[places.astype(np.int64)])
+            edges.append(peer.recv_edges[places.astype(np.int64)])
             starts.append((held + np.cumsum(each) - each)[picked])
             rows.append(each[picked])
             values.append(flat.reshape(-1, width))

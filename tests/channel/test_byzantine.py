@@ -72,7 +72,7 @@ def test_a_flipped_table_is_mirrored_at_the_mean_and_only_the_liars_is():
     assert_array_equal(messages.values[[0, 2]], TRUTH[[0, 2]])
     assert_allclose(messages.values[1], 2 * np.array([12 / 5, 3.0]) - TRUTH[1])
     assert_array_equal(TRUTH, np.arange(12.0).reshape(3, 2, 2))
-    assert messages.unfit is None
+    assert messages.malformed is None
 
 
 def test_columns_beside_the_coordinates_stay_true():
@@ -131,7 +131,7 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     told, devices = lies("flip")
     quiet = DenseMessages(TRUTH, np.array([2, -1, 2]))
     found = send(told, quiet, devices)
-    assert found.values is TRUTH and found.rows is quiet.rows and found.unfit is None
+    assert found.values is TRUTH and found.rows is quiet.rows and found.malformed is None
     sparse = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
     assert send(told, sparse, devices) is sparse
     once, messages = replace(told, opening=True), said(TRUTH)

@@ -462,7 +462,7 @@ def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
 def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkeypatch):
     from dataclasses import replace
 
-    from p2pkm.methods.init.link_reselection import Review
+    from p2pkm.methods.init.link_reselection import LinkReselection
     from tests.support import stages
 
     build = stages.build_batch
@@ -470,7 +470,7 @@ def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkey
     many, far = np.array([[0.0, 0.0]] * 4 + [[1.0, 0.0]] * 4), ([50.0, 50.0], [200.0, 0.0])
     start = [[[0.4, 0.0], far[0]], [[0.5, 0.0], far[0]], [[0.5, 0.1], far[1]], [[0.5, 0.1], far[1]]]
     tables = [[many, np.vstack((many, one)), many + far[1], many + far[1]] for one in far]
-    kept = [stages.state_of(Review(2), topologies.path(4), p2pkm.Shards.from_list(table), start=start)
+    kept = [stages.state_of(LinkReselection(2), topologies.path(4), p2pkm.Shards.from_list(table), start=start)
             .edge_active.tolist() for table in tables]  # fmt: skip
     assert (kept[0] == kept[1]) == (least == 4)
 

@@ -351,7 +351,7 @@ class Behind:
 
     bound = 1
 
-    def hear(self, said):
+    def receive(self, said):
         """Return ages of 1, once something was said before."""
         self.count = getattr(self, "count", 0) + 1
         ages = np.full(len(self.senders), 1 if self.count > 1 else -1)

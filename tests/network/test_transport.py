@@ -73,8 +73,8 @@ def test_what_a_rank_sends_is_what_its_peer_expects(topology, size, seed):
             (back,) = [other for other in b.peers if other.rank == a.rank]
             wanted = np.concatenate((b.ids, b.ghosts))[back.first : back.last]
             assert_array_equal(a.ids[peer.send], wanted)
-            sent = np.stack((topology.sources[a.edges], a.indices))[:, peer.speaking]
-            heard = np.stack((b.indices, topology.sources[b.edges]))[:, back.hearing]
+            sent = np.stack((topology.sources[a.edges], a.indices))[:, peer.send_edges]
+            heard = np.stack((b.indices, topology.sources[b.edges]))[:, back.recv_edges]
             assert_array_equal(sent, heard)  # the same edges in the same order
 
 
@@ -170,7 +170,7 @@ def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
     network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    assert inbox.over is None and inbox.spoke is None
+    assert inbox.over is None and inbox.sent is None
     assert network.ledger.exchanges[0].edges is None
 
 

@@ -8,7 +8,7 @@ from p2pkm.core.batch import Devices
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import numba as compiled
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
@@ -70,7 +70,7 @@ def serve(method, data, rounds=1, **more):
 def _measure(devices, network):
     """Let a box stage find the smallest and largest value of every coordinate."""
     network.open()
-    box = Box(1)
+    box = BoundingBox(1)
     everybody = np.ones(len(devices), bool)
     state = box.initial_state(devices, None)
     inbox = network.exchange(box.message(state, devices.at_stage_start(everybody)))

@@ -6,7 +6,7 @@ from p2pkm.engine.virtual_time import FREE, Clock, Flops, Turn
 from p2pkm.experiments.config import parse_graph
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import Course, stage_traffic
-from p2pkm.experiments.plan.turns import Said, play
+from p2pkm.experiments.plan.turns import TurnMessages, play
 from p2pkm.network.link_model import LinkModel, parse_net, rebuild_link_model
 
 _WORK = 1e9  # directed edges that may be looked at; above, the rounds to come take as long as those before
@@ -103,7 +103,7 @@ def _judge(course: Course) -> str:
     return EXACT if said.exact_messages and said.exact_bytes else MOST
 
 
-def _pass(clock: Clock, flops: Flops, algorithm: Any, said: Said) -> None:
+def _pass(clock: Clock, flops: Flops, algorithm: Any, said: TurnMessages) -> None:
     if algorithm.schedule not in FREE:
         clock.barrier()
     work = flops.of(algorithm, said.acts, said.rows, said.edges)

@@ -15,7 +15,7 @@ from p2pkm.kernels.reference import uniforms
 
 
 @register("bounding-box")
-class BoxState(NamedTuple):
+class BoundingBoxState(NamedTuple):
     """centroids: float64[n, k, d]; converged: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
 
     centroids: Floats
@@ -31,7 +31,7 @@ class BoxState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Box(MethodBase):
+class BoundingBox(MethodBase):
     """``box_i <- (min, max) over i and its neighbors`` until nothing changes, then k uniform points in the box.
 
     The shared seed draws the points, so all devices of a component end with the same centroids.
@@ -56,7 +56,7 @@ class Box(MethodBase):
         """Return whether every device has k centroids in the end, for sure."""
         return known.pools(self.k)
 
-    def initial_state(self, devices: Devices, start: Any) -> BoxState:
+    def initial_state(self, devices: Devices, start: Any) -> BoundingBoxState:
         """Find the own bounding box."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf
@@ -66,14 +66,14 @@ class Box(MethodBase):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             np.minimum.at(box[:, 0], owner, devices.stored)
             np.maximum.at(box[:, 1], owner, devices.stored)
-        return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
+        return BoundingBoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
-    def message(self, state: BoxState, devices: Devices) -> DenseMessages:
+    def message(self, state: BoundingBoxState, devices: Devices) -> DenseMessages:
         """Send the box if it has grown; a device that knows of no point sends an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
         return DenseMessages(state.box, np.where(devices.active_devices & ~state.converged, rows, -1))
 
-    def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
+    def update(self, state: BoundingBoxState, inbox: Inbox, devices: Devices) -> BoundingBoxState:
         """Widen the box by what was received."""
         box = state.box.copy()
         heard = inbox.fresh & (inbox.rows[inbox.slots] == 2)
@@ -81,7 +81,7 @@ class Box(MethodBase):
         tables = inbox.tables[inbox.slots[heard]]
         np.minimum.at(box[:, 0], owner, tables[:, 0])
         np.maximum.at(box[:, 1], owner, tables[:, 1])
-        return BoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)
+        return BoundingBoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)
 
     def _draw(self, box: Floats, devices: Devices) -> Floats:
         """Return k uniform points in each device's box, float64[n, k, d]; absent where no box is known."""

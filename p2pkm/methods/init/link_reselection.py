@@ -11,14 +11,14 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
+from p2pkm.methods.init.link_selection import learn_degrees, send_degrees
 from p2pkm.methods.init.select_candidate import judges
 
 _LENIENT = 2.0  # times the own cost: what a neighbor's centroids may cost
 
 
 @register("link-reselection")
-class ReviewState(NamedTuple):
+class LinkReselectionState(NamedTuple):
     """centroids, converged; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbor keeps."""
 
     centroids: Floats
@@ -28,7 +28,7 @@ class ReviewState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Review(MethodBase):
+class LinkReselection(MethodBase):
     """Keep the links with ``L_i(W_j) <= 2 L_i(W_i)`` or the same with i and j exchanged; L_i is the local loss (6).
 
     Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
@@ -54,21 +54,21 @@ class Review(MethodBase):
         """Return the centroids, then less."""
         return UntilQuiet(self.k, known.features)
 
-    def initial_state(self, devices: Devices, start: Any) -> ReviewState:
+    def initial_state(self, devices: Devices, start: Any) -> LinkReselectionState:
         """Take the centroids of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
-        return ReviewState(start.centroids, asleep, devices.active_edges, devices.neighbor_degrees)
+        return LinkReselectionState(start.centroids, asleep, devices.active_edges, devices.neighbor_degrees)
 
-    def message(self, state: ReviewState, devices: Devices) -> DenseMessages:
+    def message(self, state: LinkReselectionState, devices: Devices) -> DenseMessages:
         """Send the centroids, then over which links to stay, then the number of links that do."""
         if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
         if devices.round == 1:
             n = len(devices)
             return DenseMessages(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
-        return tell_degrees(devices, state.edge_active)
+        return send_degrees(devices, state.edge_active)
 
-    def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
+    def update(self, state: LinkReselectionState, inbox: Inbox, devices: Devices) -> LinkReselectionState:
         """Choose the links to keep, then add those that the neighbors want, then learn how many each of them keeps."""
         if devices.round == 1:
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))

@@ -90,7 +90,7 @@ class LinkSelection(MethodBase):
             return DenseMessages(*pack(state.pairs))
         if devices.round == 1:
             return DenseMessages(state.quartile[:, None, None], (state.quartile >= 0.0).astype(np.int64))
-        return tell_degrees(devices, state.edge_active)
+        return send_degrees(devices, state.edge_active)
 
     def update(self, state: LinkSelectionState, inbox: Inbox, devices: Devices) -> LinkSelectionState:
         """Compare summaries, then cut, then learn how many links each neighbor keeps."""
@@ -111,14 +111,14 @@ class LinkSelection(MethodBase):
         )
 
 
-def tell_degrees(devices: Devices, kept: Mask) -> DenseMessages:
+def send_degrees(devices: Devices, kept: Mask) -> DenseMessages:
     """Say once, in the second round, how many own edges of the mask are kept, over these."""
     degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
     return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.round == 2 else -1), edges=kept)
 
 
 def learn_degrees(inbox: Inbox) -> Integers:
-    """Return what `tell_degrees` sent over each own edge, int64[e]; 0 where nothing came."""
+    """Return what `send_degrees` sent over each own edge, int64[e]; 0 where nothing came."""
     degrees, fresh = np.zeros(len(inbox.fresh), np.int64), np.flatnonzero(inbox.fresh)
     degrees[fresh] = np.rint(inbox.tables[inbox.slots[fresh], 0, 0])
     return degrees

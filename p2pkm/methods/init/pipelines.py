@@ -9,11 +9,11 @@ from p2pkm.core.batch import Integers, trials
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.building_blocks.spanning_tree import grow, parents
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
-from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
@@ -37,22 +37,22 @@ _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
-    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that affect
+    all_links: over all links, also those cut before; note: what the user should know of it; faults_apply: faults of
     all stages affect it, too.
     """
 
     name: str
     algorithm: Algorithm
     rounds: int
-    whole: bool = False
+    all_links: bool = False
     note: str = ""
-    exposed: bool = False
+    faults_apply: bool = False
 
 
 class InitContext(NamedTuple):
     """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
 
-    exposed: whether faults affect what comes before the method.
+    faults_apply: whether faults affect what comes before the method.
     """
 
     topology: Topology
@@ -60,17 +60,17 @@ class InitContext(NamedTuple):
     key: int
     k: int
     d: int
-    exposed: bool = False
+    faults_apply: bool = False
 
 
-def own(at: InitContext) -> tuple[Algorithm, ...]:
+def local(at: InitContext) -> tuple[Algorithm, ...]:
     """Seed every device from its own points."""
     return (LocalKMeansPP(at.k),)
 
 
-def box(at: InitContext) -> tuple[Algorithm, ...]:
+def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
     """Draw shared uniform seeds in the common bounding box."""
-    return (Box(at.k),)
+    return (BoundingBox(at.k),)
 
 
 def leader(at: InitContext) -> tuple[Algorithm, ...]:
@@ -79,7 +79,7 @@ def leader(at: InitContext) -> tuple[Algorithm, ...]:
     return (Leader(at.k, parents(at.topology, leaders)),)
 
 
-def raced(
+def d2_sampling(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
@@ -88,10 +88,10 @@ def raced(
     return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
 
 
-def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
+def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
     first = FloodedSummaries(at.k, hops, candidates)
-    if at.exposed and hops is None:  # devices may hold different pairs
+    if at.faults_apply and hops is None:  # devices may hold different pairs
         return (
             first,
             MinIdAgreement(at.k),
@@ -100,7 +100,7 @@ def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) 
     return (first, SelectCandidate(at.k, candidates)) if candidates > 1 else (first,)
 
 
-def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
     tree = grow(at.topology)
     depth = int(tree.layer.max())
@@ -113,12 +113,12 @@ def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> 
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
-    "local": own,
-    "bounding-box": box,
+    "local": local,
+    "bounding-box": bounding_box,
     "leader": leader,
-    "d2-sampling": raced,
-    "flooded-summaries": summaries,
-    "tree-summaries": rooted,
+    "d2-sampling": d2_sampling,
+    "flooded-summaries": flooded_summaries,
+    "tree-summaries": tree_summaries,
 }
 _FLOODING = ("d2-sampling", "flooded-summaries")
 
@@ -130,7 +130,7 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     most = at.topology.hops + 2
     if scale == "standard":
         return Stage("standardization", Standardization(at.k), most)
-    return Stage("min-max-scaling", Box(at.k), most)
+    return Stage("min-max-scaling", BoundingBox(at.k), most)
 
 
 def _check_flooding(at: InitContext, what: str, instead: str) -> None:
@@ -165,7 +165,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
         if algorithm.traits.normalization in ("coordinate", "entries"):
-            before = (Stage("bounding-box", Box(at.k), at.topology.hops + 2),)
+            before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
@@ -187,7 +187,7 @@ def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...
     """With groups, return the stages before the last one, whose links give way beyond the limits found here."""
     warm = algorithm.at(_WARM)
     start = () if seeded else (Stage("flooded-summaries", FloodedSummaries(at.k, hops=1), 3),)
-    look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", Review(at.k), 3, whole=True), *start
+    look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", LinkReselection(at.k), 3, all_links=True), *start
     first = Stage("link-selection", LinkSelection(at.k), 3), *start
     return (*first, *look * _REVIEWS, *_limit(algorithm, at))
 
@@ -207,9 +207,9 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
         _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
     algorithms = SEEDINGS[init.name](at, **dict(init.options))
     names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
-    most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
+    most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)
+        Stage(name, algorithm, most, note=note, faults_apply=at.faults_apply and algorithm.traits.ends_under_faults)
         for name, algorithm in zip(names, algorithms, strict=True)
     )
 

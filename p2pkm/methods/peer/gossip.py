@@ -97,7 +97,7 @@ class GossipMatching(MethodBase):
 
 
 @register("pairwise-gossip")
-class MeetingsState(NamedTuple):
+class PairwiseGossipState(NamedTuple):
     """State of a batch.
 
     Attributes
@@ -132,13 +132,13 @@ class PairwiseGossip(MethodBase):
         """Return k rows with their confidences to one partner."""
         return EveryTurn(self.k, known.features + 1, one_partner=True)
 
-    def initial_state(self, devices: Devices, start: Any) -> MeetingsState:
+    def initial_state(self, devices: Devices, start: Any) -> PairwiseGossipState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
         confidences = local_sums(devices, start.centroids)[:, :, -1]
         blended = blend(devices, start.centroids, confidences, self.method.share)
-        return MeetingsState(start.centroids, np.zeros(len(devices), np.bool_), blended)
+        return PairwiseGossipState(start.centroids, np.zeros(len(devices), np.bool_), blended)
 
-    def message(self, state: MeetingsState, devices: Devices) -> DenseMessages:
+    def message(self, state: PairwiseGossipState, devices: Devices) -> DenseMessages:
         """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
         values, rows = pack(state.blended)
         varying = self.topology.varying
@@ -147,7 +147,7 @@ class PairwiseGossip(MethodBase):
         speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
-    def update(self, state: MeetingsState, inbox: Inbox, devices: Devices) -> MeetingsState:
+    def update(self, state: PairwiseGossipState, inbox: Inbox, devices: Devices) -> PairwiseGossipState:
         """Meet the partner who just spoke, if there is one; then blend for the next meeting."""
         met = state.blended.copy()
         source = devices.sources
@@ -157,7 +157,7 @@ class PairwiseGossip(MethodBase):
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
         converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)
-        return MeetingsState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
+        return PairwiseGossipState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
 
 
 def blend(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:

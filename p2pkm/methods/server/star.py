@@ -114,12 +114,12 @@ class Star(MethodBase):
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
-        speaks = self._speaks(state, devices, acts)
+        speaks = self._sends(state, devices, acts)
         if self.method.traits.one_shot > speaks.any() or not devices.active_devices.any():
             return state._replace(rows=np.full(len(devices), -1))
         return self._report(state, replace(devices, active_devices=speaks))
 
-    def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
+    def _sends(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
         """Return which clients report; with losses also those that receive nothing: one-shot until answered."""
         if self.method.traits.one_shot:
             return devices.active_devices & devices.late & np.isposinf(state.centroids[:, 0, 0])

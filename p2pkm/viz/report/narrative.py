@@ -25,7 +25,7 @@ def narrate(result: Result) -> str:
         _agree(result),
         _end(result.summary),
         _pay(result),
-        *_strike(result),
+        *_fault_sentence(result),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -122,7 +122,7 @@ def _pay(result: Result) -> str:
     return f"{cost}; the hot spot is {who} with {share:.2g} % of what was sent and received, {mean:.2g} times the mean."
 
 
-def _strike(result: Result) -> list[str]:
+def _fault_sentence(result: Result) -> list[str]:
     """Name faults, Byzantine devices and what was suppressed."""
     summary, words = result.summary, []
     names = ("messages_lost", "unavailable_fraction", "messages_rejected", "min_cluster_size")

@@ -76,7 +76,9 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
-        section("Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _strike(told), class_="verdict")),
+        section(
+            "Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _fault_sentence(told), class_="verdict")
+        ),
         _name_failures(bad, axes),
         section("Figures", tag("div", *_collect_figures(kind, folder, told.get("table", ())), class_="figures")),
         section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
@@ -181,7 +183,7 @@ def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
     return [f"Quality got worse before the end of {told}{more}."] if worse else []
 
 
-def _strike(told: dict[str, Any]) -> str:
+def _fault_sentence(told: dict[str, Any]) -> str:
     """State which faults and Byzantine devices all runs had, and which defense they used."""
     options = told.get("base") or {}
     words = [f"--{name.replace('_', '-')} {options[name]}" for name in _STRIKING if options.get(name)]

@@ -216,4 +216,4 @@ def test_a_split_counts_what_the_placement_does(name, ranks, wish):
     assert part.peers == max(len(one.peers) for one in places)
     assert part.sent == max(sum(len(peer.send) for peer in one.peers) for one in places)
     assert part.ghosts == max(len(one.ghosts) for one in places)
-    assert part.cut == sum(len(peer.speaking) for one in places for peer in one.peers) // 2
+    assert part.cut == sum(len(peer.send_edges) for one in places for peer in one.peers) // 2

@@ -13,7 +13,7 @@ import p2pkm
 import topologies
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.total_variation import lower_quartile, saturated_penalty, saturation_weight
-from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.schedules import asynchronous
@@ -169,7 +169,7 @@ def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
 def test_the_review_keeps_links_over_which_centroids_serve(seed):
     table, start = draw(seed)
     devices = table.devices
-    state = talk(Review(start.shape[1]), table, start)
+    state = talk(LinkReselection(start.shape[1]), table, start)
     cost = {(i, j): loss(points_of(devices, i), start[j]) for i in range(len(start)) for j in range(len(start))}
     wants = set()
     for i, j in zip(devices.sources, devices.indices, strict=True):
@@ -191,7 +191,7 @@ def test_the_review_mends_a_cut_between_devices_that_saw_different_clusters():
     alike = (table.devices.sources < 3) == (table.devices.indices < 3)
     assert_array_equal(talk(LinkSelection(3), table).edge_active, alike)
     start = 3 * [[[0.0], [8.8], [9.2]]] + 3 * [[[0.0], [9.0], [30.0]]]
-    assert talk(Review(3), table, start).edge_active.all()
+    assert talk(LinkReselection(3), table, start).edge_active.all()
 
 
 # --- limits and weights ---

@@ -6,7 +6,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import p2pkm
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.standardization import Standardization
 from tests.support.stages import state_of
 
@@ -25,7 +25,7 @@ def test_standard_scaling_equals_that_of_a_server(graph):
 
 
 def test_min_max_scaling_equals_that_of_a_server():
-    shift, span = state_of(Box(1), nx.path_graph(4), p2pkm.Shards.from_list(BLOCKS)).scaling
+    shift, span = state_of(BoundingBox(1), nx.path_graph(4), p2pkm.Shards.from_list(BLOCKS)).scaling
     server = MinMaxScaler().fit(POOLED)
     np.testing.assert_array_equal(shift, np.tile(server.data_min_, (4, 1)))
     np.testing.assert_array_equal(span, np.tile(server.data_range_, (4, 1)))

@@ -245,7 +245,7 @@ class FaultTrace:
         self._edges, self._step, self._e = topology.mirror[edges], 0, len(topology.indices)
         self._held = np.zeros(len(self._edges), np.int64)
 
-    def hear(self, said):
+    def receive(self, said):
         """Return what is heard; `said.rows` is of this rank's slots, so every exchange counts as a table of all."""
         self._step += 1
         late = np.random.default_rng(self._step).integers(0, 9, self._e)[self._edges]
