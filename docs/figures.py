@@ -3,7 +3,7 @@
 ``python docs/figures.py`` draws them anew; ``python docs/figures.py --check`` draws them elsewhere and compares. Names
 of figures restrict it to these. Two figures are alike if their commands printed the same, which stands in the figure's
 file, but for seconds and folders; if they have the same size; and if no tile of 16 x 16 pixels differs in its mean by
-more than 0.04 (colours from 0 to 1). What is printed tells numbers apart that look alike; the tolerance is for edges of
+more than 0.04 (colors from 0 to 1). What is printed tells numbers apart that look alike; the tolerance is for edges of
 letters, which differ with the version of the font library by 0.03.
 """
 

@@ -41,7 +41,7 @@ def draw(name: str) -> Figure:
         own = shards.points[shards.offsets[i] : shards.offsets[i + 1]]
         left.scatter(*own.T, s=7, color=COLORS[i], linewidths=0, alpha=0.6)
         left.scatter(*result.centroids[i].T, s=50, facecolors="none", edgecolors=COLORS[i], linewidths=1.2)
-    left.set(xticks=[], yticks=[], title="points and centroids, a colour per device")
+    left.set(xticks=[], yticks=[], title="points and centroids, a color per device")
     left.set_aspect("equal", adjustable="datalim")
     trace = [(r["bytes"] / 1000, r["ratio_mean"]) for r in result.rounds if r["ratio_mean"] is not None]
     right.plot(*zip(*trace, strict=True), marker="o", markersize=3, color=COLORS[0])

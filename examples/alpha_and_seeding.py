@@ -1,4 +1,4 @@
-"""Why initialisation decides, not alpha.
+"""Why initialization decides, not alpha.
 
 Covers
     Seedings, the coupling, quality against central k-means.

@@ -1,8 +1,8 @@
 """Quality of honest devices against the number and the place of Byzantine devices, on five graphs, with robust rules.
 
 All liars say the same far set of centroids in every round. Without a rule a single one spoils everybody who is
-connected with it, however far away. Trim does nothing on a ring, where a device has two neighbours, and gives way first
-where liars share neighbours. Clip holds on the ring and wherever a device has more honest than lying neighbours.
+connected with it, however far away. Trim does nothing on a ring, where a device has two neighbors, and gives way first
+where liars share neighbors. Clip holds on the ring and wherever a device has more honest than lying neighbors.
 Saturate holds best elsewhere and breaks on the ring once liars sit next to each other. Three central liars of an uneven
 graph are most of what many of its devices hear: there no rule holds, and peripheral ones do no harm.
 """

@@ -86,7 +86,7 @@ for name in ("gtvmin", "admm"):
     assert main(["--algorithm", name, "--graph", "ring", "--data", "grid16:points=50", "--rounds", "40", "--faults",
                  "tape.jsonl", "--out", "none", "-q"]) == 0  # fmt: skip
 
-# %% What to see: GTVMin hardly notices losses, because what a neighbour said last still pulls in the right direction.
+# %% What to see: GTVMin hardly notices losses, because what a neighbor said last still pulls in the right direction.
 # Consensus averages anew in every round, so it pays for every message that is missing, and most where devices are away.
 # Push-sum goes on from round to round with running totals, which bring back whatever was lost. A server that goes on
 # with old reports hardly notices either, as long as it does not fail itself: say server=0.05 to see that.

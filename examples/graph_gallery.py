@@ -19,7 +19,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.viz.graph_layout import place_devices
 from topologies import CSRGraph
 
-BLUE, GREY, PALE = "#0072B2", "#8A8A8A", "#DDDDDD"
+BLUE, GRAY, PALE = "#0072B2", "#8A8A8A", "#DDDDDD"
 OPTIONS = {"communities": {"bridges": 2}, "inner-outer-exponential": {"size": 8}, "inner-outer-ring": {"size": 8},
            "edge-markov": {"over": "torus"}, "random-waypoint": {"radius": 0.25, "speed": 0.1},
            "simple-base": {"peers": 1}}  # fmt: skip
@@ -42,7 +42,7 @@ for name, ax in zip(names, figure.subplots(5, 6).flat, strict=False):
     graph = topologies.build(name, SIZES.get(name, 16), light=True, **OPTIONS.get(name, {}))
     topology = Topology.from_graph(graph)
     diameter = max(int(topology.layers(device).max()) for device in range(topology.n))
-    draw(ax, graph, place_devices(topology), GREY)
+    draw(ax, graph, place_devices(topology), GRAY)
     ax.set_title(f"{name}\n{len(graph)} devices, {graph.number_of_edges()} links, diameter {diameter}", fontsize=9)
 for ax in figure.axes[len(names) :]:
     ax.remove()

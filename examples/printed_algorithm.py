@@ -4,11 +4,11 @@ Covers
     ``update="as-printed"``, the objective (7), the descent certificate, the colored schedule.
 
 Scenario
-    Line 21 of the paper's Algorithm 1 adds the neighbours' centroids without alpha, line 22 divides with it, line 23
-    divides by at least 1. So the printed step does not minimise (8): it drags centroids away from their minimiser.
+    Line 21 of the paper's Algorithm 1 adds the neighbors' centroids without alpha, line 22 divides with it, line 23
+    divides by at least 1. So the printed step does not minimize (8): it drags centroids away from their minimizer.
 """
 
-# %% Two devices, one cluster, alpha = 1/10: device 0 has one point at 1, device 1 none, both start at 1, the minimiser
+# %% Two devices, one cluster, alpha = 1/10: device 0 has one point at 1, device 1 none, both start at 1, the minimizer
 from itertools import pairwise
 
 import networkx as nx
@@ -33,5 +33,5 @@ for update in ("exact", "as-printed"):
     print(f"{update:10}: (7) from {objective[0]:.4g} to {objective[-1]:.4g}, ", end="")
     print(f"{sum(b > a for a, b in pairwise(objective))} rounds upwards")
 
-# %% What to see: the exact step stays at the minimiser and never goes up. The printed one leaves the minimiser at once;
-# with alpha below 1 it weighs the neighbours 1 / alpha times too much, and on the ring its centroids grow for ever.
+# %% What to see: the exact step stays at the minimizer and never goes up. The printed one leaves the minimizer at once;
+# with alpha below 1 it weighs the neighbors 1 / alpha times too much, and on the ring its centroids grow for ever.

@@ -4,7 +4,7 @@ Covers
     Generating points, dealing them unevenly, choosing a graph, running GTVMin, reading the result.
 
 Scenario
-    Each device saw only some of the clusters. It talks to two neighbours, sends centroids and counts, never points.
+    Each device saw only some of the clusters. It talks to two neighbors, sends centroids and counts, never points.
 
 Run it as ``python examples/ring_of_sixteen.py`` or ``mpirun -n 16 python examples/ring_of_sixteen.py``: the figures are
 the same to the last bit.

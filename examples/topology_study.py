@@ -6,7 +6,7 @@ noise away. With the default recipe there is nothing to see, for its start is al
 to 1 % are those that the seeding takes to cross the graph.
 
 tracking mixes one message per step into what it knows, so it never forgets what was averaged; consensus starts every
-average anew and stops after three messages; gtvmin pulls neighbours together by a coupling.
+average anew and stops after three messages; gtvmin pulls neighbors together by a coupling.
 """
 
 from pathlib import Path
@@ -56,7 +56,7 @@ for measure in MEASURES:
         found.append(spearmanr([row[measure] for row in own], [row["rounds_to_1pct"] for row in own]).statistic)
     print(f"{measure:24}" + "".join(f"{value:>22.2f}" for value in found))
 
-# A picture: methods are colours, the graphs stand above.
+# A picture: methods are colors, the graphs stand above.
 
 paths = save_figure(lambda: plot_measures(rows), Path(), "topology_study", ("png",))
 print(f"\ndrawn: {paths[0]}")

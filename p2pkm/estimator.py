@@ -34,7 +34,7 @@ _TOLD = 5  # names in a message
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Decentralized k-means on a communication graph.
 
-    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbours alone.
+    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbors alone.
     Under ``mpirun`` the devices are dealt to the ranks: every rank calls `fit` with the same data and gets the same
     result, bit for bit that of one process.
 
@@ -52,7 +52,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
         ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `init` and `tol`.
     coupling : float, default=None
-        How strongly neighbours pull at each other; None: the method's default.
+        How strongly neighbors pull at each other; None: the method's default.
     init : str or Init, default=None
         None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
         summaries of all devices,
@@ -233,7 +233,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.history_, self.ledger_ = result.rounds, result.ledger
 
     def _warn(self, at: ResolvedParameters, result: Result) -> None:
-        """Say that there was no convergence, where the method has a notion of it."""
+        """State that there was no convergence, where the method has a notion of it."""
         if result.summary["termination"] == "round-limit" and getattr(at.method, "tol", 0.0) > 0.0:
             warnings.warn(
                 f"{at.method.name} did not converge within max_iter={self.max_iter} rounds: raise max_iter or tol",
@@ -304,7 +304,7 @@ def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
 
 
 def _warn_of_devices(y: Any, m: int, n_clusters: int) -> None:
-    """Say that y is ignored, if it is more likely the devices of the rows than their classes."""
+    """State that y is ignored, if it is more likely the devices of the rows than their classes."""
     given = np.empty(0) if y is None else np.asarray(y)
     if given.shape != (m,) or not _are_discrete(given):
         return

@@ -63,7 +63,7 @@ def _check_csr(graph: CSRGraph) -> None:
     rises = np.diff(indices) > 0
     rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one device to the next
     if not rises.all():
-        raise GraphError("the neighbours of a device are not ascending, each once; sort them, and keep one of each")
+        raise GraphError("the neighbors of a device are not ascending, each once; sort them, and keep one of each")
     _check_symmetry(n, indptr, indices, graph.weights)
 
 

@@ -17,14 +17,14 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class CSRGraph:
-    """An undirected graph of devices 0 to n - 1 as arrays; nobody writes into them.
+    """An undirected graph of devices 0 to n - 1 as arrays; never written to.
 
     Attributes
     ----------
     indptr : int64[n + 1]
-        The neighbours of device i are ``indices[indptr[i]:indptr[i + 1]]``.
+        The neighbors of device i are ``indices[indptr[i]:indptr[i + 1]]``.
     indices : int64[2 * links]
-        Neighbours, ascending within a device; every link stands at both its ends.
+        Neighbors, ascending within a device; every link stands at both its ends.
     weights : float64[2 * links] or None
         Of the links, the same at both ends; None: all 1.
     name : str
@@ -95,7 +95,7 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
 
 
 def is_connected(graph: CSRGraph) -> bool:
-    """Say whether there is a path between any two devices."""
+    """Return whether there is a path between any two devices."""
     import numpy as np
     from scipy.sparse import csgraph, csr_array
 
@@ -104,7 +104,7 @@ def is_connected(graph: CSRGraph) -> bool:
 
 
 def sources(graph: CSRGraph) -> Integers:
-    """Return the device at which each neighbour stands, int64[2 * links]."""
+    """Return the device at which each neighbor stands, int64[2 * links]."""
     import numpy as np
 
     return np.repeat(np.arange(len(graph)), np.diff(graph.indptr))

@@ -2,4 +2,4 @@
 
 
 class GraphError(ValueError):
-    """A graph cannot be built, read or used; the message says what to change."""
+    """A graph cannot be built, read or used; the message names what to change."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 else:
     Graph = Any  # networkx is imported when a graph is built, not before; the annotation must still resolve
 
-UNDIRECTED = "the penalty between neighbours is symmetric; make it undirected"
+UNDIRECTED = "the penalty between neighbors is symmetric; make it undirected"
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 def is_weight(value: object) -> bool:
-    """Say whether a value is a finite number above 0; True and False are not numbers here."""
+    """Return whether a value is a finite number above 0; True and False are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:

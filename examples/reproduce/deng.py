@@ -17,7 +17,7 @@ import numpy as np
 from paper import PUBLISHED, Row, need, repeat, table
 
 import p2pkm
-from p2pkm.viz.style import BLUE, CATEGORIES, GREEN, GREY, INK, RED
+from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, GREEN, INK, RED
 
 CLIENTS = 10
 EPSILON = 20.0  # of table 2: its values are those of table 3 in this column
@@ -28,7 +28,7 @@ WIDTHS = {  # k1 (clusters of a client) and k2 (of the server) of FKmeansCB in t
 }  # fmt: skip
 SMALL = ("thyroid", "breast", "ecoli", "iris")
 LARGE = ("mnist", "covertype")
-COLORS = {"k-means": GREY, "cdkm": CATEGORIES[3], "k-FED": RED, "MUFC": GREEN, "FKmeansCB": BLUE}
+COLORS = {"k-means": GRAY, "cdkm": CATEGORIES[3], "k-FED": RED, "MUFC": GREEN, "FKmeansCB": BLUE}
 
 
 class Set(NamedTuple):
@@ -111,7 +111,7 @@ def draw_runs(ax: Any, rows: Sequence[Row], places: Sequence[float], colors: Seq
         if row.paper is not None:
             ax.scatter(place, row.paper, **PUBLISHED)
     ax.margins(x=0.1)
-    ax.grid(axis="y", color=GREY, alpha=0.3)
+    ax.grid(axis="y", color=GRAY, alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -120,9 +120,9 @@ def explain_marks(target: Any, others: Sequence[Any] = (), **more: Any) -> None:
     from matplotlib.lines import Line2D
 
     looks: dict[str, dict[str, Any]] = {
-        "a run": {"marker": "o", "ms": 4, "color": GREY, "alpha": 0.5, "mew": 0},
+        "a run": {"marker": "o", "ms": 4, "color": GRAY, "alpha": 0.5, "mew": 0},
         "mean": {"marker": "_", "ms": 12, "color": INK, "mew": 1.8},
-        "best": {"marker": "o", "ms": 7, "color": GREY, "mec": "white"},
+        "best": {"marker": "o", "ms": 7, "color": GRAY, "mec": "white"},
         "paper": {"marker": "D", "ms": 5.5, "color": INK, "mfc": "none", "mew": 1.4},
     }
     handles = [Line2D([], [], linestyle="none", label=label, **look) for label, look in looks.items()]

@@ -14,7 +14,7 @@ from paper import Row, canvas, claim, options, repeat, save, show
 from ssets import Sset, load, run
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREEN, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, GREEN, ORANGE
 
 SHARES = {1.0: BLUE, 0.75: ORANGE, 0.5: GREEN}
 
@@ -40,7 +40,7 @@ def picture(ratios: dict[tuple[int, float], Any]) -> Any:
         ax = axes[0, number - 1]
         ax.plot(np.linspace(0, 1, len(values)), np.sort(values), "o-", ms=4, color=SHARES[share], label=f"{share:.0%}")
         ax.set(title=f"S{number}", xlabel="share of the runs", xlim=(-0.03, 1.03))
-        ax.grid(color=GREY, alpha=0.3)
+        ax.grid(color=GRAY, alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("objective / that of the best run")
     axes[0, 0].legend(title="of the points", fontsize=9)

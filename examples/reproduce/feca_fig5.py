@@ -15,7 +15,7 @@ from paper import Row, canvas, claim, options, repeat, save, show
 from ssets import SCENARIOS, SPLITS, Sset, deal, listen, load, nearest
 
 import p2pkm
-from p2pkm.viz.style import GREY, INK, RED
+from p2pkm.viz.style import GRAY, INK, RED
 
 
 def measure(data: Sset, scenario: str, seed: int) -> tuple[Any, Any]:
@@ -36,7 +36,7 @@ def draw(ax: Any, found: list[tuple[Any, Any]], title: str) -> None:
     ax.scatter(owner + 1 + shift, sigma, s=8, c=owner, cmap="nipy_spectral", alpha=0.7, linewidth=0)
     most = [sigma[owner == s].max(initial=0) for s in range(15)]
     ax.scatter(range(1, 16), most, s=50, marker="*", color=RED, edgecolor=INK, linewidth=0.5, label="largest")
-    ax.axhline(0.5, color=GREY, linestyle="--")
+    ax.axhline(0.5, color=GRAY, linestyle="--")
     ax.set(title=title, xlabel="true center", xticks=range(1, 16, 2), yscale="symlog")
     ax.set_yticks([0, 0.5, 1, 2, 5, 10], ["0", "0.5", "1", "2", "5", "10"])
     ax.set_ylim(0, max(12, 1.1 * max(most)))

@@ -15,7 +15,7 @@ from paper import PUBLISHED, Row, canvas, claim, judge, options, save, show
 from ssets import METHODS, PLACES, SCENARIOS, SPLITS, Case, Scores, Served, draw_rows, load, row, study
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, ORANGE
 
 OURS: dict[str, tuple[Any, int | None]] = {
     "FeCA, 10 starts": (p2pkm.FeCA(15, n_init=10), None),
@@ -127,7 +127,7 @@ def picture(lines: dict[int, dict[tuple[str, str], Row]]) -> Any:
             known = [(paper[j][0], names.index(name)) for name, paper in PRINTED[number].items() if paper[j]]
             ax.scatter(*zip(*known, strict=True), label="paper", **PUBLISHED)
             ax.set(title=f"S{number}, {title}", yticks=range(len(names)), yticklabels=names)
-            ax.grid(axis="x", color=GREY, alpha=0.3)
+            ax.grid(axis="x", color=GRAY, alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
         line[0].set_xlim(left=0)  # ends the scaling of the whole line
     axes[0, 0].invert_yaxis()

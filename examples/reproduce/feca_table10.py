@@ -15,7 +15,7 @@ from paper import boxes, canvas, claim, options, save, show
 from ssets import PLACES, SCENARIOS, SPLITS, Case, Scores, load, row, study
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREEN, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, GREEN, ORANGE
 
 PRINTED = {  # (k, k'): error / 10^6
     (15, 10): (34599.4, 21055.7, 19311.6),
@@ -50,7 +50,7 @@ def main() -> None:
     notes += [claim("k' = 20 does better than k' = 10", all(least)), *SPLITS]
     show("Table 10: l2-distance / 10^4, S1", rows, notes)
     figure, axes = canvas(1, 1, (12, 5))
-    boxes(axes[0, 0], rows, [c for c in (ORANGE, GREEN, GREY, BLUE) for _ in SCENARIOS], "l2-distance / $10^4$")
+    boxes(axes[0, 0], rows, [c for c in (ORANGE, GREEN, GRAY, BLUE) for _ in SCENARIOS], "l2-distance / $10^4$")
     axes[0, 0].legend(fontsize=9, loc=(0.59, 0.86))
     axes[0, 0].set_title("FeCA on S1: k centroids of the server, k' clusters of a client")
     save(figure, chosen.out, "feca_table10")

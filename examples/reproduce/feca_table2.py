@@ -15,7 +15,7 @@ from paper import canvas, claim, need, options, save, show, table
 from ssets import SPLITS, Case, Scores, Sset, row, study
 
 import p2pkm
-from p2pkm.viz.style import CATEGORIES, GREY
+from p2pkm.viz.style import CATEGORIES, GRAY
 
 SCENARIOS = ("IID", "1.0, by class", "0.3, by class", "0.1, by class")
 PRINTED: dict[str, dict[str, tuple[float, ...]]] = {  # purity in the four scenarios, then NMI
@@ -74,7 +74,7 @@ def picture(scores: dict[Any, Scores]) -> Any:
     figure, axes = canvas(1, 2, (11, 4.4))
     for ax, field in zip(axes[0], ("purity", "nmi"), strict=True):
         for i, name in enumerate(dict.fromkeys(name for name, _ in scores)):
-            style = {"color": GREY, "ls": "--"} if name == "central" else {"color": CATEGORIES[i]}
+            style = {"color": GRAY, "ls": "--"} if name == "central" else {"color": CATEGORIES[i]}
             ax.plot(
                 SCENARIOS, [getattr(scores[name, s], field).mean() for s in SCENARIOS], marker="o", label=name, **style
             )

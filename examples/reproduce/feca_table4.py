@@ -13,7 +13,7 @@ from paper import PUBLISHED, canvas, claim, options, save, show
 from ssets import METHODS, PLACES, SCENARIOS, SPLITS, Case, Scores, load, row, study
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, ORANGE
 
 PURITY: dict[str, tuple[float, ...]] = {  # IID, 0.3 and 0.1 of S1, then of S2, S3 and S4
     "M-Avg": (0.99, 0.79, 0.69, 0.93, 0.74, 0.68, 0.80, 0.66, 0.61, 0.75, 0.64, 0.57),
@@ -69,7 +69,7 @@ def picture(scores: dict[int, dict[Any, Scores]]) -> Any:
     names = [name for name in METHODS if name != "central"]
     for (number, found), ax in zip(scores.items(), axes[:, 0], strict=True):
         for j, scenario in enumerate(SCENARIOS):
-            color = GREY if scenario == "IID" else ORANGE if "device" in scenario else BLUE
+            color = GRAY if scenario == "IID" else ORANGE if "device" in scenario else BLUE
             style = {"color": color, "alpha": 0.55 if "0.1" in scenario else 0.9}
             x = [i + 0.16 * (j - 2) for i in range(len(names))]
             ax.bar(x, [found[name, scenario].purity.mean() for name in names], 0.14, label=scenario, **style)

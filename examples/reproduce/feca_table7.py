@@ -16,7 +16,7 @@ from paper import PUBLISHED, canvas, claim, options, save, show
 from ssets import SPLITS, Case, Scores, Served, draw_rows, load, row, study
 
 import p2pkm
-from p2pkm.viz.style import BLUE, CATEGORIES, GREEN, GREY, ORANGE, RED
+from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, GREEN, ORANGE, RED
 
 WIDTHS = range(2, 16)
 DISTANCE = (
@@ -27,7 +27,7 @@ PURITY = (0.71, 0.72, 0.79, 0.79, 0.78, 0.79, 0.76, 0.72, 0.74, 0.71, 0.72, 0.74
 LINES = {
     "k-FED, by class": BLUE, "k-FED, by device": ORANGE,
     "induced, by class": GREEN, "induced, by device": CATEGORIES[3],
-    "drawn, by class": RED, "drawn, by device": GREY,
+    "drawn, by class": RED, "drawn, by device": GRAY,
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def picture(scores: dict[Any, Scores]) -> Any:
             ax.plot(WIDTHS, means, "o-", ms=4, color=color, label=name)
         ax.scatter(WIDTHS, known, label="paper", **PUBLISHED)
         ax.set(xlabel="clusters per client $k'$", ylabel="l2-distance / $10^4$" if field == "distance" else field)
-        ax.grid(color=GREY, alpha=0.3)
+        ax.grid(color=GRAY, alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), ncols=4, fontsize=9, loc="outside upper center")
     return figure

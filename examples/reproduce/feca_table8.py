@@ -17,7 +17,7 @@ from ssets import UNIT, Scores, Sset, gather, load, nearest, row, run
 import p2pkm
 from p2pkm.kernels.reference import tabulate
 from p2pkm.metrics.clustering import distance, nmi, purity
-from p2pkm.viz.style import BLUE, GREY, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, ORANGE
 
 CLIENTS = range(1, 21)
 DISTANCE = (
@@ -90,7 +90,7 @@ def draw(ax: Any, every: dict[str, dict[int, Scores]], printed: Any, title: str)
     ax.set(yscale="log", xlabel="clients M", ylabel="l2-distance / $10^4$", title=title, xticks=range(1, 21, 2))
     ax.set_yticks([1, 2, 5, 10, 20, 50], [1, 2, 5, 10, 20, 50])
     ax.set_ylim(0.7, 60)
-    ax.grid(color=GREY, alpha=0.3)
+    ax.grid(color=GRAY, alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9)
 

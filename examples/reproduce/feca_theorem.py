@@ -17,7 +17,7 @@ from paper import Row, boxes, canvas, claim, options, repeat, save, show
 from ssets import run
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREY, INK, ORANGE
+from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE
 
 K, CLIENTS, SPREAD = 5, 6, 3.0  # the last one: lambda
 VARIANTS = [(variant, seeding) for variant in ("theoretical", "empirical") for seeding in ("plusplus", "random")]
@@ -59,7 +59,7 @@ def main() -> None:
     figure, axes = canvas(1, 1, (6.5, 4.6))
     shown = [Row(f"{v}, {s}", None, np.maximum(values, 1e-16)) for (v, s), values in ratios.items()]
     boxes(axes[0, 0], shown, [ORANGE, ORANGE, BLUE, BLUE], "largest distance to a true center / bound")
-    axes[0, 0].axhline(1, color=GREY, linestyle="--")
+    axes[0, 0].axhline(1, color=GRAY, linestyle="--")
     axes[0, 0].set(yscale="log", title="FeCA under the Stochastic Ball Model")
     axes[0, 0].title.set_color(INK)
     save(figure, chosen.out, "feca_theorem")

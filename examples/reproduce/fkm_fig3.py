@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from paper import PUBLISHED, canvas, claim, options, save, show
 
-from p2pkm.viz.style import GREY
+from p2pkm.viz.style import GRAY
 
 METHODS = {"central": garst.CENTRAL, "FKM": garst.FKM, "k-FED": garst.KFED, "k-FED greedy": garst.KFED_GREEDY}
 MARKS = {"central": "s", "FKM": "o", "k-FED": "^", "k-FED greedy": "v"}
@@ -63,7 +63,7 @@ def draw_noise(axes: Any, scores: dict[Any, garst.Scores], points: int, letters:
             ax.scatter(*zip(*known, strict=True), label="mean in the paper", **PUBLISHED)
         ax.set_title(f"({letter}) beta = {beta:g}, {points} points per cluster", fontsize=11)
         ax.set_xlabel("standard deviation of a cluster")
-        ax.grid(color=GREY, alpha=0.3)
+        ax.grid(color=GRAY, alpha=0.3)
     axes[0].set_ylabel("adjusted Rand index")
     axes[0].legend(fontsize=8.5, loc="lower left")
 
@@ -78,7 +78,7 @@ def draw_rounds(axes: Any, scores: dict[Any, garst.Scores]) -> None:
         ax.set_title(f"({letter}) FKM, beta = {beta:g}, mean of the runs", fontsize=11)
         ax.set(xlabel="round", xscale="log")
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.grid(color=GREY, alpha=0.3)
+        ax.grid(color=GRAY, alpha=0.3)
     axes[0].set_ylabel("adjusted Rand index")
     axes[2].legend(fontsize=8.5, loc="lower right", ncols=2)
 

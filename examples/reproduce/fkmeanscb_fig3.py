@@ -18,7 +18,7 @@ from deng import CLIENTS, COLORS, Set, backbone, deal, load, pool
 from paper import Row, canvas, claim, options, save, show
 
 import p2pkm
-from p2pkm.viz.style import GREY, INK
+from p2pkm.viz.style import GRAY, INK
 
 SIZES = {"mnist": (70_000, 10), "covertype": (581_012, 7)}  # points and classes
 NUMBERS = {"mnist": {"k-means": 10, "k-FED": (10, 2), "MUFC": (10, 8)},
@@ -87,7 +87,7 @@ def draw(ax: Any, name: str, rows: list[Row]) -> None:
     ax.invert_yaxis()
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.grid(axis="x", color=GREY, alpha=0.3)
+    ax.grid(axis="x", color=GRAY, alpha=0.3)
     ax.margins(x=0.12)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(name, fontsize=11)

@@ -41,7 +41,7 @@ def main() -> None:
     for ax in axes[1]:
         ax.set_xlabel("clients")
     axes[0][0].set_ylabel("adjusted Rand index")
-    axes[1][0].set_ylabel("normalised mutual information")
+    axes[1][0].set_ylabel("normalized mutual information")
     explain_marks(figure, loc="outside upper center", ncols=4, frameon=False)
     save(figure, chosen.out, "fkmeanscb_fig5")
 

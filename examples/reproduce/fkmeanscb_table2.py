@@ -139,7 +139,7 @@ def picture(scores: dict[Any, Any], runs: int) -> Any:
             ax.set_xticks(places, ticks, rotation=40, ha="right", rotation_mode="anchor", fontsize=9)
             ax.set_title(f"{name}: {score}", fontsize=11)
     axes[0][0].set_ylabel("adjusted Rand index")
-    axes[1][0].set_ylabel("normalised mutual information")
+    axes[1][0].set_ylabel("normalized mutual information")
     explain_marks(figure, loc="outside upper center", ncols=4, frameon=False)
     figure.supxlabel(f"{runs} runs; * not in the paper: our reading of its number", fontsize=9)
     return figure

@@ -13,7 +13,7 @@ import numpy as np
 from paper import Row, repeat, table
 
 import p2pkm
-from p2pkm.viz.style import BLUE, GREY, ORANGE, RED
+from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED
 
 BETAS = (0.1, 1.0, 10.0)
 NOISES = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
@@ -33,7 +33,7 @@ CENTRAL = p2pkm.Central(16, n_init=10)
 KFED = p2pkm.KFED(16, local_k=16, device="first", finish="converge")
 KFED_GREEDY = p2pkm.KFED(16, local_k=16, seeding="greedy", device="first", finish="converge")
 ROUNDS = {"type": int, "default": 100, "help": "rounds of FKM (default 100)"}  # an option of the scripts
-COLORS = {"central": GREY, "FKM": BLUE, "k-FED": RED, "k-FED greedy": ORANGE}
+COLORS = {"central": GRAY, "FKM": BLUE, "k-FED": RED, "k-FED greedy": ORANGE}
 
 PRINTED = {  # (method, sd): mean ARI over 200 runs for each beta, 50 points per cluster, after 100 rounds
     ("FKM", 1.0): (0.949, 0.958, 0.957),

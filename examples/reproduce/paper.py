@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.viz.style import GREY, INK
+from p2pkm.viz.style import GRAY, INK
 
 PUBLISHED = {"marker": "D", "s": 34, "facecolor": "none", "edgecolor": INK, "linewidth": 1.4, "zorder": 4}
 """The mark of a mean that the paper prints, for `Axes.scatter`."""
@@ -135,7 +135,7 @@ def boxes(ax: Any, rows: Sequence[Row], colors: Sequence[str], y: str) -> None:
         ax.scatter(*zip(*known, strict=True), label="published mean", **PUBLISHED)
     ax.set_xticks(places, [row.what for row in rows], rotation=35, ha="right", rotation_mode="anchor", fontsize=8.5)
     ax.set_ylabel(y)
-    ax.grid(axis="y", color=GREY, alpha=0.3)
+    ax.grid(axis="y", color=GRAY, alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
 
 

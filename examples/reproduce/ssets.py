@@ -14,11 +14,10 @@ import numpy as np
 from paper import Row, need, repeat, table
 
 import p2pkm
-from p2pkm.core.batch import CHOICE
 from p2pkm.core.protocols import ServerMethodBase
 from p2pkm.kernels.reference import uniforms
 from p2pkm.metrics.clustering import distance
-from p2pkm.viz.style import BLUE, GREY, INK, RED
+from p2pkm.viz.style import BLUE, GRAY, INK, RED
 
 UNIT = 1e4
 RUNS = 10  # of the paper
@@ -80,7 +79,7 @@ class Served(ServerMethodBase):
 def draw_rows(hub: Any, tables: list[Any], model: Any) -> Any:
     """Return as many of the clients' rows as there are clusters, at random."""
     rows = np.concatenate(tables)
-    return rows[np.argsort(uniforms(hub.shared_key, CHOICE, [0], len(rows))[0], kind="stable")[: len(model)]]
+    return rows[np.argsort(uniforms(hub.shared_key, Stream.CHOICE, [0], len(rows))[0], kind="stable")[: len(model)]]
 
 
 METHODS: dict[str, tuple[Any, int | None]] = {  # the lines of table 1, and most rounds
@@ -169,7 +168,7 @@ def row(what: str, values: Any, paper: tuple[float, ...] | None = None, digit: f
 
 def draw(ax: Any, data: Sset, centroids: Any, title: str) -> None:
     """Draw the points, the true centers as crosses and centroids as dots."""
-    ax.scatter(*data.points.T / UNIT, s=2, color=GREY, alpha=0.25, linewidth=0)
+    ax.scatter(*data.points.T / UNIT, s=2, color=GRAY, alpha=0.25, linewidth=0)
     ax.scatter(*data.centers.T / UNIT, s=42, marker="x", color=RED, linewidth=1.5, zorder=3)
     ax.scatter(*centroids.T / UNIT, s=20, color=BLUE, edgecolor="white", linewidth=0.6, zorder=4)
     frame(ax, title)
@@ -179,4 +178,4 @@ def frame(ax: Any, title: str) -> None:
     """Write the title, as wide as a panel, and leave the ticks away."""
     ax.set_title(title, fontsize=9, color=INK)
     ax.set(aspect="equal", xticks=[], yticks=[])
-    ax.spines[:].set_color(GREY)
+    ax.spines[:].set_color(GRAY)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
-from p2pkm.core.batch import LIE, PLACE, Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, parse
@@ -25,28 +25,29 @@ from p2pkm.network.transport import Network
 _PACE = 0.05  # of the spans of the data: what a drifting table moves in a round
 _FAR = 3.0  # spans of the data: how far away colluding devices meet
 _ABSURD = 1e101
-_NAMED = 10  # liars in a note
+_NAMED = 10  # Byzantine devices in a note
 _MISSHAPEN = 3  # of the four kinds of tables that are none: it ends within a row
 
 
 @dataclass(frozen=True)
 class Byzantine:
-    """How many devices lie, how, and where they are.
+    """Number, behavior and placement of Byzantine devices.
 
     Attributes
     ----------
     count : int
     kind : {"random", "flip", "drift", "nan", "collude"}
         random: rows drawn anew in every turn, uniformly in the box of all points; flip: the own rows mirrored at the
-        mean of all points; drift: the own rows, moved by a twentieth of the spans of the data more in every
-        round, each liar in a direction of its own; nan: NaN, infinite or absurd numbers or a table of the wrong shape;
-        collude: all liars say the same rows, three to four spans of the data away.
+        mean of all points; drift: the own rows, moved by a twentieth of the spans of the data more in every round, each
+        Byzantine device in a direction of its own; nan: NaN, infinite or absurd numbers or a table of the wrong shape;
+        collude: all Byzantine devices send the same rows, three to four spans of the data away.
     place : {"random", "central", "peripheral"}
         Drawn from the seed, or the devices of largest or smallest centrality; of equals the lower id.
     by : {"closeness", "betweenness"}
         Which centrality: see `topologies.measures`, exact up to 1,000 devices.
     stages : {"method", "all"}
-        Whether liars are honest in what comes before the method, or lie in the opening of these stages, too.
+        Whether Byzantine devices are honest in what comes before the method, or Byzantine in the opening of these
+        stages, too.
     """
 
     count: int
@@ -81,11 +82,11 @@ class Byzantine:
 
 
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
-    """Return the ids of the liars, ascending; the server is never among them."""
+    """Return the ids of the Byzantine devices, ascending; the server is never among them."""
     if spec is None or not spec.count:
         return np.zeros(0, np.int64)
     if spec.place == "random":
-        merit = uniforms(seed, PLACE, [0], topology.n)[0]
+        merit = uniforms(seed, Stream.PLACE, [0], topology.n)[0]
     else:
         from topologies import CSRGraph, measures
 
@@ -164,7 +165,7 @@ class ByzantineMessages(Transform):
     @property
     def purpose(self) -> int:
         """Return the purpose of the random stream."""
-        return LIE
+        return Stream.BYZANTINE
 
     @property
     def left_out(self) -> Integers:
@@ -180,7 +181,7 @@ class ByzantineMessages(Transform):
         self.low, self.high, self.mean = _convert(_measure(devices, network), method.traits.normalization)
 
     def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
-        """Return what is sent in a stage, None if everybody is honest in it; see `acts`, too."""
+        """Return what is sent in a stage, None if every device is honest in it; see `acts`, too."""
         own, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
         if not _replaceable(traits) or not len(self.ids):
             return None
@@ -216,11 +217,11 @@ class ByzantineMessages(Transform):
         if (
             isinstance(messages, SparseMessages)
             or not self.acts
-            or (self.opening and devices.step > 0 and not forwards)
+            or (self.opening and devices.round > 0 and not forwards)
         ):
             return messages
         who = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
-        messages = messages._replace(unfit=np.zeros(len(devices), np.bool_))
+        messages = messages._replace(malformed=np.zeros(len(devices), np.bool_))
         if not len(who):
             return messages
         if self.spec.kind == "nan":
@@ -241,32 +242,34 @@ class ByzantineMessages(Transform):
         if kind == "flip":
             return 2.0 * self.mean - rows
         if kind == "drift":
-            way = 2.0 * context.draw(LIE, ids, d, always=True) - 1.0
+            way = 2.0 * context.draw(Stream.BYZANTINE, ids, d, always=True) - 1.0
             way /= np.sqrt(np.cumsum(way * way, axis=1)[:, -1:])
-            return rows + (devices.step + 1) * _PACE * (way * span)[:, None, :]
+            return rows + (devices.round + 1) * _PACE * (way * span)[:, None, :]
         if kind == "collude":
-            drawn = _FAR + context.draw(LIE, np.zeros(1, np.int64), r * d, always=True)
+            drawn = _FAR + context.draw(Stream.BYZANTINE, np.zeros(1, np.int64), r * d, always=True)
         else:
-            drawn = context.draw(LIE, ids, r * d)
+            drawn = context.draw(Stream.BYZANTINE, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
-    def _malform(self, mail: DenseMessages, who: Integers, context: Context) -> DenseMessages:
-        """Return the mail with tables in it that are none."""
-        values, rows = mail.values.copy(), mail.rows.copy()
-        which = (4.0 * context.draw(LIE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
+    def _malform(self, messages: DenseMessages, who: Integers, context: Context) -> DenseMessages:
+        """Return the messages with tables in it that are none."""
+        values, rows = messages.values.copy(), messages.rows.copy()
+        which = (4.0 * context.draw(Stream.BYZANTINE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
         values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
         broken = np.zeros(len(rows), np.bool_)
         broken[who[which == _MISSHAPEN]] = True
-        return mail._replace(values=values, rows=rows + broken, unfit=broken)
+        return messages._replace(values=values, rows=rows + broken, malformed=broken)
 
 
 def _measure(devices: Devices, network: Network) -> Floats:
     """Return lower end, upper end and mean of all points, float64[3, d]."""
     low, high = (extreme(devices.stored, axis=0, initial=start) for extreme, start in
                  ((np.min, np.inf), (np.max, -np.inf)))  # fmt: skip
-    ends = network.share(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
+    ends = network.allgather_by_device(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
     ends = ends.min(axis=0).astype(np.float64)
-    sums = network.share(devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, : 1 + devices.d])
+    sums = network.allgather_by_device(
+        devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, : 1 + devices.d]
+    )
     total = np.cumsum(sums, axis=0)[-1]
     return np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
 
@@ -280,7 +283,7 @@ def _convert(box: Floats, normalization: str | tuple[float, float]) -> Floats:
 
 
 def byzantine_note(ids: Integers) -> list[str]:
-    """Return a note on who lied, and that no score is about them."""
+    """Return a note on which devices were Byzantine, and that no score is about them."""
     if not len(ids):
         return []
     names = ", ".join(str(i) for i in ids[:_NAMED]) + f" and {len(ids) - _NAMED:,} more" * (len(ids) > _NAMED)

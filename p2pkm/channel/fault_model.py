@@ -22,10 +22,10 @@ class FaultModel(Protocol):
 
     @property
     def stages(self) -> str:
-        """Return "method", or "all" if the stages before the method's own are struck, too."""
+        """Return "method", or "all" if the stages before the method's own are affected, too."""
 
     @property
-    def strange(self) -> int:
+    def ignored_events(self) -> int:
         """Return how many events were left out because the graph has no such device or link."""
 
     @property
@@ -38,7 +38,7 @@ class FaultModel(Protocol):
     def begin(self, t: int) -> Integers:
         """Return what happens to devices and links from round t on: events as in `FaultTrace`, of the whole graph."""
 
-    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+    def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
         """Return what becomes of a message over each edge, int64[e]: -1: lost, else so many rounds late."""
 
 
@@ -46,7 +46,7 @@ class TraceFaults:
     """Play what a tape says on its graph; see `FaultModel` for the meaning of each method."""
 
     def __init__(self, tape: FaultTrace, n: int) -> None:
-        self.stages, self._n, self._tape, self.strange = tape.stages, n, tape, tape.strange
+        self.stages, self._n, self._tape, self.ignored_events = tape.stages, n, tape, tape.ignored_events
         message = tape.events[:, KIND] >= LOSS
         self._begins, self._messages = tape.events[~message], tape.events[message]
         held = self._messages[self._messages[:, KIND] == DELAY]
@@ -55,22 +55,22 @@ class TraceFaults:
     def to_arrays(self) -> dict[str, Any]:
         """Return the tape, which other ranks may not be able to read."""
         return {"tape_events": self._tape.events, "tape_all": np.array(self.stages == "all"),
-                "tape_strange": np.array(self.strange)}  # fmt: skip
+                "tape_ignored_events": np.array(self.ignored_events)}  # fmt: skip
 
     def begin(self, t: int) -> Integers:
         """Return what the tape says of devices and links from round t on."""
         return _of(self._begins, t)
 
-    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+    def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
         """Return what the tape says of a message over each edge; a loss goes before a delay, the longest one counts."""
         events = _of(self._messages, t)
         events = events[(events[:, TURN] < 0) | (events[:, TURN] == turn)]
-        fates, edges = np.zeros(len(source), np.int64), target * self._n + source  # ascending
+        message_delays, edges = np.zeros(len(source), np.int64), target * self._n + source  # ascending
         at, here = locate(edges, events[:, B] * self._n + events[:, A])
         lost = events[here, KIND] == LOSS
-        np.maximum.at(fates, at[~lost], events[here][~lost, ROUNDS])
-        fates[at[lost]] = -1
-        return fates
+        np.maximum.at(message_delays, at[~lost], events[here][~lost, ROUNDS])
+        message_delays[at[lost]] = -1
+        return message_delays
 
 
 class Stale(NamedTuple):
@@ -80,7 +80,7 @@ class Stale(NamedTuple):
 
 
 def keep(*, age: int = _KEPT) -> Stale:
-    """Go on with the table that was last heard, for at most so many rounds."""
+    """Go on with the table that was last received, for at most so many rounds."""
     whole(age, 1, "stale policy keep:age")
     if age > LONGEST:
         raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
@@ -116,12 +116,12 @@ def rebuild_fault_model(
     """Return the same as `build_fault_model` on a rank that got what `FaultModel.to_arrays` returns."""
     if "tape_events" in order:
         stages = "all" if order["tape_all"] else "method"
-        return play_tape(FaultTrace(order["tape_events"], stages, int(order["tape_strange"])), topology.n)
+        return play_tape(FaultTrace(order["tape_events"], stages, int(order["tape_ignored_events"])), topology.n)
     return None if faults is None or faults.trace is not None else build_fault_model(faults, topology, seed)
 
 
 def play_tape(tape: FaultTrace, n: int) -> FaultModel | None:
-    """Return what a tape says, None if it says nothing."""
+    """Return what a tape says, None if it has no events."""
     return TraceFaults(tape, n) if len(tape.events) else None
 
 
@@ -134,14 +134,18 @@ def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: in
     for t in range(rounds + 1):
         found.append(faults.begin(t))
         for turn in range(turns):
-            fates = faults.fates(t, turn, source, target)
-            struck = np.flatnonzero(fates)
+            message_delays = faults.message_delays(t, turn, source, target)
+            struck = np.flatnonzero(message_delays)
             events = np.full((len(struck), 6), turn if turns > 1 else -1)
-            events[:, KIND], events[:, ROUND] = np.where(fates[struck] < 0, LOSS, DELAY), t
-            events[:, A], events[:, B], events[:, ROUNDS] = source[struck], target[struck], np.abs(fates[struck])
+            events[:, KIND], events[:, ROUND] = np.where(message_delays[struck] < 0, LOSS, DELAY), t
+            events[:, A], events[:, B], events[:, ROUNDS] = (
+                source[struck],
+                target[struck],
+                np.abs(message_delays[struck]),
+            )
             found.append(events)
         if sum(map(len, found)) > MOST:
-            raise ExperimentError(f"the tape has over {MOST:,} events by round {t}; take fewer --rounds")
+            raise ExperimentError(f"the fault trace has over {MOST:,} events by round {t}; take fewer --rounds")
     return FaultTrace(np.concatenate(found), faults.stages)
 
 

@@ -32,14 +32,14 @@ class FaultTrace(NamedTuple):
     events : int64[b, 6]
         Kind, round, device or sender, receiver (-1: none), rounds, turn (-1: every turn of the round), by round.
     stages : {"method", "all"}
-        Whether the stages before the method's own are struck, too.
-    strange : int
+        Whether the stages before the method's own are affected, too.
+    ignored_events : int
         Events that were left out because the graph has no such link, or no server.
     """
 
     events: Integers
     stages: str = "method"
-    strange: int = 0
+    ignored_events: int = 0
 
 
 def read_tape(path: str, topology: Topology) -> FaultTrace:
@@ -54,7 +54,7 @@ def read_tape(path: str, topology: Topology) -> FaultTrace:
         with open(path, "rb") as file:
             return parse_tape(_lines(file, path), topology, path)
     except OSError as error:
-        raise ExperimentError(f"the tape of faults {path} cannot be read: {error.strerror or error}") from None
+        raise ExperimentError(f"the fault trace {path} cannot be read: {error.strerror or error}") from None
 
 
 def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
@@ -181,7 +181,7 @@ def _read_head(event: dict[str, Any], topology: Topology, place: str) -> str:
     devices = _number(event, "devices", (1, _END), place, topology.clients)
     if devices != topology.clients:
         raise ExperimentError(
-            f"{place}: the tape is for {devices} devices, but there are {topology.clients}; make them equal"
+            f"{place}: the fault trace is for {devices} devices, but there are {topology.clients}; make them equal"
         )
     stages = event.get("stages", "method")
     if stages not in ("method", "all"):

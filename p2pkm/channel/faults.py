@@ -1,8 +1,9 @@
-"""A stage under faults: who is out in a round, and what is heard of what was said.
+"""A stage under faults: which devices are out in a round, and which messages arrive.
 
-Nobody is told. Who is away neither acts nor speaks nor hears, and what is said to it is lost; who is asleep neither
-acts nor speaks, but hears. Both go on from the state in which they were. A link that is down loses what is said over
-it. A message that is late is heard in the exchange so many rounds later; of several that come at once the newest is.
+Failures are not announced. An unavailable device neither computes, sends nor receives, and messages to it are lost; a
+straggler neither computes nor sends, but receives. Both continue from the state in which they were. A link that is down
+loses what is sent over it. A message that is late is received in the exchange so many rounds later; of several that
+come at once the newest is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class FaultInjector(Transform):
-    """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they strike.
+    """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they affect.
 
     The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
 
@@ -63,7 +64,7 @@ class FaultInjector(Transform):
         if faults is None:
             if stale is not None:
                 raise ExperimentError(
-                    f"stale policy is {stale!r}, but there are no faults; leave it out, or say --faults"
+                    f"stale policy is {stale!r}, but there are no faults; leave it out, or add --faults"
                 )
             return None
         if model is not None:
@@ -118,17 +119,17 @@ class FaultInjector(Transform):
         self._clear()
 
     def _clear(self) -> None:
-        """Take nothing as said or heard."""
+        """Forget all messages."""
         e = len(self._source)
-        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has said
-        self._held = np.zeros(e, np.int64)  # number of the table that is heard over each own edge, 0: none
+        self._count = np.zeros(len(self._ids) + len(self._ghosts), np.int64)  # tables that each has sent
+        self._held = np.zeros(e, np.int64)  # number of the table that is received over each own edge, 0: none
         self._since = np.full(e, _NEVER)  # the round since which it is old
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = np.zeros(e, np.bool_)
 
     @property
     def exposes(self) -> bool:
-        """Return whether faults strike the stages before the method, too."""
+        """Return whether faults affect the stages before the method, too."""
         return self._stages == "all"
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
@@ -137,32 +138,33 @@ class FaultInjector(Transform):
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Return which stages need all messages, and what the tape has in vain."""
-        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.exposed))
+        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.faults_apply))
         notes = []
         if left and self.exposes:
-            notes.append(f"faults do not strike {left}: these need all messages, and get them")
+            notes.append(f"faults do not affect {left}: these need all messages, and get them")
         elif left:
             notes.append(
-                f"faults strike {stages[-1].name}, not what comes before ({left}); stages=all strikes that, too"
+                f"faults affect {stages[-1].name}, not what comes before ({left}); stages=all affects that, too"
             )
-        if self._faults.strange:
-            notes.append(
-                f"{self._faults.strange:,} events of the tape are about links or a server that this graph does not have"
-            )
+        if self._faults.ignored_events:
+            count = f"{self._faults.ignored_events:,} events of the fault trace"
+            notes.append(f"{count} are about links or a server that are not in the graph")
         return notes
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
-        """Strike the method's own stage, and those before it that are exposed."""
-        return self if closing or stage.exposed else None
+        """Affect the method's own stage, and those before it that faults apply to."""
+        return self if closing or stage.faults_apply else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
-        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all speak
+        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all send
         self.bound = self._age + self._faults.longest * tables if self._age else 0
-        self._first, self._network, self._unsettled = self._round + 1, network, 0
+        self._first, self._network, self._not_converged = self._round + 1, network, 0
         self._clear()
         self.enter(0)
-        return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(judge=self.judge)
+        return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(
+            check_termination=self.check_termination
+        )
 
     def enter(self, step: int) -> None:
         """Begin a round of the stage, unless it has begun."""
@@ -187,19 +189,21 @@ class FaultInjector(Transform):
         """Keep what has come to those who are out for when they are back."""
         self._unread = self._fresh & self.out[self._receivers]
 
-    def note(self, turn: int, settled: Mask) -> None:
-        """Write down in which turn is spoken next, and how many are not settled."""
-        self._turn, self._unsettled = turn, int(np.count_nonzero(~settled))
+    def note(self, turn: int, converged: Mask) -> None:
+        """Note the turn of the next exchange, and how many devices have not converged."""
+        self._turn, self._not_converged = turn, int(np.count_nonzero(~converged))
 
-    def hear(self, said: SentTables) -> ReceivedTables:
-        """Return what is heard after an exchange."""
+    def receive(self, said: SentTables) -> ReceivedTables:
+        """Return what is received after an exchange."""
         spoke, t = said.rows >= 0, self._round
         self._count += spoke
         number, sent = self._count[self._senders], spoke[self._senders]
         sent = sent if said.over is None else sent & said.over
-        fates = self._fates(sent)
+        message_delays = self._fates(sent)
         held = self._held
-        came = self._collect(np.where(sent & (fates == 0), number, 0), np.where(sent, fates, 0), number)
+        came = self._collect(
+            np.where(sent & (message_delays == 0), number, 0), np.where(sent, message_delays, 0), number
+        )
         self._held = np.maximum(held, came)
         new = self._held > held
         old = (self._held < number) | self._gone[self._source]
@@ -211,17 +215,17 @@ class FaultInjector(Transform):
 
     def _fates(self, sent: Mask) -> Integers:
         """Return what becomes of what is sent over each own edge: -1: lost, else so many rounds late; count losses."""
-        fates = self._faults.fates(self._round, self._turn, self._source, self._target)
+        message_delays = self._faults.message_delays(self._round, self._turn, self._source, self._target)
         if not self._age:
-            fates = -np.minimum(np.abs(fates), 1)  # too late
-        fates[self._gone[self._target] | (self._down > self._round)] = -1
-        self._lose(np.flatnonzero(sent & (fates < 0)))
-        return fates
+            message_delays = -np.minimum(np.abs(message_delays), 1)  # too late
+        message_delays[self._gone[self._target] | (self._down > self._round)] = -1
+        self._lose(np.flatnonzero(sent & (message_delays < 0)))
+        return message_delays
 
-    def _collect(self, came: Integers, fates: Integers, number: Integers) -> Integers:
+    def _collect(self, came: Integers, message_delays: Integers, number: Integers) -> Integers:
         """Return the number of the newest table that has come over each own edge by now, 0: none."""
-        t, late = self._round, np.flatnonzero(fates > 0)
-        added = np.column_stack((t + fates[late], np.full(len(late), self._turn), late, number[late]))
+        t, late = self._round, np.flatnonzero(message_delays > 0)
+        added = np.column_stack((t + message_delays[late], np.full(len(late), self._turn), late, number[late]))
         queue = np.concatenate((self._queue, added))
         due = (queue[:, 0] < t) | ((queue[:, 0] == t) & (queue[:, 1] <= self._turn))
         self._queue, arrived = queue[~due], queue[due]
@@ -239,12 +243,14 @@ class FaultInjector(Transform):
         """Return how many messages to own devices never came."""
         return int(self._losses.sum())
 
-    def judge(self, stop: str) -> str:
-        """Return why to stop: silence is no end while something is on its way, or who is out has not settled."""
+    def check_termination(self, stop: str) -> str:
+        """Return why to stop: silence is no end while something is on its way, or who is out has not converged."""
         if stop != "silent":
             return stop
-        coming, unsettled, out = self._network.total(np.array([len(self._queue), self._unsettled, int(self.out.any())]))
-        return "" if coming or (unsettled and out) else stop
+        coming, not_converged, out = self._network.total(
+            np.array([len(self._queue), self._not_converged, int(self.out.any())])
+        )
+        return "" if coming or (not_converged and out) else stop
 
     def snapshot(self) -> dict[str, Any]:
         """Return how things stand between two rounds, also of a stage without faults; see `p2pkm.engine.state_tree`."""
@@ -262,7 +268,7 @@ class FaultInjector(Transform):
         }  # fmt: skip
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot, in the stage that was opened last if it is struck."""
+        """Go on from a snapshot, in the stage that was opened last if it is affected."""
         self._round, self._first, self.away, self.rounds = (kept[name] for name in ("round", "first", "away", "rounds"))
         self._until, self._down = kept["store_until"].T.copy(), kept["edge_down"]
         self._count = kept["store_count"][np.concatenate((self._ids, self._ghosts))]
@@ -271,7 +277,7 @@ class FaultInjector(Transform):
         self._queue[:, 2] += np.repeat(self._indptr[:-1], counts)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return what the summary says: messages lost, and the share of the devices away, on average over rounds."""
+        """Return the summary figures: messages lost, and the share of the devices away, on average over rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
         away = self.away / (self.rounds * self._clients) if self.rounds else 0.0
         return {"messages_lost": lost, "unavailable_fraction": away}
@@ -279,7 +285,7 @@ class FaultInjector(Transform):
 
 @dataclass(frozen=True)
 class FaultyAlgorithm:
-    """An algorithm of which some devices are out: their state stays as it was, and they say nothing."""
+    """An algorithm of which some devices are out: their state stays as it was, and they send nothing."""
 
     algorithm: Any
     trouble: FaultInjector
@@ -292,31 +298,31 @@ class FaultyAlgorithm:
     def message(self, state: Any, devices: Devices) -> DenseMessages:
         """Return what those say who are there."""
         out = self.trouble.out
-        self.trouble.note(devices.turn, state.settled)
-        mail: DenseMessages = self.algorithm.message(
-            state, devices.at(devices.step, devices.turn, devices.awake & ~out)
+        self.trouble.note(devices.turn, state.converged)
+        messages: DenseMessages = self.algorithm.message(
+            state, devices.at_turn(devices.round, devices.turn, devices.active_devices & ~out)
         )
-        return mail._replace(rows=np.where(out, -1, mail.rows)) if out.any() else mail
+        return messages._replace(rows=np.where(out, -1, messages.rows)) if out.any() else messages
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after those have acted who are there."""
-        self.trouble.enter(devices.step)
+        self.trouble.enter(devices.round)
         self.trouble.read()
         out = self.trouble.out
-        now = devices.at(devices.step, devices.turn, devices.awake & ~out)
+        now = devices.at_turn(devices.round, devices.turn, devices.active_devices & ~out)
         after = self.algorithm.update(state, inbox, now)
-        return _hold(state, after, out, out[self.owners]) if out.any() else after
+        return _freeze_inactive(state, after, out, out[self.owners]) if out.any() else after
 
 
-def _hold(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
+def _freeze_inactive(before: Any, after: Any, out: Mask, edges: Mask) -> Any:
     """Return the state after a turn in which the devices `out` did not act; edges: bool[e], their own edges.
 
-    Fields by origin (`store_*`) hold what was said, whoever has heard it.
+    Fields by origin (`store_*`) hold what was sent, whichever device has received it.
     """
     kept = {}
     for name, old, new in zip(after._fields, before, after, strict=True):
         if isinstance(new, tuple):
-            kept[name] = _hold(old, new, out, edges)
+            kept[name] = _freeze_inactive(old, new, out, edges)
         elif old is not None and new is not old and not name.startswith("store_") and old.shape == new.shape:
             still = edges if name.startswith("edge_") else out
             kept[name] = np.where(still.reshape(-1, *[1] * (new.ndim - 1)), old, new)

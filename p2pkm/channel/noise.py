@@ -1,7 +1,8 @@
 """Gaussian noise on every row of centroids that a device sends: an example of a transform, and no privacy guarantee.
 
-The noise is drawn anew for every message, so whoever receives many messages of a device can average it out; nothing is
-clipped, no budget is kept, and counts travel as they are. It shows how robust a method is to imprecise messages.
+The noise is drawn anew for every message, so any device that receives many messages of a device can average it out;
+nothing is clipped, no budget is kept, and counts travel as they are. It shows how robust a method is to imprecise
+messages.
 """
 
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ class GaussianNoise(Transform):
             own = np.flatnonzero(table[:, 0] == ids[sender])
             table[own, messages.header : last] += self._draw(sender[own], context)
             return messages._replace(tables=Tables(table, np.cumsum(counts) - counts, counts))
-        if self._content in _FIRST and context.devices.step > 0:
+        if self._content in _FIRST and context.devices.round > 0:
             return messages
         real = np.arange(messages.values.shape[1]) < messages.rows[:, None]
         if messages.header:
@@ -108,7 +109,7 @@ class GaussianNoise(Transform):
         draws = context.draw(self.purpose, devices.ids[senders], most * d).reshape(len(senders), most, d)
         sender = np.repeat(np.arange(len(senders)), counts)
         noise = _NORMAL(draws[sender, np.arange(len(who)) - first[sender]] + _HALF).astype(np.float64)
-        noise *= self._sd * devices.scale / np.sqrt(d)
+        noise *= self._sd * devices.data_std / np.sqrt(d)
         return noise / state.span[who] if isinstance(state, StarState) else noise
 
 

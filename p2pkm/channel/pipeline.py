@@ -114,7 +114,7 @@ class Channel:
         return StageChannel(tuple(one for one in active if one is not None), number)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return what the summary says of the channel."""
+        """Return the summary figures of the channel."""
         return {key: value for one in self.transforms for key, value in one.figures(network).items()}
 
 

@@ -15,19 +15,19 @@ from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.validation import LARGEST
 
 
-def reject_malformed(mail: DenseMessages) -> DenseMessages:
-    """Return the mail with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
+def reject_malformed(messages: DenseMessages) -> DenseMessages:
+    """Return the messages with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
 
     A table of the wrong shape has no place in the array of its batch, so it comes marked.
     """
-    values, rows = mail.values, mail.rows
+    values, rows = messages.values, messages.rows
     with np.errstate(invalid="ignore"):
         wild = ~(np.abs(values) <= LARGEST).all(axis=2)
-    unfit: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
-    if mail.unfit is not None:
-        unfit = unfit | mail.unfit
-    found = unfit if unfit.any() else None
-    return mail if found is mail.unfit else mail._replace(unfit=found)
+    malformed: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
+    if messages.malformed is not None:
+        malformed = malformed | messages.malformed
+    found = malformed if malformed.any() else None
+    return messages if found is messages.malformed else messages._replace(malformed=found)
 
 
 class Rejection(Transform):
@@ -42,7 +42,7 @@ class Rejection(Transform):
         return {}
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages with a mark on what is rejected, if another transform has set `unfit`."""
-        if isinstance(messages, SparseMessages) or messages.unfit is None:
+        """Return the messages with a mark on what is rejected, if another transform has set `malformed`."""
+        if isinstance(messages, SparseMessages) or messages.malformed is None:
             return messages
         return reject_malformed(messages)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
-from p2pkm.core.batch import DROPOUT, JOIN, LINKS, LOST, STRAGGLE, Floats, Integers
+from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse, show
 from p2pkm.core.validation import positive, whole
@@ -49,7 +49,7 @@ class Faults:
     seed : int or None
         None: that of the run.
     trace : str or None
-        File of a fault trace, which says instead what goes wrong.
+        File of a fault trace, which lists the faults instead.
     """
 
     _: KW_ONLY
@@ -133,7 +133,7 @@ class SampledFaults:
     def __init__(self, drawn: Faults, topology: Topology, seed: int) -> None:
         self._drawn, self._topology = drawn, topology
         self._key = shared_key(seed if drawn.seed is None else drawn.seed)
-        self.stages, self.longest, self.strange = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0
+        self.stages, self.longest, self.ignored_events = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside the experiment."""
@@ -146,32 +146,34 @@ class SampledFaults:
         devices = np.arange(topology.n)
         dropout = np.where(devices == topology.hub, drawn.server, drawn.dropout)
         for kind, purpose, share, rounds in (
-            (AWAY, DROPOUT, dropout, drawn.dropout_length),
-            (ASLEEP, STRAGGLE, drawn.straggler, drawn.straggler_length),
+            (AWAY, Stream.DROPOUT, dropout, drawn.dropout_length),
+            (ASLEEP, Stream.STRAGGLE, drawn.straggler, drawn.straggler_length),
         ):  # fmt: skip
             if np.any(share):
                 who = devices[self._draw(devices, t, purpose)[:, 0] < share]
                 found.append(_absent(kind, t, who, np.full(len(who), rounds)))
         if drawn.late_join and t == 0:
-            draws = self._draw(devices, 0, JOIN)
+            draws = self._draw(devices, 0, Stream.JOIN)
             who = devices[(draws[:, 0] < drawn.late_join) & (devices != topology.hub)]
             found.append(_absent(AWAY, t, who, 1 + (draws[who, 1] * drawn.join_by).astype(np.int64)))
         if drawn.link_failure:
             lower = np.flatnonzero(topology.sources < topology.indices)
             links = np.column_stack((topology.sources[lower], topology.indices[lower]))
-            fails = self._draw(links[:, 0] * topology.n + links[:, 1], t, LINKS)[:, 0] < drawn.link_failure
+            fails = (
+                self._draw(links[:, 0] * topology.n + links[:, 1], t, Stream.LINK_FAILURE)[:, 0] < drawn.link_failure
+            )
             found.append(links_down(links[fails], t, drawn.link_downtime))
         first, last = drawn.apart
         if t == first < last:
             found.append(links_down(crossing(topology, lower_half(topology)), t, last - first))
         return np.concatenate([np.zeros((0, 6), np.int64), *found])
 
-    def fates(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
+    def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
         """Draw what becomes of a message over each edge."""
         drawn = self._drawn
         if not drawn.loss and not drawn.delay:
             return np.zeros(len(source), np.int64)
-        draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, LOST)
+        draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, Stream.LOSS)
         late = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.max_delay).astype(np.int64), 0)
         return np.where(draws[:, 0] < drawn.loss, -1, late)
 

@@ -66,7 +66,7 @@ class Suppression(Transform):
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Return what may be sent."""
-        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.step > 0
+        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.round > 0
         if isinstance(messages, SparseMessages) or over:
             return messages
         return withhold(messages, context.devices)
@@ -142,13 +142,13 @@ class Disclosure(Transform):
         self._note(messages, context.state, context.devices)
         return messages
 
-    def _note(self, mail: Messages, state: Any, devices: Devices) -> None:
+    def _note(self, messages: Messages, state: Any, devices: Devices) -> None:
         known, left = self._known, self.left
         assert left is not None
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
-        for owner, rows in _sent(mail, devices):
+        for owner, rows in _sent(messages, devices):
             for first in range(rows.shape[1] - devices.d + 1):
                 left[known.find(rows[:, first : first + devices.d], owner)] = True
 
@@ -190,36 +190,36 @@ def _place(coordinates: Floats, places: int) -> Any:
     return bits.view(np.int64)
 
 
-def _sent(mail: DenseMessages | SparseMessages, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
+def _sent(messages: DenseMessages | SparseMessages, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
     """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
-    if isinstance(mail, SparseMessages):
-        to_somebody = np.isin(mail.who, source_of(devices, mail.edges))
-        tables = mail.tables.take(np.flatnonzero(to_somebody))
-        yield np.repeat(mail.who[to_somebody], tables.rows), tables.flat()[:, mail.header :]
+    if isinstance(messages, SparseMessages):
+        to_somebody = np.isin(messages.who, source_of(devices, messages.edges))
+        tables = messages.tables.take(np.flatnonzero(to_somebody))
+        yield np.repeat(messages.who[to_somebody], tables.rows), tables.flat()[:, messages.header :]
         return
-    over = None if mail.edges is None else np.bincount(devices.sources[mail.edges], minlength=len(devices))
+    over = None if messages.edges is None else np.bincount(devices.sources[messages.edges], minlength=len(devices))
     leaves = (devices.degrees if over is None else over) > 0
-    who, (_, most, width) = np.flatnonzero(leaves & (mail.rows > 0)), mail.values.shape
+    who, (_, most, width) = np.flatnonzero(leaves & (messages.rows > 0)), messages.values.shape
     for one in np.split(who, range(block := max(1, _BLOCK // max(most, 1)), len(who), block)):
-        table = mail.values[one].reshape(-1, width)
-        owner, real = np.repeat(one, most), (np.arange(most) < mail.rows[one, None]).ravel()
-        yield (owner, table[:, mail.header :]) if real.all() else (owner[real], table[real, mail.header :])
+        table = messages.values[one].reshape(-1, width)
+        owner, real = np.repeat(one, most), (np.arange(most) < messages.rows[one, None]).ravel()
+        yield (owner, table[:, messages.header :]) if real.all() else (owner[real], table[real, messages.header :])
 
 
-def withhold(mail: DenseMessages, devices: Devices) -> DenseMessages:
-    """Return the mail without the rows to which fewer than `min_count` own points are nearest, of those in the table.
+def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
+    """Return the messages without the rows of fewer than `min_count` own points: nearest to it of all in the table.
 
     The hub has no points, and what it says is no device's.
     """
-    d, most = devices.d, mail.values.shape[1]
-    sets = np.ascontiguousarray(mail.values[:, :, :d], np.float64)
-    sets = np.where((np.arange(most) < mail.rows[:, None])[:, :, None], sets, np.inf)
-    _, labels = devices.kernels.losses(*devices.own, sets)
-    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.hub)[:, None]
-    keep = ~few & (np.arange(most) < mail.rows[:, None])
+    d, most = devices.d, messages.values.shape[1]
+    sets = np.ascontiguousarray(messages.values[:, :, :d], np.float64)
+    sets = np.where((np.arange(most) < messages.rows[:, None])[:, :, None], sets, np.inf)
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, sets)
+    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.server)[:, None]
+    keep = ~few & (np.arange(most) < messages.rows[:, None])
     order = np.argsort(~keep, axis=1, kind="stable")
-    values = np.take_along_axis(mail.values, order[:, :, None], axis=1)
-    return mail._replace(values=values, rows=np.where(mail.rows < 0, mail.rows, keep.sum(axis=1)))
+    values = np.take_along_axis(messages.values, order[:, :, None], axis=1)
+    return messages._replace(values=values, rows=np.where(messages.rows < 0, messages.rows, keep.sum(axis=1)))
 
 
 def check_min_cluster_size(least: int, algorithm: Any) -> None:

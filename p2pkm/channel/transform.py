@@ -74,7 +74,7 @@ class Context(NamedTuple):
         """
         if not len(ids):
             return np.zeros((0, count))
-        number = _ALWAYS if always else (self.devices.step << 12) + self.devices.turn
+        number = _ALWAYS if always else (self.devices.round << 12) + self.devices.turn
         steps = (ids.astype(np.uint64) << np.uint64(32)) + np.uint64(number)
         stage = 0 if always else (self.stage & 0x7FFF) << 32
         drawn: Floats = uniforms(self.devices.shared_key, purpose + stage, steps, count)
@@ -205,5 +205,5 @@ class Transform:
         """Go on from a snapshot, once the stage in which it was taken has begun."""
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return what the summary says of the transform, alike on all ranks; called when the run has ended."""
+        """Return the summary figures of the transform, alike on all ranks; called when the run has ended."""
         return {}

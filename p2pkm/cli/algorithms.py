@@ -61,7 +61,7 @@ def explain(name: str | None) -> str:
     options = ",".join(f"{key}={show(value).lower()}" for key, value in found["defaults"].items())
     return "\n\n".join([
         f"{found['name']}{':' if options else ''}{options}", found["text"], "Parameters\n" + found["parameters"],
-        f"Rounds unless told otherwise: {found['rounds']}", f"Source: {found['source']}",
+        f"Default number of rounds: {found['rounds']}", f"Source: {found['source']}",
     ])  # fmt: skip
 
 

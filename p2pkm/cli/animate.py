@@ -1,4 +1,4 @@
-"""What can be said on the command line of the pictures of a run: ``p2pkm animate``."""
+"""Command line of ``p2pkm animate``: the pictures of a run."""
 
 import click
 

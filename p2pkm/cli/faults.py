@@ -1,11 +1,11 @@
-"""What can be said on the command line of faults: ``p2pkm faults``."""
+"""Command line of ``p2pkm faults``: faults."""
 
 import click
 
 
 @click.command(
     "faults",
-    short_help="Write a tape of faults, to edit and to share.",
+    short_help="Write a fault trace, to edit and to share.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("spec", metavar="SPEC")
@@ -16,7 +16,7 @@ import click
               "in so many turns of a round each; 1: once for the whole round.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of graph and faults.")
 @click.option("--server", is_flag=True, help="The graph is the star of a method with a server, one more device.")
-@click.option("--out", metavar="FILE.jsonl", help="Tape to write.  [default: standard output]")
+@click.option("--out", metavar="FILE.jsonl", help="Fault trace to write.  [default: standard output]")
 def faults(  # noqa: PLR0913 - one parameter per option
     spec: str, graph: str, devices: int | None, rounds: int, turns: int, seed: int, server: bool, out: str | None
 ) -> int:

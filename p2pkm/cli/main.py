@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _lead(arguments: list[str]) -> int:
-    """Do on rank 0 what the command line says, and tell the other ranks how it ended."""
+    """Run the command line on rank 0, and send the other ranks how it ended."""
     from p2pkm.core.mpi_environment import launched
 
     code = _obey(arguments)
@@ -40,7 +40,7 @@ def _lead(arguments: list[str]) -> int:
 
 
 def _obey(arguments: list[str]) -> int:
-    """Do what the command line says; say what is wrong, if anything is, and return the code."""
+    """Run the command line, print the error if there is one, and return the code."""
     import click
 
     from p2pkm.cli.run import command
@@ -122,7 +122,7 @@ def _dismiss(code: int) -> None:
 
 
 def _follow() -> int:
-    """Do what rank 0 broadcasts until it says how to end."""
+    """Run what rank 0 broadcasts until it sends the end."""
     from p2pkm.experiments.run import worker_loop
     from p2pkm.network.world import connect
 

@@ -42,8 +42,8 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
                  "[default: 10, on larger graphs 30]"),
-    completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: whoever has heard "
-                 "news goes on; up to 2,000 devices).  [default: colored]"),
+    completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: a device acts when "
+                 "new messages arrive; up to 2,000 devices).  [default: colored]"),
     click.option("--relaxation", type=float, help="Relaxation factor of the centroid update, above 0 and below 2; 1: "
                  "exact minimizer.  [default: 1.5; jacobi, async with --link-model 1]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),

@@ -1,4 +1,4 @@
-"""What can be said on the command line of pages: ``p2pkm report``."""
+"""Command line of ``p2pkm report``: pages."""
 
 import json
 from dataclasses import asdict

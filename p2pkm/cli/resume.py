@@ -1,4 +1,4 @@
-"""What can be said on the command line to go on with a run: ``p2pkm resume``."""
+"""Command line of ``p2pkm resume``: go on with a run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What can be said on the command line."""
+"""Command line: options and commands."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from p2pkm.core.version import __version__
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.storage.toml import read_toml
 
-_HELP = """Cluster without a server: devices on a graph talk to their neighbours until they agree.
+_HELP = """Cluster without a server: devices on a graph exchange messages with their neighbors.
 
 \b
 python -m p2pkm --graph ring                       16 devices in one process
@@ -87,7 +87,7 @@ def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
     An interrupted comparison goes on with the same --out. Under mpirun the runs are dealt to the ranks. Code 4 if a
-    run failed; its row says why.
+    run failed; its row gives the reason.
     """
     from p2pkm.core.spec import split_specs
     from p2pkm.experiments.compare import lead_compare
@@ -99,7 +99,7 @@ def compare_command(**options: Any) -> int:
     return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
 
 
-@command.command("plan", short_help="Say what a run would need: memory, bytes, seconds.", epilog="Exit codes: 0 it can "
+@command.command("plan", short_help="Estimate memory, bytes and seconds of a run.", epilog="Exit codes: 0 it can "
                  "run, 2 wrong command line, 3 it cannot: wrong data or graph, or too little memory.")  # fmt: skip
 @without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
           "stale_policy", "checkpoint_every")  # fmt: skip
@@ -112,11 +112,11 @@ def compare_command(**options: Any) -> int:
 def plan_command(
     ranks: int | None, latency: float | None, bandwidth: float | None, measure: bool, **options: Any
 ) -> int:
-    """Say what a run would need, without running it: memory, messages, bytes and seconds per round.
+    """Estimate what a run would need, without running it: memory, messages, bytes and seconds per round.
 
-    Messages and bytes are exact where the data have no say, else "at most". Seconds come from short trials on this
-    machine; with --link-model, virtual seconds come, too. No point is generated or read for it. Code 3 if the run does
-    not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    Messages and bytes are exact where they do not depend on the data, else "at most". Seconds come from short trials on
+    this machine; with --link-model, virtual seconds come, too. No point is generated or read for it. Code 3 if the run
+    does not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
     """
     from p2pkm.experiments.plan.run import Wanted, lead_plan
 
@@ -180,7 +180,7 @@ command.add_command(faults)
 @with_format
 @click.option("--hostfile", metavar="FILE", help="Also look into mpirun's file of hosts, and start a rank on each.")
 def doctor_command(form: str, hostfile: str | None) -> int:
-    """Look for what is wrong with Python, MPI, threads, compiled kernels or the disk, and say what to do."""
+    """Check Python, MPI, threads, compiled kernels and the disk, and advise what to do."""
     from p2pkm.cli.doctor import diagnose
 
     return diagnose(as_json=form == "json", host_file=hostfile)

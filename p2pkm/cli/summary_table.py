@@ -40,7 +40,7 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
 
 
 def guide(summary: dict[str, Any]) -> str:
-    """Return what happened in plain words, and what to try next, for somebody who gave no option at all."""
+    """Return a plain summary of the run and what to try next, for a user who gave no option at all."""
     return f"""
 {fill("What happened: " + " ".join(narrate(summary)), 118)}
 
@@ -91,7 +91,7 @@ def _place(summary: dict[str, Any]) -> str:
 
 
 class Progress:
-    """Tell on standard error how far a run is: a live line on a terminal, a plain one every few seconds otherwise."""
+    """Report progress on standard error: a live line on a terminal, a plain one every few seconds otherwise."""
 
     def __init__(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> None:
         self._method, self._rounds, self._quiet, self._verbose = method, rounds, quiet, verbose
@@ -108,14 +108,14 @@ class Progress:
         ratio = write_figure(record["ratio_mean"])
         most = f" (of at most {self._rounds})" if record["stage"] == self._method else ""  # --rounds is the method's
         line = f"{record['stage']} round {record['round']}{most}: ratio {ratio}, " \
-               f"{record['settled']} settled, {record['bytes']:,} bytes"  # fmt: skip
+               f"{record['converged']} converged, {record['bytes']:,} bytes"  # fmt: skip
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)
             return
         self._live.update(line)
 
     def tell(self, note: str) -> None:
-        """Say something before the run starts."""
+        """Print a line before the run starts."""
         if not self._quiet:
             print(f"p2pkm: {note}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""What can be said on the command line of studies: ``p2pkm sweep``."""
+"""Command line of ``p2pkm sweep``: studies."""
 
 import click
 
@@ -27,7 +27,7 @@ study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
     short_help="Run a study from a TOML file.",
     help=_HELP,
     epilog="Exit codes: 0 done, 2 wrong command line or study file, 3 data or a graph that can never work, 4 a run "
-    "failed (its row says why), 130 interrupted.",
+    "failed (its row shows why), 130 interrupted.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("study", metavar="STUDY.toml", type=click.Path(), required=False)
@@ -37,7 +37,7 @@ study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
 @click.option("--part", metavar="i/n", help="Run the i-th of n shares, as one of several jobs with the same --out; "
               "a last sweep without --part makes the table.")  # fmt: skip
 @click.option("--example", is_flag=True, help="Print a study file to begin with.")
-@click.option("--dry-run", is_flag=True, help="Check everything, say which runs there are, and stop.")
+@click.option("--dry-run", is_flag=True, help="Check everything, list the runs, and stop.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures into the folder.  [default: on, off with json]")
 @with_format
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")

@@ -1,4 +1,4 @@
-"""What can be said on the command line of graphs: ``p2pkm topology``."""
+"""Command line of ``p2pkm topology``: graphs."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _QUESTIONS: list[Callable[..., Any]] = [
     click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters."),
     click.option("--points", type=int, help="Number of points in all, for --alpha."),
     click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha."),
-    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbours: "
+    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbors: "
                  "how much of a device's past counts in the next round."),
     with_format,
 ]  # fmt: skip
@@ -63,7 +63,7 @@ def list_command(form: str) -> int:
 @_on_graph
 @_asking
 def describe_command(form: str, **options: Any) -> int:
-    """Measure a graph, such as small-world:degree=6, and predict how GTVMin settles on it.
+    """Measure a graph, such as small-world:degree=6, and predict how GTVMin converges on it.
 
     Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
     """

@@ -1,8 +1,9 @@
-"""What a batch of devices knows: its own points and links, and the few facts that everybody knows at the start."""
+"""What a batch of devices knows: its own points and links, and the few facts that every device knows at the start."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum, unique
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -14,11 +15,38 @@ Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-# What a random stream is for: the second word of its key, so that no two uses share a draw.
-KEYS, OWN, BOX, LEADER, SUMMARY, CLUSTER, ALONE, CENTRAL, AWAKE, SAMPLE, RACED = range(1, 12)
-CLIENT, SERVER, NOISE, MASK, BIN, CHOICE, MATCH, SWAP = range(12, 20)
-REDUCE = 20
-LOST, LINKS, DROPOUT, JOIN, STRAGGLE, LIE, PLACE = range(40, 47)
+
+@unique
+class Stream(IntEnum):
+    """What a random stream is for: the second word of its key, so that no two uses share a draw."""
+
+    KEYS = 1
+    LOCAL = 2
+    BOX = 3
+    LEADER = 4
+    SUMMARY = 5
+    CLUSTER = 6
+    LOCAL_ONLY = 7
+    CENTRAL = 8
+    AWAKE = 9
+    SAMPLE = 10
+    D2_SAMPLING = 11
+    CLIENT = 12
+    SERVER = 13
+    NOISE = 14
+    MASK = 15
+    BIN = 16
+    CHOICE = 17
+    MATCH = 18
+    SWAP = 19
+    REDUCE = 20
+    LOSS = 40
+    LINK_FAILURE = 41
+    DROPOUT = 42
+    JOIN = 43
+    STRAGGLE = 44
+    BYZANTINE = 45
+    PLACE = 46
 
 
 class Kernels(Protocol):
@@ -78,30 +106,30 @@ class Devices:
     point_weights : float64[m]
         Where every point weighs 1, a view of a single number.
     indptr : int64[n + 1]
-        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbours.
+        Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbors.
     indices : int64[e]
-        Global id of the neighbour at each edge, ascending within a device.
+        Global id of the neighbor at each edge, ascending within a device.
     mirror : int64[e]
         The same link at its other end, -1 where that is not in the batch.
     link_weights : float64[e]
-    active : bool[e]
+    active_edges : bool[e]
         Edges in use; both ends of a link agree.
     degrees : int64[n]
         Number of edges in use.
     neighbor_degrees : int64[e]
-        The same of the neighbour at each edge; of no meaning where the edge is not in use.
+        The same of the neighbor at each edge; of no meaning where the edge is not in use.
     varying : bool
         Whether the edges in use change from round to round of the last stage.
     shares : float64[e] or None
-        What the graph says a neighbour's share in an average should be at each edge, alike at both ends and 0 where the
-        edge is not in use; None: it says nothing.
+        What the graph says a neighbor's share in an average should be at each edge, alike at both ends and 0 where the
+        edge is not in use; None: it gives none.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.
     shared_key : int
         Key of the random streams that all devices share.
     total : int
         Number of devices in the system, a hub included.
-    hub : int
+    server : int
         Id of the device without points that is the server, -1 if there is none.
     hops : int
         Bound on the diameter of the graph.
@@ -109,19 +137,19 @@ class Devices:
         Number of points of all devices.
     total_weight : float
         Weight of all points of all devices (their number, if unweighted).
-    scale : float
+    data_std : float
         Square root of the total variance of all points.
     kernels : Kernels
         What computes on this batch: the compiled or the plain form, with the same bits.
-    step : int
+    round : int
         Round of the stage, 0 at the opening.
     turn : int
-    awake : bool[n]
+    active_devices : bool[n]
         Who acts in this turn.
     late : bool
-        Whether what is heard may be older than what was said last.
+        Whether what is received may be older than what was sent last.
     min_count : int
-        Nothing of rows that stand for fewer own points is said.
+        Nothing of rows that stand for fewer own points is sent.
     """
 
     ids: Integers
@@ -132,7 +160,7 @@ class Devices:
     indices: Integers
     mirror: Integers
     link_weights: Floats
-    active: Mask
+    active_edges: Mask
     degrees: Integers
     neighbor_degrees: Integers
     varying: bool
@@ -140,15 +168,15 @@ class Devices:
     keys: Keys
     shared_key: int
     total: int
-    hub: int
+    server: int
     hops: int
     total_points: int
     total_weight: float
-    scale: float
+    data_std: float
     kernels: Kernels
-    step: int
+    round: int
     turn: int
-    awake: Mask
+    active_devices: Mask
     late: bool = False
     min_count: int = 0
 
@@ -159,7 +187,7 @@ class Devices:
     @property
     def clients(self) -> int:
         """Return the number of devices in the system without the hub."""
-        return self.total - (self.hub >= 0)
+        return self.total - (self.server >= 0)
 
     @property
     def d(self) -> int:
@@ -168,7 +196,7 @@ class Devices:
 
     @property
     def has_stale_or_varying_links(self) -> bool:
-        """Return whether devices may act on other links, or on older tables, than their neighbours do."""
+        """Return whether devices may act on other links, or on older tables, than their neighbors do."""
         return self.varying or self.late
 
     @cached_property
@@ -177,7 +205,7 @@ class Devices:
         return self.stored.astype(np.float64, copy=False)
 
     @property
-    def own(self) -> tuple[NDArray[Any], Floats, Integers]:
+    def kernel_inputs(self) -> tuple[NDArray[Any], Floats, Integers]:
         """Return points, weights (none, where every point weighs 1) and offsets as the kernels take them."""
         same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
         return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
@@ -202,26 +230,30 @@ class Devices:
         """Return the position of the device that each own edge leads from, int64[e]."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
-    def using(self, active: Mask, neighbor_degrees: Integers, shares: Floats | None = None) -> "Devices":
-        """Return the batch with other edges in use; see `active`, `neighbor_degrees` and `shares` above."""
-        degrees = np.bincount(self.sources[active], minlength=len(self))
-        return replace(self, active=active, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares)
+    def with_active_edges(
+        self, active_edges: Mask, neighbor_degrees: Integers, shares: Floats | None = None
+    ) -> "Devices":
+        """Return the batch with other edges in use; see `active_edges`, `neighbor_degrees` and `shares` above."""
+        degrees = np.bincount(self.sources[active_edges], minlength=len(self))
+        return replace(
+            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares
+        )
 
-    def of(self, awake: Mask) -> "Devices":
+    def at_stage_start(self, active_devices: Mask) -> "Devices":
         """Return the batch at the opening of a stage."""
-        return replace(self, step=0, turn=0, awake=awake)
+        return replace(self, round=0, turn=0, active_devices=active_devices)
 
-    def at(self, step: int, turn: int, awake: Mask) -> "Devices":
+    def at_turn(self, round: int, turn: int, active_devices: Mask) -> "Devices":
         """Return the batch in a turn of a round."""
-        return replace(self, step=step, turn=turn, awake=awake)
+        return replace(self, round=round, turn=turn, active_devices=active_devices)
 
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
         Floats, Floats, Floats
     ]:  # fmt: skip
         """Run weighted k-means on every device's own points; returns what `p2pkm.kernels.reference.kmeans` does."""
-        (points, weights, offsets), tols = self.own, np.zeros(len(self))
+        (points, weights, offsets), tols = self.kernel_inputs, np.zeros(len(self))
         return self.kernels.kmeans(
-            points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, purpose, 0
+            points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, int(purpose), 0
         )
 
     def refine(self, start: Floats, limit: int, *, fill: bool = False) -> tuple[Floats, Floats, Floats]:
@@ -230,14 +262,14 @@ class Devices:
         The real rows of `start`, float64[n, k, d], stand before the absent ones.
         """
         rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
-        return self.kernels.refine(*self.own, np.ascontiguousarray(start), rows, limit, tols, fill)
+        return self.kernels.refine(*self.kernel_inputs, np.ascontiguousarray(start), rows, limit, tols, fill)
 
     def members(self, centroids: Floats, counts: Floats) -> Integers:
         """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""
-        _, weights, offsets = self.own
+        _, weights, offsets = self.kernel_inputs
         if not len(weights):
             return counts.astype(np.int64)
-        _, labels = self.kernels.losses(*self.own, centroids)
+        _, labels = self.kernels.losses(*self.kernel_inputs, centroids)
         rows: Integers = self.kernels.tabulate(offsets, np.zeros_like(labels), labels, 1, centroids.shape[1])
         return rows[:, 0]
 
@@ -250,7 +282,7 @@ class Devices:
         points, weights = np.ascontiguousarray(pairs[:, :-1]), np.ascontiguousarray(pairs[:, -1])
         pooled, tols = (points, weights, weights, offsets), np.zeros(len(tables))
         keys = np.full(len(tables), self.shared_key, np.uint64)
-        return self.kernels.kmeans(*pooled, k, trials(k, True), starts, limit, tols, keys, purpose, first)[0]
+        return self.kernels.kmeans(*pooled, k, trials(k, True), starts, limit, tols, keys, int(purpose), first)[0]
 
 
 class Search(NamedTuple):
@@ -304,7 +336,7 @@ def cluster(
     pooled = points, weights, weights if odds is None else odds, np.array([0, len(points)])
     k, purpose, starts, limit, greedy, tol, first = search
     found = kernels.kmeans(
-        *pooled, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), purpose, first
+        *pooled, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), int(purpose), first
     )
     return found[0][0], found[1][0], float(found[2][0])
 

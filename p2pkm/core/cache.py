@@ -31,7 +31,7 @@ def memoize_in_study(kind: str, key: Callable[[], Hashable], make: Callable[[], 
     key : callable
         Returns all that the result depends on; not called unless runs share.
     make : callable
-        Its result belongs to all: nobody writes into its arrays.
+        Its result belongs to all: its arrays are never written to.
     keep : int
         So many results of this kind are kept, those used last.
     """

@@ -40,7 +40,7 @@ def label(devices: Devices, centroids: Floats, through: Floats | None = None) ->
     With `through`, float64[n, q, d], a point takes the centroid nearest to the row of `through` that is nearest to it;
     the losses are then those by the rows of `through`.
     """
-    points, weights, offsets = devices.own
+    points, weights, offsets = devices.kernel_inputs
     first = centroids if through is None else np.ascontiguousarray(through)
     reached = None if through is None else _reach(devices, first, centroids)
     for own, rows in iter_chunks(offsets):

@@ -70,7 +70,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class EveryTurn:
-    """One table over every link in use, whenever a device is awake; in the opening from everybody.
+    """One table over every link in use, whenever a device is active; in the opening from every device.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Flooding:
 
 @dataclass(frozen=True)
 class UntilQuiet:
-    """One table over every link at the opening; then the data decide who goes on, at most everybody in every round.
+    """One table over every link at the opening; then the data decide who goes on, at most every device in every round.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What passes between an algorithm and the network: what is said, and what was heard."""
+"""What passes between an algorithm and the network: what is sent, and what was received."""
 
 from typing import Any, NamedTuple
 
@@ -9,24 +9,24 @@ from p2pkm.core.states import register
 
 
 class DenseMessages(NamedTuple):
-    """One table of rows per device, said in one exchange.
+    """One table of rows per device, sent in one exchange.
 
     Attributes
     ----------
     values : float64[n, r, w]
         The tables; rows beyond ``rows[i]`` are ignored.
     rows : int64[n]
-        -1: silent, what was heard before stays valid and nothing is counted; 0: an empty table, which replaces what
-        was heard and counts as a message of 0 bytes; more: that many rows.
+        -1: silent, what was received before stays valid and nothing is counted; 0: an empty table, which replaces what
+        was received and counts as a message of 0 bytes; more: that many rows.
     edges : bool[e] or None
         The own directed edges over which the table goes, if they are in use; None: all that are. Only for stages whose
-        receivers read nothing but `Inbox.fresh`, because a table that is said to some replaces the table that others
+        receivers read nothing but `Inbox.fresh`, because a table that is sent to some replaces the table that others
         hold a slot of.
     header : int
         Leading columns that travel but are not counted (ids of origins).
     ragged : bool
         Whether r may differ from rank to rank; the network then agrees on the largest first.
-    unfit : bool[n] or None
+    malformed : bool[n] or None
         Tables that travel and are counted, but that their receivers reject, see `p2pkm.channel.rejection`; None: none.
     """
 
@@ -35,31 +35,30 @@ class DenseMessages(NamedTuple):
     edges: Mask | None = None
     header: int = 0
     ragged: bool = False
-    unfit: Mask | None = None
+    malformed: Mask | None = None
 
     @property
     def accepted(self) -> Integers:
         """Return the rows of every table as its receivers take it, int64[n]: who says what they refuse is silent."""
-        return self.rows if self.unfit is None else np.where(self.unfit, -1, self.rows)
+        return self.rows if self.malformed is None else np.where(self.malformed, -1, self.rows)
 
 
 class Inbox(NamedTuple):
-    """What a batch of devices has heard; valid until the next exchange, and never to be written to.
+    """What a batch of devices has received; valid until the next exchange, and never to be written to.
 
     Attributes
     ----------
     tables : float64[s, r, w]
-        The last table said by every own device, then by every neighbour on another rank; where mail may be late, those
-        said before follow. What lies beyond a table's own rows and columns is left over from others and must not be
-        read.
+        The last table sent by every own device, then by every neighbor on another rank; with delays, those sent before
+        follow. What lies beyond a table's own rows and columns is left over from others and must not be read.
     rows : int64[s]
-        Rows of each table, -1 where nothing was said.
+        Rows of each table, -1 where nothing was sent.
     slots : int64[e]
-        Index of the table last heard over each own edge, -1 = never since the edge came into use.
+        Index of the table last received over each own edge, -1 = never since the edge came into use.
     senders : int64[e]
-        Index of the last table said by each own edge's neighbour.
-    spoke : bool[s] or None
-        Who said a table in this exchange; None: everybody, or `over` says it all.
+        Index of the last table sent by each own edge's neighbor.
+    sent : bool[s] or None
+        Who sent a table in this exchange; None: every device, or `over` says it all.
     over : bool[e] or None
         The own edges over which something could come in this exchange; None: all.
     """
@@ -68,13 +67,13 @@ class Inbox(NamedTuple):
     rows: Integers
     slots: Integers
     senders: Integers
-    spoke: Mask | None = None
+    sent: Mask | None = None
     over: Mask | None = None
 
     @property
     def fresh(self) -> Mask:
-        """Return over which own edges a table came in this exchange, bool[e]; computed when somebody asks."""
-        came = np.ones(len(self.senders), np.bool_) if self.spoke is None else self.spoke[self.senders]
+        """Return over which own edges a table came in this exchange, bool[e]; computed on demand."""
+        came = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
         return came if self.over is None else came & self.over
 
 
@@ -102,7 +101,7 @@ class Tables(NamedTuple):
 
 
 class SparseMessages(NamedTuple):
-    """What few devices of a batch say in one exchange, everybody else being silent; it costs by what is said.
+    """What few devices of a batch send in one exchange, all others being silent; the cost grows with what is sent.
 
     Unlike `DenseMessages` they are not remembered: they are received in their own exchange only, and the last
     `DenseMessages` stay valid.
@@ -110,7 +109,7 @@ class SparseMessages(NamedTuple):
     Attributes
     ----------
     who : int64[s]
-        Positions of those who speak, ascending.
+        Positions of those who send, ascending.
     tables : Tables
         One for each of them.
     edges : int64[f]
@@ -126,12 +125,12 @@ class SparseMessages(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What a batch of devices has heard of `SparseMessages`; never to be written to.
+    """What a batch of devices has received from `SparseMessages`; never to be written to.
 
     Attributes
     ----------
     edges : int64[f]
-        Own edges over which something came, ascending: by device, and then by neighbour.
+        Own edges over which something came, ascending: by device, and then by neighbor.
     tables : Tables
         What came over each of them. Its values begin with those that the batch itself said, so that what points to
         rows among these points to the same rows here.
@@ -216,7 +215,7 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
 
 
 def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
-    """Return the same where only the devices `who` speak: the tables of the others are of no meaning, their rows -1."""
+    """Return the same where only the devices `who` send: the tables of the others are of no meaning, their rows -1."""
     rows, own = np.full(len(centroids), -1), centroids[who]
     packed, rows[who] = pack(own)
     if packed is own:
@@ -227,5 +226,5 @@ def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
 
 
 def silence(n: int, rows: int, width: int) -> DenseMessages:
-    """Return the mail of n devices that say nothing."""
+    """Return the messages of n devices that send nothing."""
     return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

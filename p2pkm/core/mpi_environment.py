@@ -63,7 +63,7 @@ def explain_alone(library: str) -> str:
         )
     kind = "pmix" if "Open MPI" in library else "pmi2"
     return (
-        f"srun started {size} tasks, but each is alone (a world of size 1): it must be told how the MPI library "
+        f"srun started {size} tasks, but each is alone (a world of size 1): srun must be told how the MPI library "
         f"({library}) finds the others, and the default is often --mpi=none. Start with: "
         f"srun --mpi={kind} python -m p2pkm (srun --mpi=list shows what there is)"
     )

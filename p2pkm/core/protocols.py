@@ -28,7 +28,7 @@ class State(Protocol):
         """Return the centroids, float64[n, k, d]; absent rows are +inf."""
 
     @property
-    def settled(self) -> Mask:
+    def converged(self) -> Mask:
         """Return which devices see no reason to go on, bool[n]."""
 
 
@@ -43,7 +43,7 @@ class MethodBase:
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is. Everybody declares it: a class variable, or a property where parameters decide."""
+        """Return what it is. Every method declares it: a class variable, or a property where parameters decide."""
         raise NotImplementedError(
             f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
         )
@@ -57,7 +57,7 @@ class MethodBase:
         return None
 
     def expected_messages(self, known: Known) -> Pattern | None:
-        """Return what it sends, for `plan`; None: nobody knows.
+        """Return what it sends, for `plan`; None: unknown.
 
         Here: in every turn k rows of d numbers to each neighbor. Other messages need a hook of their own.
         """
@@ -115,10 +115,10 @@ class Algorithm(Protocol):
         """Return the state before the opening; `start` is the last stage's state, or None."""
 
     def message(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
-        """Return what the awake devices send, in every turn of a stage of the same kind."""
+        """Return what the active devices send, in every turn of a stage of the same kind."""
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
-        """Return the state after the awake devices have acted on what they received: an `Inbox`, or a `Delivery`."""
+        """Return the state after the active devices have acted on what they received: an `Inbox`, or a `Delivery`."""
 
 
 class Report(NamedTuple):
@@ -154,8 +154,8 @@ class ServerMethod(Protocol):
 
     It inherits `ServerMethodBase`, and its traits are `p2pkm.core.traits.ServerTraits`.
 
-    The server aggregates and speaks when clients have reported; clients report at the opening, and, unless the method
-    is one-shot, whenever the server has spoken.
+    The server aggregates and sends when clients have reported; clients report at the opening, and, unless the method
+    is one-shot, whenever the server has sent.
     """
 
     @property
@@ -172,19 +172,19 @@ class ServerMethod(Protocol):
 
     @property
     def default_rounds(self) -> int:
-        """Return how many times the server aggregates, unless somebody says otherwise."""
+        """Return how many times the server aggregates, unless configured otherwise."""
 
     @property
     def tol(self) -> float:
-        """Return below which Frobenius norm of the move of the server's table everybody is settled; 0: never."""
+        """Return below which Frobenius norm of the move of the server's table all devices have converged; 0: never."""
 
     def expected_messages(self, known: Known) -> Pattern | None:
         """Return what the clients report, for `plan`."""
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Return what each client says; model: float64[n, k, d], what each last heard, all +inf at the opening.
+        """Return what each client sends; model: float64[n, k, d], what each last received, all +inf at the opening.
 
-        Works on any batch, devices without points and the hub among them; what the hub would say is ignored.
+        Works on any batch, devices without points and the hub among them; what the hub would send is ignored.
         """
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
@@ -212,7 +212,7 @@ class Work(NamedTuple):
     neighbors : int64[n]
         Links in use.
     rows : int64[n]
-        Heard since the last turn awake.
+        Received since the last turn awake.
     d : int
         Number of features.
     """

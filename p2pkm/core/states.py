@@ -69,7 +69,7 @@ def name_of(kind: type) -> str:
 
 
 def find(name: str) -> Any:
-    """Return the state of this name, None if nobody has registered it."""
+    """Return the state of this name, None if it is not registered."""
     return _KINDS.get(name)
 
 

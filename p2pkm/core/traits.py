@@ -57,13 +57,13 @@ class MethodTraits:
     needs_reliable_links : str
         Why no message may be lost, so that faults are refused.
     ends_under_faults : bool
-        A stage before the method that ends whatever is lost, so that faults of all stages strike it, too.
+        A stage before the method that ends whatever is lost, so that faults of all stages affect it, too.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
     needs_honest_messages : bool
         Both ends of a link must come to the same verdict: Byzantine devices send honest messages in this stage.
     optional_counters : bool
-        Its parameter `counters` was left open: it becomes True where faults strike and links are static.
+        Its parameter `counters` was left open: it becomes True where faults affect the stage and links are static.
     needs_hub : bool
         It runs on a star around a hub without points instead of on a graph of equals.
     is_server_method : bool
@@ -73,7 +73,7 @@ class MethodTraits:
     normalization : str or tuple of float
         The units of a server method: "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the
         smallest and largest value of all clients; "entries": all coordinates by one such pair; two numbers: by these,
-        which nobody needs to send.
+        which no device needs to send.
     induced_labels : bool
         Scores label a point by the server's centroid nearest to its nearest local centroid, otherwise by the server's
         centroid nearest to the point.

@@ -192,7 +192,7 @@ class Shards:
         return self.take(np.arange(first, last))
 
     def take(self, ids: ArrayLike) -> Self:
-        """Return the devices `ids`, in that order, numbered anew from 0; neighbouring ids are not copied.
+        """Return the devices `ids`, in that order, numbered anew from 0; neighboring ids are not copied.
 
         Raises
         ------

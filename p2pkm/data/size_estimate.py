@@ -29,7 +29,7 @@ class Size(NamedTuple):
         Points that differ, at least so many.
     classes, devices : int or None
         Known classes, and devices that a column names; None: none, or nobody has looked.
-    labelled : bool
+    labeled : bool
         Whether every point comes with its class.
     stored : bool
         Whether the points stay on disk, where every rank reads its own.
@@ -40,7 +40,7 @@ class Size(NamedTuple):
     distinct: int = 1
     classes: int | None = None
     devices: int | None = None
-    labelled: bool = True
+    labeled: bool = True
     stored: bool = False
 
 
@@ -76,7 +76,7 @@ def measure(
         stored = open_stored(name, partition, label_column, device_column, classes=whole_file)
         if stored is not None:
             first, m = stored.files[0], sum(one.rows for one in stored.files)
-            return Size(m, first.features, 1, stored.classes, stored.device, first.labelled, stored=True)
+            return Size(m, first.features, 1, stored.classes, stored.device, first.labeled, stored=True)
     path = Path(spec.options.get("path", "")).expanduser()
     read = _HEADERS.get(path.suffix.lower())
     if read is None or whole_file or not path.is_file():  # a file that is not there has an error of its own
@@ -125,7 +125,7 @@ def _read_npy(path: Path, label: Column, device: Column) -> Size:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     m, columns = array.shape
     roles = assign(str(path), [str(j) for j in range(columns)], label, device)
-    return Size(m, len(roles.points), labelled=roles.label is not None)
+    return Size(m, len(roles.points), labeled=roles.label is not None)
 
 
 def _read_npz(path: Path, label: Column, device: Column) -> Size:
@@ -141,8 +141,8 @@ def _read_npz(path: Path, label: Column, device: Column) -> Size:
     points = next((name for name in ("X", "points") if name in shapes), None) or (flat[0] if len(flat) == 1 else "")
     m, columns = shapes[points]
     inside = [given for given in (label, device) if given is not None and given not in shapes and _number(given)]
-    labelled = label is not None or any(name in shapes for name in ("y", "labels", "label"))
-    return Size(m, columns - len(inside), labelled=labelled)
+    labeled = label is not None or any(name in shapes for name in ("y", "labels", "label"))
+    return Size(m, columns - len(inside), labeled=labeled)
 
 
 def _number(given: str | int) -> bool:
@@ -156,7 +156,7 @@ def _read_parquet(path: Path, label: Column, device: Column) -> Size:
         raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
     header = parquet.read_metadata(path)
     roles = assign(str(path), [str(name) for name in header.schema.to_arrow_schema().names], label, device)
-    return Size(header.num_rows, len(roles.points), labelled=roles.label is not None)
+    return Size(header.num_rows, len(roles.points), labeled=roles.label is not None)
 
 
 _GENERATED: dict[str, Callable[[Mapping[str, Any]], Size]] = {

@@ -87,7 +87,7 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
     clusters, points, features : int
         Number of balls, of points in each, and of features.
     separation : float
-        Least distance of two centres, above 0; from 2 on the balls are disjoint. The centres are uniform in a cube of
+        Least distance of two centers, above 0; from 2 on the balls are disjoint. The centers are uniform in a cube of
         side 2 * separation * clusters ** (1 / features), given that distance.
     seed : int
         Whole number from 0.
@@ -132,10 +132,10 @@ def digits(*, components: int | None = None) -> Data:
         raise ExperimentError(
             f"components is {components}; digits has {pixels.shape[1]} features; take at most as many"
         )
-    centred = pixels - pixels.mean(axis=0)
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:components]
+    centered = pixels - pixels.mean(axis=0)
+    axes = np.linalg.svd(centered, full_matrices=False)[2][:components]
     axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(axis=1)])[:, None]
-    return np.ascontiguousarray(centred @ axes.T), y
+    return np.ascontiguousarray(centered @ axes.T), y
 
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:

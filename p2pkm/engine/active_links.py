@@ -1,9 +1,9 @@
 """Graphs that change from round to round: which links are in use now, and when a run over them is at rest.
 
-A round of the graph is the time in which every device speaks: an exchange where all act in every turn, otherwise a
-round of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the
-next one come into use and everybody speaks over them; what came over the others is forgotten. So a device acts on what
-it heard over the links that are in use, and the two ends of a link hear each other equally often.
+A round of the graph is the time in which every device sends: an exchange where all act in every turn, otherwise a round
+of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the next
+one come into use and every device sends over them; what came over the others is forgotten. So a device acts on what it
+received over the links that are in use, and the two ends of a link receive from each other equally often.
 """
 
 from typing import TYPE_CHECKING
@@ -39,9 +39,9 @@ class ActiveLinks:
     def __init__(self, devices: Devices, network: Network, graph: "TimeVaryingGraph | None") -> None:
         self.devices, self._network, self._graph = devices, network, graph
         self._round, self._unrest = -1, 0
-        self.change(due=True)
+        self.advance(due=True)
 
-    def change(self, *, due: bool) -> bool:
+    def advance(self, *, due: bool) -> bool:
         """Take the links of the next round into use, if the graph changes and this is the time; return whether so."""
         if self._graph is None or not due:
             return False
@@ -50,8 +50,8 @@ class ActiveLinks:
         mask = graph.active(self._round)
         degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])
         shares = None if graph.own_mixing is None else graph.own_mixing(self._round)[placement.edges]
-        self.devices = self.devices.using(mask[placement.edges], degrees[placement.indices], shares)
-        self._network.use(self.devices.active)
+        self.devices = self.devices.with_active_edges(mask[placement.edges], degrees[placement.indices], shares)
+        self._network.set_active_edges(self.devices.active_edges)
         return True
 
     def snapshot(self) -> dict[str, int]:
@@ -61,15 +61,15 @@ class ActiveLinks:
     def restore(self, kept: dict[str, int]) -> None:
         """Take the links of that round into use."""
         self._round, self._unrest = kept["round"] - 1, kept["unrest"]
-        self.change(due=True)
+        self.advance(due=True)
 
-    def judge(self, stop: str) -> str:
+    def check_termination(self, stop: str) -> str:
         """Return why to stop: where links change, rest counts once it has lasted for a whole period.
 
-        Who has no link in use is at rest for the moment only, and where nobody has one, silence is no end.
+        Who has no link in use is at rest for the moment only, and where no device has one, silence is no end.
         """
         if self._graph is None:
             return stop
-        if stop not in ("converged", "stalled"):
+        if stop not in ("converged", "oscillating"):
             self._unrest = self._round
         return stop if self._round - self._unrest >= (self._graph.period or _LONG) else ""

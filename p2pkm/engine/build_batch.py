@@ -1,10 +1,10 @@
-"""From a graph and points to the batch of devices that a rank hosts, with what everybody knows at the start."""
+"""From a graph and points to the batch of devices that a rank hosts, with what every device knows at the start."""
 
 from typing import Any
 
 import numpy as np
 
-from p2pkm.core.batch import CENTRAL, KEYS, Devices, Floats, Integers, Kernels, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Search, Stream, cluster
 from p2pkm.core.errors import DataError
 from p2pkm.data.shards import Shards
 from p2pkm.kernels import compile_ahead, pick
@@ -32,23 +32,23 @@ def build_batch(topology: Topology, shards: Shards, network: Network, seed: int,
         indices=placement.indices,
         mirror=placement.mirror,
         link_weights=topology.weights[placement.edges],
-        active=np.ones(len(placement.indices), np.bool_),
+        active_edges=np.ones(len(placement.indices), np.bool_),
         degrees=np.diff(placement.indptr),
         neighbor_degrees=topology.degrees[placement.indices],
         varying=topology.varying is not None,
         shares=None,
-        keys=philox(placement.ids.astype(np.uint64), 0, seed, KEYS)[:, 0].copy(),
+        keys=philox(placement.ids.astype(np.uint64), 0, seed, Stream.KEYS)[:, 0].copy(),
         shared_key=shared_key(seed),
         total=topology.n,
-        hub=topology.hub,
+        server=topology.hub,
         hops=topology.hops,
         total_points=int(sizes_of(shards, network).sum()),
         total_weight=weight,
-        scale=scale,
+        data_std=scale,
         kernels=kernels,
-        step=0,
+        round=0,
         turn=0,
-        awake=np.ones(len(placement.ids), np.bool_),
+        active_devices=np.ones(len(placement.ids), np.bool_),
     )
 
 
@@ -56,21 +56,21 @@ def count_classes(shards: Shards, network: Network) -> int:
     """Return the number of classes over all ranks, 0 without labels."""
     if shards.labels is None:
         return 0
-    return int(network.share(np.full(shards.n, shards.labels.max(initial=-1))).max()) + 1
+    return int(network.allgather_by_device(np.full(shards.n, shards.labels.max(initial=-1))).max()) + 1
 
 
 def _measure(shards: Shards, network: Network, kernels: Kernels) -> tuple[float, float]:
     """Return the weight of all points and the square root of their total variance."""
     weights = shards.weights if any(shards.weights.strides) else np.zeros(0)  # one number that stands for all: 1
     own, d = (shards.points, weights, shards.offsets), shards.d
-    total = np.cumsum(network.share(kernels.moments(*own, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
-    squares = network.share(kernels.moments(*own, total[1:] / total[0])[:, 1 + d :])
+    total = np.cumsum(network.allgather_by_device(kernels.moments(*own, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
+    squares = network.allgather_by_device(kernels.moments(*own, total[1:] / total[0])[:, 1 + d :])
     return float(total[0]), float(np.sqrt(np.cumsum(squares, axis=0)[-1].sum() / total[0]))
 
 
 def sizes_of(shards: Shards, network: Network) -> Integers:
     """Return the number of points of every device of the system, int64[n]."""
-    sizes: Integers = network.share(shards.sizes)
+    sizes: Integers = network.allgather_by_device(shards.sizes)
     return sizes
 
 
@@ -81,17 +81,17 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
     kernels = pick(1, 1, points.size * k)
     offsets, weights = np.array([0, len(points)]), np.ones(len(points))
     points = np.require(points, np.float64, ["C", "W"])
-    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, CENTRAL, starts=10))
+    centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, Stream.CENTRAL, starts=10))
     labels: Integers = kernels.losses(points, weights, offsets, centroids[None])[1]
     return labels
 
 
 def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
-    """Return what the summary says of the division of the devices over more than one rank."""
+    """Return the summary figures of the division of the devices over more than one rank."""
     if ranks == 1:
         return {}
     division, peers = network.placement.division, network.placement.peers
-    here = np.array([sum(len(peer.speaking) for peer in peers), len(network.placement.ghosts)])
+    here = np.array([sum(len(peer.send_edges) for peer in peers), len(network.placement.ghosts)])
     crossing, ghosts = network.total(here)
     return {"rank_partition": division.name, "edge_cut": int(crossing) // 2, "halo_size": int(ghosts),
             "load_imbalance": imbalance(division.rows(sizes)),

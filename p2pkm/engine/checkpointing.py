@@ -108,12 +108,12 @@ class Checkpointer:
             self._vault.begin()
         if self._marks is None:
             self._marks = fingerprint(self._own, self._kernels)
-        narrowed = network.total(np.array([not devices.active.all()], np.int64))[0] > 0
+        narrowed = network.total(np.array([not devices.active_edges.all()], np.int64))[0] > 0
         tree = {
             "marks": self._marks,
             "scaling": None if self.scaling is None else dict(zip(("shift", "span"), self.scaling, strict=True)),
             "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
-            "edge_active": devices.active if narrowed else None,
+            "edge_active": devices.active_edges if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
             "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
             "lasting": {name: kept for name, one in self._lasting.items() if (kept := one.snapshot())},
@@ -129,7 +129,7 @@ class Checkpointer:
         if saved is None:
             return None
         if saved["edge_active"] is not None:
-            devices = devices.using(saved["edge_active"], saved["edge_degrees"])
+            devices = devices.with_active_edges(saved["edge_active"], saved["edge_degrees"])
         return saved["network"]["stage"] - (self.scaling is not None), devices
 
     def restore(self, links: ActiveLinks) -> StageState | None:

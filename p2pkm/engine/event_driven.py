@@ -1,28 +1,28 @@
 """Asynchrony in virtual time, event by event: a device goes on with what has arrived.
 
-Every device has a clock of its own. Its turn begins when its line is free, that is, when the last byte of what it said
+Every device has a clock of its own. Its turn begins when its line is free, that is, when the last byte of what it sent
 has left, and when a table has arrived that it has not used yet (a device without links just goes on). It takes the
-newest table that has arrived over each link, computes for counted operations / speed, and then says its table to all
-of its neighbours.
+newest table that has arrived over each link, computes for counted operations / speed, and then sends its table to all
+of its neighbors.
 
-A line carries one byte after another, both ways. What b bytes that are said at time t have to wait for is what was
-said before: with `free` the time at which a line has carried all of that,
+A line carries one byte after another, both ways. What b bytes that are sent at time t have to wait for is what was
+sent before: with `free` the time at which a line has carried all of that,
 
-    free_i <- max(free_i, t) + (all that i sends and receives of what is said at time t) / access_i
+    free_i <- max(free_i, t) + (all that i sends and receives of what is sent at time t) / access_i
 
 and a transfer over edge (i, j) ends at ``max(t + b / bandwidth, free_i, free_j)``; j has it a latency later. So what is
-said at one time shares the lines, as under a barrier, and what is said later waits its turn.
+sent at one time shares the lines, as under a barrier, and what is sent later waits its turn.
 
 At most `BOUND` tables are on their way over a link: a device does not begin a turn before there is room for what it
 will say. The age of a use is the time between a table being said and a turn that goes by it.
 
 A turn wakes exactly one device; of several that begin at the same time the one comes first that has had fewer turns,
-then the one with the lower id. What is said at a time is said before a turn begins at that time. So with equal clocks
-and no latency all devices go by what all have said in the turn before, as under a barrier. A round is n turns, of
+then the one with the lower id. What is sent at a time is sent before a turn begins at that time. So with equal clocks
+and no latency all devices go by what all have sent in the turn before, as under a barrier. A round is n turns, of
 which fast devices take more.
 
-A run is at rest when all have settled, and everything that had been said by then has been used, and all still are. The
-queue is the same on every rank: all that it needs to know are the rows that each device says.
+A run is at rest when all have converged, all messages sent by then were used, and all still are. The
+queue is the same on every rank: all that it needs to know are the rows that each device sends.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -
         return None
     if topology.n > MOST:
         raise ExperimentError(
-            f"schedule async with a net plays one turn per event, for up to {MOST:,} devices; there are "
+            f"schedule async with a link model runs one turn per event, for up to {MOST:,} devices; there are "
             f"{topology.n:,}. Leave --link-model out, which wakes many devices in a turn, or take --schedule colored"
         )
     relaxation = algorithm.traits.relaxation
@@ -90,10 +90,10 @@ class Events:
         self._net, self._topology, self.bound = net, topology, bound
         self.turns = np.zeros(n, np.int64)
         self._begin, self._say = np.full(n, np.inf), np.full(n, np.inf)  # when each does so next
-        self._ready, self._free = np.zeros(n), np.zeros(n)  # has sent all it said; line has carried all that was said
+        self._ready, self._free = np.zeros(n), np.zeros(n)  # has sent all it sent; line has carried all that was sent
         self._done = np.zeros(n)  # when each has computed its last turn
         self._count, self._volume = np.zeros(n, np.int64), np.zeros(n)  # tables that each said, bytes of the last one
-        self._rows, self._said = np.zeros((2, bound + 1, n))  # of the last tables: their rows, and when they were said
+        self._rows, self._said = np.zeros((2, bound + 1, n))  # of the last tables: their rows, and when they were sent
         self._arrive = np.full((bound, e), -np.inf)  # when the last tables are there; table c is in row c modulo bound
         self._used = np.zeros(e, np.int64)  # number of the table that was last used over each edge
         self._uses, self._sum, self._largest = np.zeros(e, np.int64), np.zeros(e), np.full(e, np.nan)
@@ -105,16 +105,16 @@ class Events:
         self._algorithm, self._network, self._d = algorithm, network, devices.d
         placement, topology = network.placement, self._topology
         self._own, self._ids = topology.mirror[placement.edges], placement.ids
-        self._active = network.share(devices.active, placement.edge_counts)
-        self._indptr, self._senders, self._in_use = placement.indptr, topology.sources[self._own], devices.active
+        self._active = network.allgather_by_device(devices.active_edges, placement.edge_counts)
+        self._indptr, self._senders, self._in_use = placement.indptr, topology.sources[self._own], devices.active_edges
         used = np.flatnonzero(self._active)
         self._out = np.split(used, np.searchsorted(used, topology.indptr[1:-1]))
         self._degrees = np.bincount(topology.sources[used], minlength=topology.n)
-        self._sizes = network.share(devices.sizes)
+        self._sizes = network.allgather_by_device(devices.sizes)
         everybody = np.arange(topology.n)
         self._compute(everybody, np.zeros(topology.n), np.zeros(topology.n, np.int64))
         self.ends = [float(self._done.max())]
-        return Schedule(np.ones(len(devices), np.bool_), self._round, judge=self._judge)
+        return Schedule(np.ones(len(devices), np.bool_), self._round, check_termination=self._check_termination)
 
     def snapshot(self) -> dict[str, Any]:
         """Return how things stand between two rounds, or before the stage, as `p2pkm.engine.state_tree` takes it."""
@@ -130,7 +130,7 @@ class Events:
                 setattr(self, name, kept[f"{axis}_{name}"].T.copy())
 
     def _round(self, t: int) -> Iterator[Mask]:
-        """Yield who is awake in each of n turns, fewer if nobody has anything to go on with."""
+        """Yield who is awake in each of n turns, fewer if no device has anything to go on with."""
         for _ in range(self._topology.n):
             if self._next < 0:
                 break
@@ -156,7 +156,7 @@ class Events:
         self._compute(np.array([i]), np.array([now]), np.array([rows]))
 
     def _compute(self, who: Integers, begin: Floats, rows: Integers) -> None:
-        """Let some devices compute from a time on, having heard so many rows."""
+        """Let some devices compute from a time on, having received so many rows."""
         work = Work(self._sizes[who], self._degrees[who], rows, self._d)
         self._done[who] = begin + operations.count_flops(self._algorithm, work) / self._net.speed[who]
 
@@ -165,8 +165,8 @@ class Events:
         late = np.count_nonzero(self._arrive[:, edges] > now, axis=0)
         return np.asarray(self._count[self._topology.sources[edges]] - late)
 
-    def hear(self, said: SentTables) -> ReceivedTables:
-        """Take in what was said, find who is next, and return what has arrived when that turn begins.
+    def receive(self, said: SentTables) -> ReceivedTables:
+        """Take in what was sent, find who is next, and return what has arrived when that turn begins.
 
         Who sleeps holds on to what it used last, as long as that is kept.
         """
@@ -187,7 +187,7 @@ class Events:
         """Write down how many rows those said who have just computed, and when they will have done so."""
         own = said.rows[: len(self._ids)]
         if self._next < 0:
-            who, rows = np.arange(self._topology.n), self._network.share(own)
+            who, rows = np.arange(self._topology.n), self._network.allgather_by_device(own)
         else:
             who = np.array([self._next])
             here = self._ids == self._next
@@ -212,7 +212,7 @@ class Events:
         self._next = int(first[np.argmin(self.turns[first])]) if self._begin.min() < np.inf else -1
 
     def _send(self, who: Integers, now: float) -> None:
-        """Let some devices say their tables at the same time."""
+        """Let some devices send their tables at the same time."""
         net, topology, n = self._net, self._topology, self._topology.n
         edges = np.concatenate([self._out[i] for i in who])
         source, target = topology.sources[edges], topology.indices[edges]
@@ -243,9 +243,9 @@ class Events:
         room = self._arrive[(count + 1) % self.bound, edges].max()
         self._begin[i] = max(self._ready[i], first, room)
 
-    def _judge(self, stop: str) -> str:
-        """Return why to stop: that all have settled counts once all has been used that had been said by then."""
-        if stop not in ("converged", "stalled"):
+    def _check_termination(self, stop: str) -> str:
+        """Return why to stop: that all have converged counts once all has been used that had been sent by then."""
+        if stop not in ("converged", "oscillating"):
             self._mark = np.zeros(0, np.int64)
             return stop
         if not len(self._mark):

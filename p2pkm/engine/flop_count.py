@@ -1,8 +1,8 @@
 """How many operations a turn takes, for virtual time: counted by the method itself, or estimated.
 
 A turn awake, and the opening, count as one local pass over the own m points: 3 m k d for the distances and 2 m d for
-the sums; a server instead makes so many passes over the rows that it has heard since its last turn. A method that has
-``flops(work)`` says itself what a turn takes.
+the sums; a server instead makes so many passes over the rows that it has received since its last turn. A method that
+has ``flops(work)`` says itself what a turn takes.
 """
 
 from typing import Any

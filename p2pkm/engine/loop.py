@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; settled: bool[n]."""
+    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 class StageState(NamedTuple):
@@ -73,7 +73,7 @@ class StageResult(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Where stages are played: the batch, the colours of all devices, the referee, and whether to stop early.
+    """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
     channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.
@@ -102,13 +102,13 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
     del state, start
     first, field = _take_up(field)
     for number, stage in enumerate(stages[first:], first):
-        field = _use(whole, whole.devices) if stage.whole else field
+        field = _use(whole, whole.devices) if stage.all_links else field
         ending = run_stage(stage, handed.pop(), field, number, closing=stage is stages[-1])
         handed.append(ending.state)
         if ending.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
-            field = _use(field, field.devices.using(ending.state.edge_active, ending.state.edge_degrees))
+            field = _use(field, field.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees))
     return ending
 
 
@@ -119,16 +119,16 @@ def _take_up(field: RunContext) -> tuple[int, RunContext]:
 
 
 def _use(field: RunContext, devices: Devices) -> RunContext:
-    """Let the devices speak over those links from now on that they have in use."""
-    field.referee.network.use(devices.active)
-    field.referee.meet(devices, field.referee.prices)
+    """Let the devices send over those links from now on that they have in use."""
+    field.referee.network.set_active_edges(devices.active_edges)
+    field.referee.attach(devices, field.referee.prices)
     return field._replace(devices=devices)
 
 
 def run_stage(
     stage: Stage, start: Any, field: RunContext, number: int = SCALING, *, closing: bool = False
 ) -> StageResult:
-    """Update, THEN send: after a round everybody has received everybody's newest table."""
+    """Update, THEN send: after a round every device has received every device's newest table."""
     network, channel = field.referee.network, field.channel.begin(stage, number, closing=closing)
     field, algorithm, schedule = _begin(stage, field, channel, closing)
     keeper = field.keeper
@@ -139,33 +139,35 @@ def run_stage(
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        field.referee.look(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
+        field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
         for turn, awake in enumerate(schedule.turns(t), 1):
-            now = links.devices.at(t, turn - 1, awake)
+            now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
-            if links.change(due=schedule.in_step or turn == schedule.length):
-                now = links.devices.at(t, turn - 1, schedule.opening)
-            mail = channel.send(algorithm.message, state, now)
-            inbox = _deliver(network, mail)
-            spoke = _speaks(mail) or (spoke and not schedule.answers)
-        stop, asked = _judge(field, state, spoke, t)
-        stop = schedule.judge(links.judge(stop))
-        if asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox)):  # letters are not kept
+            if links.advance(due=schedule.in_step or turn == schedule.length):
+                now = links.devices.at_turn(t, turn - 1, schedule.opening)
+            messages = channel.send(algorithm.message, state, now)
+            inbox = _deliver(network, messages)
+            spoke = _sends(messages) or (spoke and not schedule.answers)
+        stop, asked = _check_termination(field, state, spoke, t)
+        stop = schedule.check_termination(links.check_termination(stop))
+        if (
+            asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox))
+        ):  # sparse messages are not kept
             keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
 
 
 def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:
-    """Let everybody send at the opening what is known from the stage before."""
+    """Let every device send at the opening what is known from the stage before."""
     network, (channel, links, schedule) = field.referee.network, at
     state = algorithm.initial_state(links.devices, start)
-    mail = channel.send(algorithm.message, state, links.devices.of(schedule.opening))
-    inbox = _deliver(network, mail)
-    stop, asked = _judge(field, state, _speaks(mail), 0)
-    return StageState(state, inbox, asked.stop or schedule.judge(links.judge(stop)))
+    messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))
+    inbox = _deliver(network, messages)
+    stop, asked = _check_termination(field, state, _sends(messages), 0)
+    return StageState(state, inbox, asked.stop or schedule.check_termination(links.check_termination(stop)))
 
 
 def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
@@ -184,12 +186,12 @@ def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool
     return field, played, schedule
 
 
-def _deliver(network: Network, mail: DenseMessages | SparseMessages) -> Any:
-    return network.deliver(mail) if isinstance(mail, SparseMessages) else network.exchange(mail)
+def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
+    return network.deliver(messages) if isinstance(messages, SparseMessages) else network.exchange(messages)
 
 
-def _speaks(mail: DenseMessages | SparseMessages) -> bool:
-    return len(mail.who) > 0 if isinstance(mail, SparseMessages) else bool((mail.rows >= 0).any())
+def _sends(messages: DenseMessages | SparseMessages) -> bool:
+    return len(messages.who) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
 
 
 class _StopRequest(NamedTuple):
@@ -199,24 +201,24 @@ class _StopRequest(NamedTuple):
     keep: bool
 
 
-def _judge(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
+def _check_termination(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
     A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
     somebody keeps, a run that is asked to stop goes on to the end of the round.
     """
-    settled, keeper = state.settled, field.keeper
-    oscillating = settled | optional(state, "oscillating", default=False)
+    converged, keeper = state.converged, field.keeper
+    oscillating = converged | optional(state, "oscillating", default=False)
     signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        spoke, np.sum(~settled), np.sum(~oscillating),
+        spoke, np.sum(~converged), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
-    asked, ended, wanted, kept, speakers, unsettled, moving = field.referee.network.total(counts)
+    asked, ended, wanted, kept, speakers, not_converged, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
     found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
     if not speakers:
         return "silent", found
-    if not t or (unsettled and moving):
+    if not t or (not_converged and moving):
         return "", found
-    return "stalled" if unsettled else "converged", found
+    return "oscillating" if not_converged else "converged", found

@@ -245,7 +245,7 @@ def run_job(job: Job, world: World) -> Result:
     if job.scale != "none":
         devices, job = _scale(job, setting, field, keeper)
     prices = _price(job, world, devices, network)
-    referee.meet(devices, prices)
+    referee.attach(devices, prices)
     played = stages(
         channel.adapt(job.algorithm, job.topology),
         setting,
@@ -254,7 +254,7 @@ def run_job(job: Job, world: World) -> Result:
     )
     warnings = channel.start(played, devices, network)
     _tell(job, prices, [stage.note for stage in played if stage.note] + warnings)
-    referee.set_aside(channel.left_out)
+    referee.exclude(channel.left_out)
     ending = run(played, job.start, field._replace(devices=devices))
     network.close()
     facts = {**describe(job.algorithm, replace(devices, late=field.late)), **job.names, **figures,
@@ -298,13 +298,13 @@ def _tell_placement(job: Job, figures: dict[str, Any]) -> None:
 
 def _scale(job: Job, setting: InitContext, field: RunContext, keeper: Checkpointer) -> tuple[Devices, Job]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    field.referee.meet(field.devices, None)
+    field.referee.attach(field.devices, None)
     stage = scaling_stage(job.scale, setting)
     field.channel.start((stage,), field.devices, field.referee.network)
     units = scale(stage, field, keeper)
     own, network = apply(job.own, units), field.referee.network
     hosted = build_batch(job.topology, own, network, job.seed, field.devices.kernels)
-    shared = network.share(units[0]), network.share(units[1])
+    shared = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
     return field.channel.equip(hosted), replace(job, own=own, scaling=shared)
 
 

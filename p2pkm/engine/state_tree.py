@@ -29,8 +29,8 @@ _COUNTS, _INTERNED = "#counts", "interned"
 def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") -> Outline:
     """Return the outline of a tree, and put its arrays in device order on rank 0; every rank calls it alike."""
     if isinstance(tree, RaggedArray):
-        counts = network.share(tree.counts)
-        arrays[name], arrays[name + _COUNTS] = network.collect(tree.values, counts), counts
+        counts = network.allgather_by_device(tree.counts)
+        arrays[name], arrays[name + _COUNTS] = network.gather_by_device(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
     if isinstance(tree, Interned):
         return _gather_interned(tree, network, arrays, name)
@@ -57,7 +57,7 @@ def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: st
     if array.dtype == np.bool_ and array.ndim > 1:  # a bit per pair of devices, for example
         array, leaf["columns"] = np.packbits(array, axis=-1), array.shape[-1]
     counts = network.placement.edge_counts if axis in {"edge", "arcs"} else None
-    arrays[name] = network.collect(_pad(array, network), counts)
+    arrays[name] = network.gather_by_device(_pad(array, network), counts)
     return leaf
 
 
@@ -71,8 +71,10 @@ def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], n
         digests[table, 1:] = np.frombuffer(digest, np.uint64)
     first = np.zeros(n, np.int64)  # what a rank gives is, for the network, its first device's
     first[:1] = len(rows)
-    counts = network.share(first)
-    distinct, place, which = np.unique(network.share(digests, counts), axis=0, return_index=True, return_inverse=True)
+    counts = network.allgather_by_device(first)
+    distinct, place, which = np.unique(
+        network.allgather_by_device(digests, counts), axis=0, return_index=True, return_inverse=True
+    )
     before = int(counts[: network.placement.ids[0]].sum()) if n else 0
     which = which.ravel()[before : before + len(rows)]
     numbers = (1 + which - np.searchsorted(distinct[:, 0], origins.astype(np.uint64))).astype(np.int64)
@@ -89,7 +91,7 @@ def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], n
     values = tree.store_values[expand_ranges(tree.store_starts[own], rows[own])]
     for key, array in (("entries", entries), ("values", values)):
         first[:1] = len(array)
-        arrays[f"{name}.{key}"] = network.collect(array, network.share(first))
+        arrays[f"{name}.{key}"] = network.gather_by_device(array, network.allgather_by_device(first))
         parts[key] = {"array": f"{name}.{key}", "axis": "whole"}
     return {"kind": _INTERNED, "parts": parts}
 

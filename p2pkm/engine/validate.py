@@ -38,6 +38,6 @@ def check(
     count = int(topology.components.max()) + 1
     if count > 1 and not allow_disconnected:
         raise TopologyError(
-            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
+            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or pass "
             "--allow-disconnected (allow_disconnected=True in scripts)"
         )

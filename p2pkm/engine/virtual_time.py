@@ -2,28 +2,28 @@
 
 Every device has a clock of its own. In a turn
 
-* whoever is awake computes: counted operations / speed;
-* it then says its table over its edges in use. The transfer from i to j lasts
+* any device that is awake computes: counted operations / speed;
+* it then sends its table over its edges in use. The transfer from i to j lasts
   ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is all that
   it sends and receives in this exchange: its line is shared by all of its transfers, both ways;
 * j has the table a latency after the last byte left; i is busy until its last byte has left;
-* nothing new to say is said, too: no bytes, but a latency, because a neighbour cannot know otherwise.
+* nothing new to send is sent, too: no bytes, but a latency, because a neighbor cannot know otherwise.
 
-``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and heard. So, with c seconds of
+``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and received. So, with c seconds of
 computing, a table of b bytes, latency l, bandwidth w and access a, the same everywhere, a turn takes
 
 * on a ring ``c + l + max(b / w, 4 b / a)``: two tables out, two in;
 * from n clients up to their hub ``c + l + max(b / w, n b / a_hub)``;
 * for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
-  says it to both of its neighbours.
+  says it to both of its neighbors.
 
-``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbours have said in the
-turns before. Colours need no more than that, because neighbours never act in the same turn; so a slow device slows
-down its neighbours first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
+``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbors have sent in the
+turns before. Colors need no more than that, because neighbors never act in the same turn; so a slow device slows
+down its neighbors first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
 waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
 
 A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
-all have settled, and what the referee looks at.
+all have converged, and what the monitor looks at.
 
 Operations are estimates, see `p2pkm.engine.flop_count`: 3 m k d + 2 m d for a turn with m points, or what the
 method says.
@@ -102,12 +102,12 @@ class Clock:
         """Return when the last device is done."""
         return float(max(self.ready.max(), self.heard.max()))
 
-    def meet(self) -> None:
-        """Let everybody wait for all."""
+    def barrier(self) -> None:
+        """Let every device wait for all."""
         self.ready[:] = self.heard[:] = self.now
 
     def pass_turn(self, turn: Turn) -> None:
-        """Let those awake wait for what they were sent, compute and speak."""
+        """Let those awake wait for what they were sent, compute and send."""
         net, awake, n = self._net, turn.awake, self._topology.n
         begin = np.maximum(self.ready, self.heard)[awake]
         self.ready[awake] = begin + turn.flops[awake] / net.speed[awake]
@@ -146,7 +146,7 @@ def _follow(
 ) -> dict[tuple[int, int], float]:
     """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
     ends: dict[tuple[int, int], float] = {}
-    flops = Flops(topology, network.collect(devices.sizes), devices.d)
+    flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         if timing.events is not None and number == len(timing.stages) - 1:
             break
@@ -154,14 +154,14 @@ def _follow(
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
-        clock.meet()
+        clock.barrier()
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
-            said = network.collect(np.column_stack((_dense(exchange, len(devices)), awake)))
-            edges = network.collect(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+            said = network.gather_by_device(np.column_stack((_dense(exchange, len(devices)), awake)))
+            edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
             if said is None:
                 continue
             if not free:
-                clock.meet()
+                clock.barrier()
             rows, acts = said[:, 0], said[:, 1] > 0
             work = flops.of(stage.algorithm, acts, rows, edges)
             clock.pass_turn(Turn(acts, rows, exchange.row_bytes, edges, work))
@@ -179,7 +179,7 @@ def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
 
 def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
     """Return the batch with the links that are in use in a stage, which its opening goes over."""
-    return devices if opening.edges is None else replace(devices, active=_mask(opening, len(devices.indices)))
+    return devices if opening.edges is None else replace(devices, active_edges=_mask(opening, len(devices.indices)))
 
 
 def _dense(exchange: ExchangeRecord, n: int) -> Integers:
@@ -199,14 +199,14 @@ def _mask(exchange: ExchangeRecord, e: int) -> Mask:
 
 
 class Flops:
-    """Count the operations of turns, and the rows that were heard."""
+    """Count the operations of turns, and the rows that were received."""
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
         self._topology, self._sizes, self._d = topology, sizes, d
-        self._unread = np.zeros(topology.n, np.int64)  # rows that each has heard since it was last awake
+        self._unread = np.zeros(topology.n, np.int64)  # rows that each has received since it was last awake
 
     def of(self, algorithm: Any, awake: Mask, rows: Integers, edges: Mask) -> Integers:
-        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they speak."""
+        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they send."""
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
         found = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)

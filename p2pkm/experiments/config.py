@@ -103,7 +103,7 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
         for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
-                raise ExperimentError(f"{name} is empty; leave it out, or say what it is to be")
+                raise ExperimentError(f"{name} is empty; leave it out, or give a value")
         for name, read in _VALUES.items():
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, read(given))
@@ -233,7 +233,7 @@ def parse_graph(experiment: Experiment, method: Any) -> Spec:
     graph = parse(text, kinds, "graph")
     if served and graph.name != "star":
         raise TopologyError(
-            f"{method.name} talks to a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
+            f"{method.name} uses a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
             "peer-to-peer method such as gtvmin"
         )
     return complete(graph, kinds, experiment.seed)

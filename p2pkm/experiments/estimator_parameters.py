@@ -85,7 +85,7 @@ def arrange(
     if needs_hub(method):
         if not text or given["graph"] not in {"ring", "star"}:
             raise TopologyError(
-                f"{method.name} talks to a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
+                f"{method.name} uses a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
                 "or take a peer-to-peer method such as gtvmin"
             )
         return ResolvedParameters(method, None, wanted or usual, seed)

@@ -117,9 +117,9 @@ def _explain(graphs: list[dict[str, Any]]) -> list[str]:
     lines = [f"{force}: {forces[0] if len(set(forces)) == 1 else ', '.join(forces)}"]
     figures = [figure for one in graphs for part in ("measures", "predicted") for figure in one[part].values()]
     if not all(figure["exact"] for figure in figures):
-        lines.append("~ an estimate; topology describe GRAPH says how it was found, and what each figure means")
+        lines.append("~ an estimate; topology describe GRAPH shows how it was computed, and what each figure means")
     else:
-        lines.append("topology describe GRAPH says what each figure means")
+        lines.append("topology describe GRAPH explains each figure")
     return lines
 
 

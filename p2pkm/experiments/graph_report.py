@@ -26,7 +26,7 @@ _MEANINGS = {
     "degree_max": "most links of a device",
     "diameter": "most hops between two devices",
     "mean_path": "mean hops between two devices",
-    "clustering": "share of pairs of neighbours that are linked, mean over devices",
+    "clustering": "share of pairs of neighbors that are linked, mean over devices",
     "algebraic_connectivity": "second smallest eigenvalue of the Laplacian",
     "effective_resistance": "mean over pairs of devices, with links as resistors of 1",
     "edge_connectivity": "fewest links whose loss separates devices",
@@ -56,7 +56,7 @@ class GraphQuery(NamedTuple):
         None: 16, or what the graph itself says.
     seed : int
     decay : float
-        Of the effective number of neighbours.
+        Of the effective number of neighbors.
     coupling, alpha : float or None
         None: the default coupling of GTVMin.
     points, clusters : int or None

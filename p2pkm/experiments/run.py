@@ -226,7 +226,7 @@ def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None)
     if saved is not None:
         more = partial(split, saved.outline, saved.arrays, topology, division)
         parts = (part | more(rank) for rank, part in enumerate(parts))
-    part = load_own_shard(world, order, world.deal(parts))
+    part = load_own_shard(world, order, world.scatter(parts))
     return _assemble(order, part, topology)
 
 
@@ -241,7 +241,7 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
     """Run what rank 0 runs."""
     try:
-        job = _assemble(order, load_own_shard(world, order, world.deal(None)), _read_topology(order))
+        job = _assemble(order, load_own_shard(world, order, world.scatter(None)), _read_topology(order))
     except DataError:
         return  # rank 0 says so
     _perform(job, world, interrupted=interrupted)
@@ -299,7 +299,7 @@ def code_of(stop: str, experiment: Experiment) -> int:
     """Return the exit code of a run that stopped for this reason."""
     if stop in STOPPED:
         return STOPPED[stop]
-    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "stalled") else 0
+    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "oscillating") else 0
 
 
 def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:

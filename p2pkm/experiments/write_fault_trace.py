@@ -49,13 +49,13 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise NetworkError(
-            f"the tape {out} cannot be written: {error.strerror or error}; choose another file"
+            f"the fault trace {out} cannot be written: {error.strerror or error}; choose another file"
         ) from None
     return [], f"{said}, in {out}"
 
 
 def _count(tape: FaultTrace, rounds: int) -> str:
-    """Say how many events of which kind there are."""
+    """State how many events of which kind there are."""
     counts = [(word, int((tape.events[:, KIND] == kind).sum())) for kind, word in enumerate(WORDS)]
     found = ", ".join(f"{count:,} {word}" for word, count in counts if count) or "no events"
     return f"rounds 0 to {rounds}: {found}"

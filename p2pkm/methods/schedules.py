@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import AWAKE, Devices, Integers, Mask
+from p2pkm.core.batch import Devices, Integers, Mask, Stream
 from p2pkm.kernels.reference import philox
 
 
@@ -16,16 +16,16 @@ class Schedule(NamedTuple):
     Attributes
     ----------
     opening : bool[n]
-        Who speaks at the opening.
+        Who sends at the opening.
     turns : callable
         Returns who acts in each turn of round t, an iterator of bool[n].
     answers : bool
-        Whether whoever acts in a turn answers the turn before: then silence in the last turn is the end.
+        Whether any device that acts in a turn answers the turn before: then silence in the last turn is the end.
     in_step : bool
-        Whether everybody acts in every turn.
+        Whether every device acts in every turn.
     length : int
         Turns of a round, at most.
-    judge : callable
+    check_termination : callable
         Returns why to stop, given why the last round says so; nothing while that does not count yet.
     """
 
@@ -34,22 +34,22 @@ class Schedule(NamedTuple):
     answers: bool = False
     in_step: bool = False
     length: int = 1
-    judge: Callable[[str], str] = str
+    check_termination: Callable[[str], str] = str
 
 
 def jacobi(devices: Devices, turns: int = 1) -> Schedule:
-    """Wake everybody, in one turn or in several."""
+    """Wake every device, in one turn or in several."""
     everybody = np.ones(len(devices), np.bool_)
     return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
 
 
 def colored(devices: Devices, colors: Integers) -> Schedule:
-    """Wake one colour class after the other; neighbours never have the same colour.
+    """Wake one color class after the other; neighbors never have the same color.
 
     Parameters
     ----------
     colors : int64[N]
-        Colour of every device of the system.
+        Color of every device of the system.
     """
     own = colors[devices.ids]
     masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
@@ -57,7 +57,7 @@ def colored(devices: Devices, colors: Integers) -> Schedule:
 
 
 def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
-    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbours; one turn a round.
+    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbors; one turn a round.
 
     Parameters
     ----------
@@ -69,23 +69,23 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
     source = devices.sources
 
     def turns(t: int) -> Iterator[Mask]:
-        key, other = (philox(part, t, devices.shared_key, AWAKE)[:, 0] for part in (own, others))
+        key, other = (philox(part, t, devices.shared_key, Stream.AWAKE)[:, 0] for part in (own, others))
         awake = np.ones(len(devices), np.bool_)
         loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
-        awake[source[loses & devices.active]] = False
+        awake[source[loses & devices.active_edges]] = False
         yield awake
 
     return Schedule(np.ones(len(devices), np.bool_), turns)
 
 
 def star(devices: Devices) -> Schedule:
-    """Wake the hub, then the clients, who also speak at the opening."""
-    hub = devices.ids == devices.hub
+    """Wake the hub, then the clients, who also send at the opening."""
+    hub = devices.ids == devices.server
     return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns of everybody a round."""
+    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns a round."""
     word, _, turns = name.partition("*")
     if word == "jacobi":
         return jacobi(devices, int(turns or 1))

@@ -1,4 +1,4 @@
-"""Rows of the closing table that say more than one figure: (figure, what it means), a dash where there is no row."""
+"""Rows of the closing table that show more than one figure: (figure, what it means), a dash where there is no row."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ NO_ROW: Row = ("-", "")
 TERMINATIONS = {
     "converged": "converged: every move of the last round was within --tol",
     "round-limit": "not converged: stopped at the limit of --rounds",
-    "stalled": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule coloured",
+    "oscillating": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule colored",
     "silent": "no messages left to send",
     "interrupted": "interrupted; p2pkm resume goes on",
     "terminated": "ended by SIGTERM; p2pkm resume goes on",

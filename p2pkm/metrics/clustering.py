@@ -86,7 +86,7 @@ def mean_square_error(distances: Floats, k: int) -> float:
 def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float | None]:
     """Return the mean silhouette (Rousseeuw 1987) and its simplified form (Hruschka et al. 2004).
 
-    Points are labelled by the nearest centroid. The simplified form takes distances to centroids instead of mean
+    Points are labeled by the nearest centroid. The simplified form takes distances to centroids instead of mean
     distances to the points of a cluster. The silhouette is None if all points have one label, both if there is only one
     centroid.
     """

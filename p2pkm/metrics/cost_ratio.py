@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import ALONE, CENTRAL, SAMPLE, Devices, Floats, Integers, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Integers, Search, Stream, cluster
 from p2pkm.core.cache import digest, memoize_in_study
 from p2pkm.core.messages import expand_ranges
 from p2pkm.core.sorting import offsets_of
@@ -80,7 +80,7 @@ class CostEvaluator:
         self.alone = np.full(1, np.nan)
         self._scored = self._alone = np.arange(devices.clients)
         self.notes: list[str] = []
-        self._pool = self._draw_pool(network.share(devices.sizes))
+        self._pool = self._draw_pool(network.allgather_by_device(devices.sizes))
         self._known: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
         if central is not None:
             self._set_baselines(central)
@@ -95,11 +95,11 @@ class CostEvaluator:
         own, total = self._devices, int(sizes.sum())
         self._points, self._each = min(total, _PRICED), max(total / _PRICED, 1.0)
         if total <= _PRICED:
-            return *own.own, self.classes
+            return *own.kernel_inputs, self.classes
         self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
         runs = spread(total // _RUN, _PRICED // _RUN, own.shared_key, 3)
         rows, counts = locate((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, own.ids)
-        points, weights, _ = own.own
+        points, weights, _ = own.kernel_inputs
         classes = self.classes[rows] if self.n_classes else self.classes
         return points[rows], weights[rows] if len(weights) else weights, offsets_of(counts[own.ids]), classes
 
@@ -115,10 +115,12 @@ class CostEvaluator:
         alone = np.full((len(own), *central.shape), np.inf)
         asked = _take(own, mine) if few else own
         alone[mine] = memoize_in_study(
-            "alone", lambda: (digest(*asked.own, asked.keys), len(central)),
-            lambda: asked.kmeans(len(central), ALONE, starts=_STARTS_ALONE)[0],
+            "alone", lambda: (digest(*asked.kernel_inputs, asked.keys), len(central)),
+            lambda: asked.kmeans(len(central), Stream.LOCAL_ONLY, starts=_STARTS_ALONE)[0],
         )  # fmt: skip
-        costs, which, _ = self._price(np.concatenate((central[None], self._network.share(alone)[chosen])), 0)
+        costs, which, _ = self._price(
+            np.concatenate((central[None], self._network.allgather_by_device(alone)[chosen])), 0
+        )
         self.central = float(costs[0])
         self.alone, self._alone = self._ratios(costs[which[1:]]), chosen
 
@@ -138,7 +140,7 @@ class CostEvaluator:
         if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._compared):
             return None
         chosen = self._choose(k * d, _IN_THE_END if self._compared else _UNCOMPARED)
-        sets = self._network.share(centroids)[chosen]
+        sets = self._network.allgather_by_device(centroids)[chosen]
         costs, which, tables = self._price(sets, self.n_classes if closing else 0)
         ratios, every = np.full(n, np.nan), np.full(n, np.inf)
         ratios[chosen], every[chosen] = self._ratios(costs[which]), costs[which]
@@ -149,13 +151,13 @@ class CostEvaluator:
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
         _, first = np.unique(which, return_index=True)
-        known = self._known if n_classes == 0 else {}  # of what is remembered nobody knows the tables
+        known = self._known if n_classes == 0 else {}  # the tables of remembered results are unknown
         fresh = np.array([name not in known for name in numbers])
         points, weights, offsets, classes = self._pool
         costs, tables = self._devices.kernels.price(
             points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first[fresh]])
         )
-        gathered = self._network.collect(costs)
+        gathered = self._network.gather_by_device(costs)
         total = np.array([known.get(name, np.nan) for name in numbers])
         if gathered is not None:
             total[fresh] = self._each * _add_rows(gathered)
@@ -182,19 +184,19 @@ def _add_rows(values: Floats) -> Floats:
 
 def gather_points(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
     """Collect the points of all ranks, of very many a sample, with a note that says so; on rank 0, else None."""
-    sizes = network.share(own.sizes)
+    sizes = network.allgather_by_device(own.sizes)
     m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
     chosen = np.arange(m) if m <= most else spread(m, most, key, 0)
     note = None if m <= most else f"central k-means ran on a sample of {most} of {m} points"
     mine, counts = locate(chosen, sizes, network.placement.ids)
-    points = network.collect(own.points[mine].astype(np.float64), counts)
-    weights = network.collect(own.weights[mine], counts)
+    points = network.gather_by_device(own.points[mine].astype(np.float64), counts)
+    weights = network.gather_by_device(own.weights[mine], counts)
     return None if points is None else Pooled(points, weights), note
 
 
 def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> Floats:
     """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
-    search, key = Search(k, CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
+    search, key = Search(k, Stream.CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
     found: Floats = memoize_in_study(
         "central", lambda: (digest(*pooled), search, key), lambda: cluster(devices.kernels, key, *pooled, search)[0]
     )
@@ -222,7 +224,7 @@ def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, 
 
 def spread(n: int, most: int, key: int, step: int) -> Integers:
     """Draw one of every n / most numbers below n, int64[most], ascending."""
-    draw = uniforms(key, SAMPLE, [step], most)[0]
+    draw = uniforms(key, Stream.SAMPLE, [step], most)[0]
     return np.minimum(((np.arange(most) + draw) * (n / most)).astype(np.int64), n - 1)
 
 

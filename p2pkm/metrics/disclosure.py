@@ -8,12 +8,12 @@ from p2pkm.network.ledger import Traffic
 
 
 def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
-    """Return whose tables every device has seen: those of neighbours who spoke to it, and what was passed on.
+    """Return whose tables every device has seen: those of neighbors who sent to it, and what was passed on.
 
     Parameters
     ----------
     hops : int or None
-        How far the tables of a device travelled unchanged; None: as far as there are links.
+        How far the tables of a device traveled unchanged; None: as far as there are links.
     """
     n = topology.n
     spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)

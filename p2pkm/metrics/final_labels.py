@@ -1,4 +1,4 @@
-"""The census at the end of a run: where the points are, how they were labelled, and a sample for pictures."""
+"""The census at the end of a run: where the points are, how they were labeled, and a sample for pictures."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from p2pkm.metrics.cost_ratio import locate, spread
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
-_LABELLED = 10_000_000  # points; above, nobody gathers the labels
+_LABELED = 10_000_000  # points; above, nobody gathers the labels
 _SAMPLE = 5_000
 
 
@@ -33,21 +33,25 @@ def collect_labels(
     through : float64[n, q, d], optional
         Rows by way of which points are labeled, see `p2pkm.core.chunks.label`.
     """
-    sizes, clients = network.share(devices.sizes), devices.clients
+    sizes, clients = network.allgather_by_device(devices.sizes), devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
-    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELLED)
+    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELED)
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)
-        names = network.share(labels, sizes), network.share(owner, sizes), network.share(shards.rows, sizes)
+        names = (
+            network.allgather_by_device(labels, sizes),
+            network.allgather_by_device(owner, sizes),
+            network.allgather_by_device(shards.rows, sizes),
+        )
     classes = scores = None
     if known is not None:
-        classes, scores = network.share(own)[:clients], network.share(marks)[:clients]
+        classes, scores = network.allgather_by_device(own)[:clients], network.allgather_by_device(marks)[:clients]
     rows, counts = locate(spread(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
     truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
     owner = np.repeat(devices.ids, counts[devices.ids])
-    drawn = [network.share(part, counts) for part in (devices.stored[rows], owner, truth)]
+    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth)]
     return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])
 
 

@@ -94,7 +94,7 @@ def write_rounds(figures: Mapping[str, Any], goal: str = "", form: str = "") -> 
 
 def never_reached(row: Mapping[str, Any], name: str) -> bool:
     """Return whether a run was compared with central k-means and never came within 1 % of it."""
-    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # what is older than the figure does not say
+    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # a result older than the figure does not have it
     return name.endswith(OF_CENTRAL) and not came and row.get("ratio_mean") is not None
 
 

@@ -1,4 +1,4 @@
-"""The referee looks in from outside: it measures, and nothing that it sees stops a run or reaches a device."""
+"""The monitor measures from outside: nothing that it measures stops a run or reaches a device."""
 
 import hashlib
 import time
@@ -78,17 +78,17 @@ class Monitor:
         self.recorder = Recorder(topology, network)
         self.left_out = np.zeros(0, np.int64)
 
-    def meet(self, devices: Devices, prices: CostEvaluator | None) -> None:
-        """Watch this batch from now on; without prices nobody asks what centroids cost."""
+    def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
+        """Watch this batch from now on; without an evaluator costs are not evaluated."""
         self._devices, self.prices = devices, prices
-        self._masses = devices.kernels.moments(*devices.own, np.zeros(devices.d))[:, 0]
+        self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0]
         filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
         if filled.any():
             begins = devices.offsets[:-1][filled]
             low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
             self._extent[filled] = np.maximum(-low, high)
 
-    def set_aside(self, liars: Integers) -> None:
+    def exclude(self, liars: Integers) -> None:
         """Leave these devices out of all scores from now on."""
         self.left_out = liars
         if self.prices is not None:
@@ -99,7 +99,7 @@ class Monitor:
         """Return the ids of the devices that scores are about."""
         return np.setdiff1d(np.arange(self._devices.clients), self.left_out)
 
-    def look(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
+    def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
         """Record a round if it is due.
 
         Parameters
@@ -112,22 +112,24 @@ class Monitor:
         if now["round"] % self.every and not last:
             return
         began = time.perf_counter()
-        self._look(now, state, algorithm, closing)
+        self._record(now, state, algorithm, closing)
         if self.prices is None:  # the points are not scaled yet
             self.recorder.skip()
         else:
-            self.recorder.look(self._devices, state.centroids, self.gtv, self.losses, last=last)
+            self.recorder.record(self._devices, state.centroids, self.gtv, self.losses, last=last)
         self.seconds += time.perf_counter() - began
 
-    def _look(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
+    def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self.objective_known = algorithm.traits.has_objective
         own = self._devices
         links = self._measure_links(state, algorithm)
         rounding = self._measure_rounding(state.centroids, links[:, 2])
-        rows = self.network.collect(np.column_stack((*self._measure_devices(state.centroids), links, rounding)))
+        rows = self.network.gather_by_device(
+            np.column_stack((*self._measure_devices(state.centroids), links, rounding))
+        )
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
-        counts = *self.network.ledger.totals, np.count_nonzero(state.settled & (own.ids != own.hub))
-        messages, volume, settled = self.network.total(np.array(counts, np.int64))
+        counts = *self.network.ledger.totals, np.count_nonzero(state.converged & (own.ids != own.server))
+        messages, volume, converged = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
         losses = self.losses = rows[: own.clients, 0].copy()
@@ -140,10 +142,10 @@ class Monitor:
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
-            "messages": int(messages), "bytes": int(volume), "settled": int(settled),
+            "messages": int(messages), "bytes": int(volume), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
-        if own.hub >= 0:
+        if own.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
         self.trace.append(record)
         self._sink(record)
@@ -177,7 +179,7 @@ class Monitor:
             self.chain = self._heads[-1] if self._heads else b""
             self._remembered = None if kept["root_digests"] is None else list(kept["root_digests"])
 
-    def links(self) -> HashChain:
+    def hash_chain(self) -> HashChain:
         """Return the fingerprints of all records."""
         heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
         return HashChain(heads, None if self._remembered is None else np.array(self._remembered))
@@ -196,7 +198,7 @@ class Monitor:
         losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
         for piece in label(own, centroids):
             losses[piece.own] = piece.losses
-            if prices is not None and prices.n_classes and own.hub >= 0:
+            if prices is not None and prices.n_classes and own.server >= 0:
                 known = piece.offsets, prices.classes[piece.rows], piece.labels
                 tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
                 scores[piece.own] = ari(tables)
@@ -209,7 +211,9 @@ class Monitor:
         The first two are summed at the lower end of a link; alpha is 1 where the method has none.
         """
         own, senders = self._devices, self.network.placement.senders
-        self.gtv = own.kernels.gtv(self.network.peek(state.centroids), own.ids, own.indptr, own.indices, senders)
+        self.gtv = own.kernels.gtv(
+            self.network.halo_exchange_uncounted(state.centroids), own.ids, own.indptr, own.indices, senders
+        )
         sums = np.empty((len(own), 3))
         sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
         sums[:, 2] = np.diff(own.indptr)
@@ -239,7 +243,7 @@ class Monitor:
         return sums
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
-        """Return what can be said of the descent of (7) up to this record."""
+        """Return whether descent of (7) is certified up to this record."""
         promised = algorithm.traits.guarantees_descent and not (len(self.left_out) or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
@@ -252,7 +256,7 @@ class Monitor:
 
 
 def usual_every(n: int) -> int:
-    """Return every how many rounds n devices are looked at unless somebody says so."""
+    """Return every how many rounds n devices are looked at unless configured otherwise."""
     return _SELDOM if n > LARGE else 1
 
 

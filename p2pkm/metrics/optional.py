@@ -18,7 +18,7 @@ _SCORED = ("ari_clients", "nmi_clients", "purity_clients")
 def mark_move(devices: Devices, network: Network, state: Any) -> float:
     """Return the largest move of a coordinate of any device in its last turn, over the scale: the units of ``tol``."""
     moves = find_moves(state.centroids, state.previous)
-    return float(network.share(moves).max()) / devices.scale if devices.scale else 0.0
+    return float(network.allgather_by_device(moves).max()) / devices.data_std if devices.data_std else 0.0
 
 
 def expect_rate(coupling: float, theta: float, schedule: str) -> float:
@@ -57,7 +57,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     ``loss_global``: every point by the nearest server centroid; ``loss_local``: by the one that is nearest to its own
     client's nearest centroid.
     """
-    nearest, _ = devices.kernels.losses(*devices.own, state.centroids)
+    nearest, _ = devices.kernels.losses(*devices.kernel_inputs, state.centroids)
     through = np.zeros(len(devices))
     for piece in label(devices, state.centroids, through=state.local):
         owner = np.repeat(np.arange(len(piece.losses)), np.diff(piece.offsets))
@@ -65,7 +65,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
         apart = ((devices.stored[piece.rows] - goals) ** 2).sum(axis=1)
         costs = np.where(piece.labels < 0, np.nan, devices.point_weights[piece.rows] * apart)
         through[piece.own] = np.bincount(owner, costs, len(piece.losses))
-    gathered = network.collect(np.column_stack((through, nearest)))
+    gathered = network.gather_by_device(np.column_stack((through, nearest)))
     if gathered is None or not central > 0:
         return {}
     found = {name: add(costs) / central for name, costs in zip(("loss_local", "loss_global"), gathered.T, strict=True)}
@@ -73,7 +73,7 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
 
 
 def silhouette_scores(model: Floats, census: Census) -> dict[str, float | None]:
-    """Return silhouette and simplified silhouette of the points (or of a sample) labelled by the nearest centroid."""
+    """Return silhouette and simplified silhouette of the points (or of a sample) labeled by the nearest centroid."""
     found = silhouettes(census.sample, model[model[:, 0] < np.inf])
     return {"silhouette": found[0], "simplified_silhouette": found[1]}
 

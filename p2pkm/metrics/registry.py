@@ -55,7 +55,7 @@ class Metric:
     per_device : bool
         Whether `compute` returns one value per device: ``devices.npz`` and `Result.devices` hold them.
     needs : str
-        What a run must have for it; empty: nothing. A column that nobody has a value for is left out then.
+        What a run must have for it; empty: nothing. A column that no device has a value for is left out then.
     better : {"", "lower", "higher"}
     tables : Table
     title : str

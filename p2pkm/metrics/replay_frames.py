@@ -88,7 +88,7 @@ class Recorder:
         """Leave out a record before the first one that is looked at."""
         self._seen, self._skipped = self._seen + 1, self._skipped + 1
 
-    def look(self, own: Devices, centroids: Floats, gtv: Floats, losses: Floats, *, last: bool) -> None:
+    def record(self, own: Devices, centroids: Floats, gtv: Floats, losses: Floats, *, last: bool) -> None:
         """Take in a record.
 
         Parameters
@@ -249,9 +249,11 @@ class _FrameRecorder:
         tables = np.clip(centroids[self._mine], -_HUGE, np.where(centroids[self._mine] < np.inf, _HUGE, np.inf))
         with np.errstate(over="ignore"):
             shown = np.column_stack((tables.reshape(len(tables), rows * d), self._disagree(own, centroids, gtv)))
-            devices = network.collect(shown.astype(np.float32), self._counts)
+            devices = network.gather_by_device(shown.astype(np.float32), self._counts)
         volume = network.ledger.volume(self._edges)
-        links = network.collect(np.column_stack((gtv[self._edges], volume.view(np.float64))), self._edge_counts)
+        links = network.gather_by_device(
+            np.column_stack((gtv[self._edges], volume.view(np.float64))), self._edge_counts
+        )
         if devices is None:
             return None
         volume = np.ascontiguousarray(links[:, 1]).view(np.int64)
@@ -264,7 +266,7 @@ class _FrameRecorder:
     def _disagree(self, own: Devices, centroids: Floats, gtv: Floats) -> Floats:
         """Return the sum of (4) over all links of the own devices that are shown."""
         apart, placement, unknown = gtv[self._known], self._network.placement, self._known < 0
-        heard = self._network.peek(centroids)  # on every rank
+        heard = self._network.halo_exchange_uncounted(centroids)  # on every rank
         if len(self._outside):
             needed, slots = np.unique(placement.senders[self._outside], return_inverse=True)
             tables, below = np.concatenate((centroids[self._mine], heard[needed])), np.full(len(self._mine), -1)

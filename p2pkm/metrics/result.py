@@ -54,7 +54,7 @@ class HashChain(NamedTuple):
 
 
 class Census(NamedTuple):
-    """Where the points are and how they were labelled, in ascending (device, row).
+    """Where the points are and how they were labeled, in ascending (device, row).
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Result:
     server_centroids : float64[k, d] or None
         The global model of a server method.
     rounds : list of dict
-        What the referee recorded: rounds.jsonl of the run folder.
+        What the monitor recorded: rounds.jsonl of the run folder.
     summary : dict
         The closing JSON object of the command line.
     ledger : Traffic
@@ -106,7 +106,7 @@ class Result:
     gtv : float64[e]
         Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
     census : Census
-        Where the points are and how they were labelled.
+        Where the points are and how they were labeled.
     chain : Chain
     best : int
         The device whose centroids cost least on all points.

@@ -42,7 +42,7 @@ _HALF = 0.5  # of a link's strength
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
-    """Return what the summary says of a method's parameters, as they were used; None: the method has no such thing."""
+    """Return the summary figures of a method's parameters, as they were used; None: the method has no such thing."""
     traits = algorithm.traits
     return {
         "algorithm": algorithm.name,
@@ -65,10 +65,10 @@ class OptionalMetrics(NamedTuple):
 
 
 class FinishedRun(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the referee, the last state, the graph.
+    """What a run leaves on a rank: its batch and points, the monitor, the last state, the graph.
 
     clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
-    no clocks were kept; hops: how far tables travelled as they were, None: everywhere.
+    no clocks were kept; hops: how far tables traveled as they were, None: everywhere.
     """
 
     devices: Devices
@@ -89,14 +89,14 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     honest, exposure = referee.honest, expose(traffic, topology, hops)
     if ages is not None:
         traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
-    induced = isinstance(state, StarState) and bool(network.share(state.induced).any())
+    induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
     through = state.local if induced else None
     census = collect_labels(devices, network, shards, prices.n_classes, state.centroids, through)
     priced = referee.priced
     if through is not None and prices.n_classes:
         pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
         priced = None if priced is None else priced._replace(tables=pooled[None])
-    sets = network.share(state.centroids)
+    sets = network.allgather_by_device(state.centroids)
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
@@ -110,7 +110,9 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
             summary |= marks
         apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
         summary |= reach(referee.trace) | ({} if apart else find_best(referee.trace))
-        summary |= _grant(wishes, centroids, referee.best, model, census) | _mark_groups(groups, wishes.groups)
+        summary |= _optional_scores(wishes, centroids, referee.best, model, census) | _mark_groups(
+            groups, wishes.groups
+        )
         records = referee.trace
     prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
     prices.notes += byzantine_note(referee.left_out)
@@ -118,10 +120,10 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
-         "ratios": _ratios(referee), **_freeze(referee.links())} if world.rank == 0 else None
+         "ratios": _ratios(referee), **_freeze(referee.hash_chain())} if world.rank == 0 else None
     )  # fmt: skip
     frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
-    gtv = network.share(referee.gtv, network.placement.edge_counts)
+    gtv = network.allgather_by_device(referee.gtv, network.placement.edge_counts)
     records, summary, notes = json.loads(shared["text"].tobytes())
     result = Result(
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
@@ -140,7 +142,7 @@ def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
-        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 looks at every tenth only")
+        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
     return notes
 
 
@@ -227,7 +229,7 @@ def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEva
     return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
 
 
-def _grant(
+def _optional_scores(
     wishes: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
 ) -> dict[str, Any]:
     """Score what was asked for: the server's centroids, else those of the devices."""
@@ -247,7 +249,7 @@ def _name_groups(network: Network, topology: Topology, state: Any) -> Integers |
         return None
     if weight is None:
         return topology.components
-    weights = network.share(weight, network.placement.edge_counts)
+    weights = network.allgather_by_device(weight, network.placement.edge_counts)
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:
         return topology.components
@@ -276,7 +278,7 @@ def _real(rows: Floats) -> Floats | None:
 def _score(
     priced: CostRatios | None, prices: CostEvaluator, census: Census, honest: Integers
 ) -> dict[str, float | None]:
-    """Return ratios over devices, and the scores of all points labelled by each device's centroids, averaged."""
+    """Return ratios over devices, and the scores of all points labeled by each device's centroids, averaged."""
     found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, honest)
     if priced is not None:
         known = priced.ratios[np.isfinite(priced.ratios)]
@@ -339,8 +341,8 @@ def _both_ways(topology: Topology, gtv: Floats) -> Floats:
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    messages, rows, volume = network.share(network.ledger.edges, network.placement.edge_counts).T
-    refused = network.share(network.ledger.refused)
+    messages, rows, volume = network.allgather_by_device(network.ledger.edges, network.placement.edge_counts).T
+    refused = network.allgather_by_device(network.ledger.refused)
     refused = refused if refused.any() else None
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
@@ -359,5 +361,5 @@ def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> I
     who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
     ids = network.placement.ids
     own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
-    found = network.share(own, network.share(np.bincount(who, minlength=len(ids))))
+    found = network.allgather_by_device(own, network.allgather_by_device(np.bincount(who, minlength=len(ids))))
     return found[np.lexsort((found[:, 1], found[:, 0]))]

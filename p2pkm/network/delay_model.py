@@ -1,4 +1,4 @@
-"""How late mail is: whatever decides it, a clock or a tape of faults, answers one question after every exchange."""
+"""How late messages are: a clock or a fault model answers one question after every exchange."""
 
 from typing import NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ class SentTables(NamedTuple):
     Attributes
     ----------
     rows : int64[s]
-        Rows that every own device, and every neighbour on another rank, has just said; -1: silent.
+        Rows that every own device, and every neighbor on another rank, has just sent; -1: silent.
     row_bytes : int
         Counted bytes of a row.
     over : bool[e] or None
@@ -24,12 +24,12 @@ class SentTables(NamedTuple):
 
 
 class ReceivedTables(NamedTuple):
-    """Which table each own edge hears.
+    """Which table each own edge receives.
 
     Attributes
     ----------
     ages : int64[e]
-        How many tables its sender has said since, over whatever edges: 0: none, it is the newest; at most the bound;
+        How many tables its sender has sent since, over whatever edges: 0: none, it is the newest; at most the bound;
         -1: nothing has come yet.
     fresh : bool[e]
         Whether it is to be taken as one that came in this exchange; what has not come is never fresh.
@@ -40,11 +40,11 @@ class ReceivedTables(NamedTuple):
 
 
 class DelayModel(Protocol):
-    """Decides how late mail is; every rank asks it alike, and it may ask the network to agree with the others."""
+    """Decides how late messages are; every rank asks it alike, and it may ask the network to agree with the others."""
 
     @property
     def bound(self) -> int:
         """Return the largest age there is: so many tables of each sender are kept beside its newest one."""
 
-    def hear(self, said: SentTables) -> ReceivedTables:
-        """Return what is heard after an exchange; called once in each, the opening included."""
+    def receive(self, said: SentTables) -> ReceivedTables:
+        """Return what is received after an exchange; called once in each, the opening included."""

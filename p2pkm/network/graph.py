@@ -31,7 +31,7 @@ class Topology:
     ----------
     indptr : int64[n + 1]
     indices : int64[e]
-        Neighbours, ascending within a device.
+        Neighbors, ascending within a device.
     weights : float64[e]
         Edge attribute `weight`; multiplies alpha.
     colors : int64[n]
@@ -188,7 +188,7 @@ class Topology:
 
     @property
     def degrees(self) -> Integers:
-        """Return the number of neighbours of each device, int64[n]."""
+        """Return the number of neighbors of each device, int64[n]."""
         return np.diff(self.indptr)
 
     @cached_property

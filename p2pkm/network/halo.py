@@ -22,16 +22,16 @@ class Peer(NamedTuple):
         Own devices (positions in the batch) whose tables the peer needs, ascending.
     first, last : int
         Slots ``first:last`` take the peer's tables.
-    speaking, hearing : int64[c]
-        Own edges that lead to the peer, in the order in which the peer lists the same edges as `hearing`.
+    send_edges, recv_edges : int64[c]
+        Own edges that lead to the peer, in the order in which the peer lists the same edges as `recv_edges`.
     """
 
     rank: int
     send: Integers
     first: int
     last: int
-    speaking: Integers
-    hearing: Integers
+    send_edges: Integers
+    recv_edges: Integers
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class LocalSubgraph:
     ids : int64[n]
         Own devices, ascending.
     ghosts : int64[g]
-        Neighbours on other ranks, by rank and then by id; they follow the own devices in the numbering of slots.
+        Neighbors on other ranks, by rank and then by id; they follow the own devices in the numbering of slots.
     indptr, indices, edges : int64
-        Own directed edges: neighbours' ids, and the positions of the edges in the topology (a slice if they lie side by
+        Own directed edges: neighbors' ids, and the positions of the edges in the topology (a slice if they lie side by
         side).
     senders : int64[e]
-        Slot of the neighbour at each own edge.
+        Slot of the neighbor at each own edge.
     peers : tuple of Peer
     division : Division
         The devices of all ranks.
@@ -142,12 +142,12 @@ def _meet(indptr: Integers, outside: Integers, senders: Integers, owner: Integer
     own = int(senders.max()) + 1 - len(owner)  # slots of own devices
     slots = senders[outside]
     rank = owner[slots - own]
-    speaking, hearing = outside[np.argsort(rank, kind="stable")], outside[sort_stably(slots)]
+    send_edges, recv_edges = outside[np.argsort(rank, kind="stable")], outside[sort_stably(slots)]
     ends, lasts = np.cumsum(np.bincount(rank)), own + np.cumsum(np.bincount(owner))
     peers = []
     for peer in np.unique(owner):
         first, first_slot = (ends[peer - 1], lasts[peer - 1]) if peer else (0, own)
         edges = slice(int(first), int(ends[peer]))
-        send = np.unique(source[speaking[edges]])
-        peers.append(Peer(int(peer), send, int(first_slot), int(lasts[peer]), speaking[edges], hearing[edges]))
+        send = np.unique(source[send_edges[edges]])
+        peers.append(Peer(int(peer), send, int(first_slot), int(lasts[peer]), send_edges[edges], recv_edges[edges]))
     return tuple(peers)

@@ -11,12 +11,12 @@ from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
-_FEW = 8  # where fewer than one of so many speak, only they are kept
+_FEW = 8  # where fewer than one of so many send, only they are kept
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
 
 class Traffic(NamedTuple):
-    """What was sent: totals of every directed edge, and every table that was said.
+    """What was sent: totals of every directed edge, and every table that was sent.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Traffic(NamedTuple):
     age_mean, age_max : float64[e] or None
         How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
     refused : int64[n] or None
-        How often a table of each device was refused by somebody who heard it, see `p2pkm.channel.rejection`.
+        How often a table of each device was rejected by a receiver, see `p2pkm.channel.rejection`.
     """
 
     src: Integers
@@ -55,7 +55,7 @@ class Traffic(NamedTuple):
 
 
 class ExchangeRecord(NamedTuple):
-    """Who said how many rows in one exchange.
+    """Who sent how many rows in one exchange.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class ExchangeRecord(NamedTuple):
 
     @property
     def said(self) -> tuple[Integers, Integers]:
-        """Return the positions of those who spoke, and how many rows each of them said."""
+        """Return the positions of those who sent, and how many rows each of them sent."""
         if self.who is not None:
             return self.who, self.rows
         who = np.flatnonzero(self.rows >= 0)
@@ -95,18 +95,20 @@ class ExchangeRecord(NamedTuple):
 
 
 class Ledger:
-    """Count what devices say: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
+    """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
 
     def __init__(self, indptr: Integers) -> None:
         self._indptr, self._degrees = indptr, np.diff(indptr)
         self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
-        self._edges = np.zeros((3, 0), np.int64)  # the same for what went over some edges only, once there is such mail
+        self._edges = np.zeros(
+            (3, 0), np.int64
+        )  # the same for what went over some edges only, once there are such messages
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[ExchangeRecord] = []
         self._forget()
 
     def _forget(self) -> None:
-        """Keep no exchange; those that are alike but for their place share what was said."""
+        """Keep no exchange; those that are alike but for their place share what was sent."""
         self._said = array("i")  # number of the pattern, one exchange after the other
         self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
         self._next = -1, 0  # stage and turn that go on with the last run
@@ -114,22 +116,24 @@ class Ledger:
         self._numbers: dict[Any, int] = {}
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
-    def note(self, mail: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
+    def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
-        if mail.unfit is not None:
-            self.refused += mail.unfit * _count_receivers(self._indptr, edges)
-        self._noted.append(ExchangeRecord(stage, turn, mail.rows, 8 * (mail.values.shape[2] - mail.header), edges))
+        if messages.malformed is not None:
+            self.refused += messages.malformed * _count_receivers(self._indptr, edges)
+        self._noted.append(
+            ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges)
+        )
         waiting = len(self._noted)
         if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
 
-    def enter(self, letters: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
-        """Add up one exchange of letters; said: which table goes over which own edge; at: stage and turn."""
+    def count_sparse(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
+        """Add up one exchange of sparse messages; said: which table goes over which own edge; at: stage and turn."""
         self._count()
-        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - letters.header)
+        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)
         _add(self._over_some(), said.edges, rows, row_bytes)
         if len(self._degrees) <= LARGE:
-            self._keep(ExchangeRecord(*at, letters.tables.rows, row_bytes, said.edges, letters.who))
+            self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who))
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:
@@ -224,7 +228,7 @@ class Ledger:
 
 
 def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
-    """Return over how many of its edges, bool[e] or all, each device speaks, int64[n]."""
+    """Return over how many of its edges, bool[e] or all, each device sends, int64[n]."""
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 

@@ -23,37 +23,35 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
     """
     indptr = placement.indptr
     n, e, exchanges, none = len(indptr) - 1, int(indptr[-1]), ledger.exchanges, np.zeros(0, np.int64)
-    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may say the same
+    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may send the same
     words = total(salted & PART)
     _, first, which = np.unique(words, axis=0, return_index=True, return_inverse=True)
     distinct = [exchanges[i] for i in first]
     masked = total(np.array([one.edges is not None and one.edges.dtype == np.bool_ for one in distinct], np.int64)) > 0
     masks = [_mask(one, e) for one, some in zip(distinct, masked, strict=True) if some]
     listed = [one.edges is not None and one.edges.dtype != np.bool_ for one in distinct]
-    letters = [
-        one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)
-    ]
-    sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in letters]
+    sparse = [one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)]
+    sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in sparse]
     return {
         "when": [
             [one.stage, one.turn, one.row_bytes, int(number)]
             for one, number in zip(exchanges, which.ravel(), strict=True)
         ],
-        "letters": listed,
+        "sparse": listed,
         "masked": masked.tolist(),
         "said": _by_device([one.said for one in distinct], n),
-        "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, letters, strict=True)], n),
+        "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, sparse, strict=True)], n),
         "edge_masks": np.stack(masks, axis=1) if masks else np.zeros((e, 0), np.bool_),
     }
 
 
 def thaw(kept: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
     """Return the exchanges of these devices from what `freeze` returned, on any placement."""
-    count, masks = len(kept["letters"]), iter(kept["edge_masks"].T)
+    count, masks = len(kept["sparse"]), iter(kept["edge_masks"].T)
     said, over = (_by_pattern(kept[name], count) for name in ("said", "over"))
     patterns: list[tuple[Any, Any, Any]] = []
-    for (who, rows), (source, offset), letters, masked in zip(said, over, kept["letters"], kept["masked"], strict=True):
-        edges = next(masks).copy() if masked else indptr[source] + offset if letters else None
+    for (who, rows), (source, offset), sparse, masked in zip(said, over, kept["sparse"], kept["masked"], strict=True):
+        edges = next(masks).copy() if masked else indptr[source] + offset if sparse else None
         patterns.append((rows, edges, who))
     found = []
     for stage, turn, row_bytes, number in kept["when"]:

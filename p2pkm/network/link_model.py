@@ -45,9 +45,9 @@ def lan(
     *, latency: float = 2.5e-4, bandwidth: float | None = None, access: float | None = 1.25e8, speed: float = 1e10,
     server_access: float | None = None, server_speed: float | None = None,
 ) -> Profile:  # fmt: skip
-    """Connect computers of one building or data centre by gigabit Ethernet.
+    """Connect computers of one building or data center by gigabit Ethernet.
 
-    Latency: half of a round trip of 0.5 ms within a data centre (J. Dean, "Numbers everyone should know", LADIS 2009).
+    Latency: half of a round trip of 0.5 ms within a data center (J. Dean, "Numbers everyone should know", LADIS 2009).
     Access: 1 Gbit/s (IEEE 802.3ab). Speed: 10 Gflop/s, a round number for one core.
     """
     return Profile(latency, bandwidth, access, speed, server_access, server_speed)
@@ -57,10 +57,10 @@ def wan(
     *, latency: float = 0.075, bandwidth: float | None = 8.3e6, access: float | None = 1.25e8, speed: float = 1e10,
     server_access: float | None = None, server_speed: float | None = None,
 ) -> Profile:  # fmt: skip
-    """Connect data centres on several continents.
+    """Connect data centers on several continents.
 
     Latency: half of a round trip of 150 ms between California and the Netherlands (J. Dean, LADIS 2009). Bandwidth: a
-    15th of 1 Gbit/s; so much less than within a data centre do links between regions carry on average (Hsieh et al.,
+    15th of 1 Gbit/s; so much less than within a data center do links between regions carry on average (Hsieh et al.,
     "Gaia", NSDI 2017, section 2). Access and speed as `lan`.
     """
     return Profile(latency, bandwidth, access, speed, server_access, server_speed)

@@ -1,4 +1,4 @@
-"""The network in one process: every device is in the batch, so what is said is heard by reading the same array."""
+"""The network in one process: every device is in the batch, so what is sent is received by reading the same array."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from p2pkm.network.transport_state import restore, snapshot
 
 
 class LocalNetwork:
-    """Deliver mail within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
+    """Deliver messages within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 
@@ -26,39 +26,39 @@ class LocalNetwork:
         self._memory, self._post = Mailbox(placement), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet."""
+        """Begin a stage: nothing has been received yet."""
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Mailbox(self.placement, delays=delays)
 
-    def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, from now on."""
+    def set_active_edges(self, active: Mask) -> None:
+        """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours."""
-        edges = narrow(mail.edges, self._active)
-        self.ledger.note(mail, edges, self._stage, self._turn)
+    def exchange(self, messages: DenseMessages) -> Inbox:
+        """Deliver what every device sends to its neighbors."""
+        edges = narrow(messages.edges, self._active)
+        self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
-        self._memory.say(mail, mail.values.shape[1])
-        return self._memory.hear(None if edges is None else edges[self.placement.mirror])
+        self._memory.write(messages, messages.values.shape[1])
+        return self._memory.inbox(None if edges is None else edges[self.placement.mirror])
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
-        """Deliver what few devices say."""
-        said = self._post.sort(letters, self._active)
-        self.ledger.enter(letters, said, (self._stage, self._turn))
+    def deliver(self, sparse: SparseMessages) -> Delivery:
+        """Deliver what few devices send."""
+        said = self._post.sort(sparse, self._active)
+        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1
         return self._post.hand_out(said, [])
 
-    def peek(self, values: Floats) -> Floats:
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
         return values
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, uncounted."""
         return values
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank, uncounted."""
         return values
 
@@ -79,8 +79,8 @@ class LocalWorld:
         """Return the arrays of rank 0 on every rank."""
         return arrays or {}
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters."""
         return {} if parts is None else next(parts)
 
     def gather(self, part: Any) -> list[Any] | None:

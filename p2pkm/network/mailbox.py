@@ -1,9 +1,9 @@
-"""What a rank has heard: the tables last said, who spoke, and over which edges it came.
+"""What a rank has received: the last table of each sender, who sent in this exchange, and over which edges.
 
-Where mail may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the network
-moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What an edge hears is a place
-in there; of the first s it has no rows, so that no kernel takes them for what was heard. Where nobody is late there are
-no such blocks, and nothing is copied.
+Where messages may be late by A tables of a sender, the last A + 1 of each are kept: behind the s tables that the
+network moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What is read over an
+edge is a place in there; the first s have no rows, so that no kernel takes them for received tables. Without delays
+there are no such blocks, and nothing is copied.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ class Mailbox:
     ----------
     placement : Placement
     spare : int
-        Rows that every table has beyond the largest one said; a network may let something travel in them.
+        Rows that every table has beyond the largest one sent; a network may let something travel in them.
     delays : Delays, optional
-        How late mail is; None: never.
+        How late messages are; None: never.
 
     Attributes
     ----------
     tables : float64[s, r + spare, w]
-        Grows to the largest table of the stage; where mail may be late, the tables that are kept follow.
+        Grows to the largest table of the stage; where messages may be late, the tables that are kept follow.
     heads : int64[s]
-        Rows said in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
+        Rows sent in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
     """
 
     def __init__(self, placement: LocalSubgraph, spare: int = 0, delays: DelayModel | None = None) -> None:
@@ -41,35 +41,36 @@ class Mailbox:
         self._n, slots = len(placement.ids), placement.slots
         self.heads = np.full(slots, -1)
         self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
-        self._count = np.zeros(slots, np.int64)  # tables that each has said, where mail may be late
-        self._forgotten = np.zeros(len(self._senders), np.int64)  # how many of them an own edge is not to hear any more
+        self._count = np.zeros(slots, np.int64)  # tables that each has sent, where messages may be late
+        # how many of them an own edge is not to receive any more
+        self._forgotten = np.zeros(len(self._senders), np.int64)
         self._rows = np.full(self._blocks * slots, -1)
         self._slots = np.full(len(self._senders), -1)
         self._over: Mask | None = None  # edges over which something could come in the last exchange
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
 
-    def say(self, mail: DenseMessages, r: int) -> None:
-        """Write down what the own devices say, in tables of at least r rows."""
+    def write(self, messages: DenseMessages, r: int) -> None:
+        """Write down what the own devices send, in tables of at least r rows."""
         n = self._n
-        accepted = self.heads[:n] = mail.accepted
-        self._row_bytes = 8 * (mail.values.shape[2] - mail.header)
+        accepted = self.heads[:n] = messages.accepted
+        self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
         whole = n == 0 or accepted.min() >= 0
-        steady = self._own.shape == mail.values.shape and r == mail.values.shape[1]
+        steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
         if not (whole and steady and not self._borrowed):
-            if self._borrow(mail, whole):
+            if self._borrow(messages, whole):
                 return
-            self._fit(mail, r)
+            self._fit(messages, r)
         if whole:
-            self._own[:, : mail.values.shape[1], : mail.values.shape[2]] = mail.values
+            self._own[:, : messages.values.shape[1], : messages.values.shape[2]] = messages.values
         else:
             spoke = accepted >= 0
-            self._own[spoke, : mail.values.shape[1], : mail.values.shape[2]] = mail.values[spoke]
+            self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
 
-    def hear(self, flags: Mask | None) -> Inbox:
-        """Return what was heard once all heads are known; flags: bool[e], edges over which something came."""
+    def inbox(self, flags: Mask | None) -> Inbox:
+        """Return what was received once all heads are known; flags: bool[e], edges over which something came."""
         if self._delays is not None:
-            return self._hear_late(self._delays, flags)
+            return self._late_inbox(self._delays, flags)
         if self.heads.min(initial=0) >= 0:
             spoke = None
             self._rows[:] = self.heads
@@ -84,13 +85,13 @@ class Mailbox:
                 self._complete, self._slots = True, self._senders
         return inbox
 
-    def _hear_late(self, delays: DelayModel, flags: Mask | None) -> Inbox:
-        """Keep what was said, and return those of the tables kept that have come by now."""
+    def _late_inbox(self, delays: DelayModel, flags: Mask | None) -> Inbox:
+        """Keep what was sent, and return those of the tables kept that have come by now."""
         who = np.flatnonzero(self.heads >= 0)
         self._count[who] += 1
         places = self._place(self._count[who], who)
         self.tables[places], self._rows[places] = self.tables[who], self.heads[who]
-        ages, fresh = delays.hear(SentTables(self.heads, self._row_bytes, flags))
+        ages, fresh = delays.receive(SentTables(self.heads, self._row_bytes, flags))
         number = self._count[self._senders] - ages
         known = (ages >= 0) & (number > self._forgotten)
         self._slots = np.where(known, self._place(number, self._senders), -1)
@@ -103,13 +104,13 @@ class Mailbox:
         return kept
 
     def forget(self, edges: Mask) -> None:
-        """Take what came over these own edges, bool[e], as never heard."""
+        """Take what came over these own edges, bool[e], as never received."""
         self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
         self._slots[edges] = -1
         self._forgotten[edges] = self._count[self._senders[edges]]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was heard of the own devices and over the own edges, as `p2pkm.engine.state_tree` takes it."""
+        """Return what was received by own devices and over own edges, as `p2pkm.engine.state_tree` takes it."""
         n, over, slots, (_, rows, width) = self._n, self._over, len(self.heads), self.tables.shape
         small = np.min_scalar_type(-self._blocks)
         tables = self.tables.reshape(self._blocks, slots, rows, width)[:, :n, : rows - self._spare]
@@ -121,15 +122,15 @@ class Mailbox:
             "edge_over": np.ones(len(self._slots), np.bool_) if over is None else over,
         }  # fmt: skip
 
-    def restore(self, kept: dict[str, Any], peek: Callable[[Floats], Floats]) -> Inbox:
-        """Take over what was heard, on any placement, and return the inbox of the last exchange.
+    def restore(self, kept: dict[str, Any], halo_exchange: Callable[[Floats], Floats]) -> Inbox:
+        """Take over what was received, on any placement, and return the inbox of the last exchange.
 
-        peek: returns the values of own devices and ghosts.
+        halo_exchange: returns the values of own devices and ghosts.
         """
-        tables = np.concatenate(peek(kept["tables"]).swapaxes(0, 1))
+        tables = np.concatenate(halo_exchange(kept["tables"]).swapaxes(0, 1))
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
         said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
-        *rows, self.heads, self._count = np.ascontiguousarray(peek(said.astype(np.float64)).T.astype(np.int64))
+        *rows, self.heads, self._count = np.ascontiguousarray(halo_exchange(said.astype(np.float64)).T.astype(np.int64))
         self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
         self._forgotten = kept["edge_forgotten"] if late else self._forgotten
         self._complete = not late and bool((block >= 0).all())
@@ -139,19 +140,19 @@ class Mailbox:
         spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
-    def _borrow(self, mail: DenseMessages, whole: bool) -> bool:
-        """Take what all devices say as the tables themselves, if that is possible: nobody writes into a state."""
-        _, rows, width = mail.values.shape
+    def _borrow(self, messages: DenseMessages, whole: bool) -> bool:
+        """Take what all devices send as the tables themselves, if that is possible: states are never written to."""
+        _, rows, width = messages.values.shape
         fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
         if whole and fits and not self._spare and self._n == len(self.tables):
-            self._hold(mail.values, borrowed=True)
+            self._hold(messages.values, borrowed=True)
             return True
         return False
 
-    def _fit(self, mail: DenseMessages, r: int) -> None:
+    def _fit(self, messages: DenseMessages, r: int) -> None:
         """Make tables of one's own that are large enough."""
         slots, rows, columns = self.tables.shape
-        height, width = max(r + self._spare, rows), max(mail.values.shape[2], columns)
+        height, width = max(r + self._spare, rows), max(messages.values.shape[2], columns)
         if self._borrowed or (height, width) != (rows, columns):
             tables = np.zeros((slots, height, width))
             tables[:, : rows - self._spare, :columns] = self.tables[:, : rows - self._spare]

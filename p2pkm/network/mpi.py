@@ -1,4 +1,4 @@
-"""The network on MPI: persistent requests straight into the memory of what was heard."""
+"""The network on MPI: persistent requests straight into the memory of what was received."""
 
 import json
 import os
@@ -21,12 +21,12 @@ from p2pkm.network.mpi_abort import abort_on_error
 from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
-_POLL, _LETTERS = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
+_POLL, _SPARSE = 0.002, 2  # seconds between two looks at a rank that works; tag, beside those of tables and flags
 _PASS_ON = 0.2  # seconds for the launcher to pass on what was printed, before an abort makes it drop the rest
 
 
 class MPINetwork:
-    """Deliver mail between MPI ranks; see `p2pkm.network.transport.Network` for the meaning of each method."""
+    """Deliver messages between MPI ranks; see `p2pkm.network.transport.Network` for the meaning of each method."""
 
     snapshot, restore = snapshot, restore
 
@@ -42,57 +42,57 @@ class MPINetwork:
         self._memory, self._post = Mailbox(placement, spare=1), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet."""
+        """Begin a stage: nothing has been received yet."""
         self._free()
         self._stage, self._turn = self._stage + 1, 0
         self._memory = Mailbox(self.placement, spare=1, delays=delays)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
-    def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, from now on."""
+    def set_active_edges(self, active: Mask) -> None:
+        """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
         self._memory.forget(~active)
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours.
+    def exchange(self, messages: DenseMessages) -> Inbox:
+        """Deliver what every device sends to its neighbors.
 
-        The tables of boundary devices travel whether they spoke or not (a table that was not said anew is the one that
+        The tables of boundary devices travel whether they sent or not (a table that was not sent anew is the one that
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
         said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
-        edges = narrow(mail.edges, self._active)
-        self.ledger.note(mail, edges, self._stage, self._turn)
+        edges = narrow(messages.edges, self._active)
+        self.ledger.count_dense(messages, edges, self._stage, self._turn)
         self._turn += 1
-        memory, own, r = self._memory, len(self.placement.ids), mail.values.shape[1]
-        memory.say(mail, self._largest(r) if mail.ragged else r)
-        selective = mail.edges is not None
+        memory, own, r = self._memory, len(self.placement.ids), messages.values.shape[1]
+        memory.write(messages, self._largest(r) if messages.ragged else r)
+        selective = messages.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
         memory.tables[:own, -1, 0] = memory.heads[:own]
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
-        flags = self._say_flags(edges) if selective and edges is not None else None
+        flags = self._send_flags(edges) if selective and edges is not None else None
         self._mpi.Prequest.Startall(self._requests)
         self._mpi.Request.Waitall(self._requests)
         memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
-        return memory.hear(self._active if flags is None else self._hear_flags(flags))
+        return memory.inbox(self._active if flags is None else self._recv_flags(flags))
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
-        """Deliver what few devices say: one message to each peer, whose length it learns as it comes."""
-        said = self._post.sort(letters, self._active)
-        self.ledger.enter(letters, said, (self._stage, self._turn))
+    def deliver(self, sparse: SparseMessages) -> Delivery:
+        """Deliver what few devices send: one message to each peer, whose length it learns as it comes."""
+        said = self._post.sort(sparse, self._active)
+        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
         self._turn += 1
         peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
-        sent = [comm.Isend(one, peer.rank, _LETTERS) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
+        sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
         parcels, status = [], self._mpi.Status()
         for peer in peers:
-            comm.Probe(peer.rank, _LETTERS, status)
+            comm.Probe(peer.rank, _SPARSE, status)
             parcels.append(np.empty(status.Get_count(kind)))
-            comm.Recv(parcels[-1], peer.rank, _LETTERS)
+            comm.Recv(parcels[-1], peer.rank, _SPARSE)
         self._mpi.Request.Waitall(sent)
         return self._post.hand_out(said, parcels)
 
-    def peek(self, values: Floats) -> Floats:
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
         result = np.empty((self.placement.slots, *values.shape[1:]))
         result[: len(values)] = values
@@ -103,14 +103,14 @@ class MPINetwork:
         self._mpi.Request.Waitall(sent)
         return result
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, uncounted."""
         values, rows, kind, result = self._rows(values, counts)
         self._comm.Gatherv([values, len(values), kind], [result, rows, kind])
         kind.Free()
         return self.placement.division.arrange(result, counts) if self._comm.rank == 0 else None
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank, uncounted."""
         values, rows, kind, result = self._rows(values, counts)
         self._comm.Allgatherv([values, len(values), kind], [result, rows, kind])
@@ -137,21 +137,21 @@ class MPINetwork:
         self._comm.Allreduce(np.array([r]), largest, self._mpi.MAX)
         return 1 << (int(largest[0]) - 1).bit_length()
 
-    def _say_flags(self, edges: Mask) -> Mask:
+    def _send_flags(self, edges: Mask) -> Mask:
         """Write down over which edges to other ranks a selective table goes; return the own edges among themselves."""
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.speaking)
-            self._flags[0, first:last] = edges[peer.speaking]
+            last = first + len(peer.send_edges)
+            self._flags[0, first:last] = edges[peer.send_edges]
             first = last
         return edges[self.placement.mirror] & (self.placement.mirror >= 0)
 
-    def _hear_flags(self, flags: Mask) -> Mask:
+    def _recv_flags(self, flags: Mask) -> Mask:
         """Add to the own edges those over which something came from other ranks."""
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.hearing)
-            flags[peer.hearing] = self._flags[1, first:last]
+            last = first + len(peer.recv_edges)
+            flags[peer.recv_edges] = self._flags[1, first:last]
             first = last
         return flags
 
@@ -161,7 +161,7 @@ class MPINetwork:
         self._planned = (self._memory.tables, selective)
         first = 0
         for peer in self.placement.peers:
-            last = first + len(peer.speaking)
+            last = first + len(peer.send_edges)
             sent = self._source(peer), self._flags[0, first:last]
             heard = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
             for tag in range(2 if selective else 1):
@@ -209,8 +209,8 @@ class MPIWorld:
         self._comm.Bcast(blob)
         return _thaw(blob)
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters."""
         if parts is None:
             return _thaw(self._receive(0))
         own = next(parts)

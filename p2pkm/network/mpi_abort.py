@@ -13,7 +13,7 @@ def abort_on_error(world: World) -> None:
     shown = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one speaks
+        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one reports
         print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
         shown(kind, error, trace)
         world.abort(NetworkError.code)

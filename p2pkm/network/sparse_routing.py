@@ -1,4 +1,4 @@
-"""Letters on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
+"""Sparse messages on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from p2pkm.network.halo import LocalSubgraph
 
 
 class SparseRouter:
-    """Sort letters by where they go; the cost of each step grows with what is said and not with the graph.
+    """Sort sparse messages by where they go; the cost of each step grows with what is sent and not with the graph.
 
     Parameters
     ----------
@@ -19,13 +19,13 @@ class SparseRouter:
 
     def __init__(self, placement: LocalSubgraph) -> None:
         self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
-        self._orders = [np.argsort(peer.speaking) for peer in placement.peers]
+        self._orders = [np.argsort(peer.send_edges) for peer in placement.peers]
 
-    def sort(self, letters: SparseMessages, active: Mask | None) -> Delivery:
-        """Return the edges in use that the letters go over, as own edges from the sender, and the table of each."""
-        edges = letters.edges if active is None else letters.edges[active[letters.edges]]
+    def sort(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
+        """Return the edges in use that sparse messages go over, as own edges from the sender, and the table of each."""
+        edges = sparse.edges if active is None else sparse.edges[active[sparse.edges]]
         senders = np.searchsorted(self._indptr, edges, side="right") - 1
-        return Delivery(edges, letters.tables.take(np.searchsorted(letters.who, senders)))
+        return Delivery(edges, sparse.tables.take(np.searchsorted(sparse.who, senders)))
 
     def wrap(self, said: Delivery) -> Iterator[Floats]:
         """Yield what goes to each peer, as numbers one after another.
@@ -35,9 +35,9 @@ class SparseRouter:
         """
         leaving = np.flatnonzero(self._mirror[said.edges] < 0)
         for peer, order in zip(self._peers, self._orders, strict=True):
-            at = np.searchsorted(peer.speaking, said.edges[leaving], sorter=order)
+            at = np.searchsorted(peer.send_edges, said.edges[leaving], sorter=order)
             places = order[np.minimum(at, len(order) - 1)]
-            here = peer.speaking[places] == said.edges[leaving]
+            here = peer.send_edges[places] == said.edges[leaving]
             tables = said.tables.take(leaving[here])
             alike = tables.starts * (len(tables.values) + 1) + tables.rows
             _, first, which = np.unique(alike, return_index=True, return_inverse=True)
@@ -46,7 +46,7 @@ class SparseRouter:
             yield np.concatenate((counts, once.rows, places[here], which, once.flat().ravel())).astype(np.float64)
 
     def hand_out(self, said: Delivery, parcels: list[Floats]) -> Delivery:
-        """Return what the own devices hear: of each other, and from each peer what it wrapped for this rank."""
+        """Return what the own devices receive: of each other, and from each peer what it wrapped for this rank."""
         inside = np.flatnonzero(self._mirror[said.edges] >= 0)
         edges, values = [self._mirror[said.edges[inside]]], [said.tables.values]
         starts, rows = [said.tables.starts[inside]], [said.tables.rows[inside]]
@@ -57,7 +57,7 @@ class SparseRouter:
             if not count:
                 continue
             each, picked = lengths.astype(np.int64), which.astype(np.int64)
-            edges.append(peer.hearing[places.astype(np.int64)])
+            edges.append(peer.recv_edges[places.astype(np.int64)])
             starts.append((held + np.cumsum(each) - each)[picked])
             rows.append(each[picked])
             values.append(flat.reshape(-1, width))

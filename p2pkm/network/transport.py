@@ -1,4 +1,4 @@
-"""The message layer: who hosts whom, how mail is delivered, and what it costs."""
+"""The message layer: who hosts whom, how messages are delivered, and what it costs."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -11,36 +11,36 @@ from p2pkm.network.ledger import Ledger
 
 
 class Network(Protocol):
-    """Moves mail between devices; has the same semantics, to the bit, in one process and on MPI."""
+    """Moves messages between devices; has the same semantics, to the bit, in one process and on MPI."""
 
     placement: LocalSubgraph
     ledger: Ledger
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been heard yet; delays: how late `DenseMessages` is in it, None: never."""
+        """Begin a stage: nothing has been received yet; delays: how late `DenseMessages` is in it, None: never."""
 
-    def use(self, active: Mask) -> None:
-        """Let mail go over these own edges only, bool[e], from now on, also in later stages.
+    def set_active_edges(self, active: Mask) -> None:
+        """Let messages go over these own edges only, bool[e], from now on, also in later stages.
 
-        Both ends of a link must say the same. What came over an edge is forgotten when it goes out of use.
+        Both ends of a link must pass the same. What came over an edge is forgotten when it goes out of use.
         """
 
-    def exchange(self, mail: DenseMessages) -> Inbox:
-        """Deliver what every device says to its neighbours."""
+    def exchange(self, messages: DenseMessages) -> Inbox:
+        """Deliver what every device sends to its neighbors."""
 
-    def deliver(self, letters: SparseMessages) -> Delivery:
-        """Deliver what few devices say, over edges in use; every rank calls it in the same turns."""
+    def deliver(self, sparse: SparseMessages) -> Delivery:
+        """Deliver what few devices send, over edges in use; every rank calls it in the same turns."""
 
-    def peek(self, values: Floats) -> Floats:
-        """Return the values of own devices and ghosts, float64[s, ...]; for the referee, uncounted."""
+    def halo_exchange_uncounted(self, values: Floats) -> Floats:
+        """Return the values of own devices and ghosts, float64[s, ...]; for the monitor, uncounted."""
 
-    # What ranks gather for the referee is in device order, whatever the placement; `counts` is the number of rows of
+    # What ranks gather for the monitor is in device order, whatever the placement; `counts` is the number of rows of
     # every device of the system, int64[total], the same on every rank; None: one row per device.
 
-    def collect(self, values: Any, counts: Integers | None = None) -> Any:
+    def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on rank 0, else None; uncounted."""
 
-    def share(self, values: Any, counts: Integers | None = None) -> Any:
+    def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices, in their order, on every rank; uncounted."""
 
     def total(self, counts: Integers) -> Integers:
@@ -65,8 +65,8 @@ class World(Protocol):
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
         """Return the arrays of rank 0 on every rank."""
 
-    def deal(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 deals, one rank after the other; None on all other ranks."""
+    def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
+        """Return this rank's part of what rank 0 scatters, one rank after the other; None on all other ranks."""
 
     def gather(self, part: Any) -> list[Any] | None:
         """Return what every rank gives, uint8[...] each, on rank 0, else None."""

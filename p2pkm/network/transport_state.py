@@ -10,7 +10,7 @@ from p2pkm.network.graph import LARGE
 
 
 def snapshot(network: Any) -> dict[str, Any]:
-    """Return stage and turn, what was heard, and the ledger, as `p2pkm.engine.state_tree` takes them."""
+    """Return stage and turn, what was received, and the ledger, as `p2pkm.engine.state_tree` takes them."""
     placement = network.placement
     senders, edges = network.ledger.counted
     some = network.total(np.array([edges.size]))[0] > 0
@@ -34,4 +34,4 @@ def restore(network: Any, kept: dict[str, Any]) -> Inbox:
     network.ledger.restore(kept["senders"], edges, found)
     network.ledger.refused = kept["refused"].copy()
     network._stage, network._turn = kept["stage"], kept["turn"]
-    return network._memory.restore(kept["memory"], network.peek)
+    return network._memory.restore(kept["memory"], network.halo_exchange_uncounted)

@@ -154,7 +154,7 @@ class CheckpointWriter:
         self._begun = time.monotonic()
 
     def excuse(self, reason: str) -> None:
-        """Say why there is no checkpoint."""
+        """State why there is no checkpoint."""
         self._tell(f"no checkpoint could be written: {reason}; the run goes on without")
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ def check_files(folder: Path) -> list[Fault]:
     if not (folder / NAME).is_file():
         if not _ended(folder):
             raise DataError(f"{folder} {explain(folder)}")
-        return [Fault(NAME, "is missing, so nothing can be said of the other files")]
+        return [Fault(NAME, "is missing, so the other files cannot be checked")]
     known = _read(folder)
     if isinstance(known, Fault):
         return [known]
@@ -97,7 +97,7 @@ def _read(folder: Path) -> dict[str, str] | Fault:
         return Fault(NAME, f"cannot be read: {error.strerror or error}")
     *lines, seal = content.splitlines(keepends=True) or [b""]
     if seal != _seal(b"".join(lines)).encode():
-        return Fault(NAME, "is changed or cut off, so nothing can be said of the other files")
+        return Fault(NAME, "is changed or cut off, so the other files cannot be checked")
     try:
         known = {name: digest for digest, name in (line.decode().rstrip("\n").split("  ", 1) for line in lines)}
     except ValueError:
@@ -122,7 +122,7 @@ def _check(folder: Path, name: str, digest: str) -> Fault | None:
 
 
 def _place_in_archive(path: Path) -> str:
-    """Say which array of an archive cannot be read."""
+    """State which array of an archive cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = [entry.filename for entry in archive.infolist() if not _intact(archive, entry)]
@@ -144,7 +144,7 @@ def _intact(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
 
 
 def _place_in_lines(path: Path) -> str:
-    """Say which line is no record."""
+    """State which line is no record."""
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         try:
             whole = not line or isinstance(json.loads(line), dict)

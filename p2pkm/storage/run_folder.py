@@ -65,7 +65,7 @@ def _refuse_used(path: Path, force: bool) -> None:
         _refuse_irreplaceable(path)
     elif _content(path):
         raise ExperimentError(
-            f"--out {path} is not empty; choose another folder, or say --force to replace what is in it"
+            f"--out {path} is not empty; choose another folder, or add --force to replace what is in it"
         )
 
 
@@ -212,7 +212,7 @@ class RunFolder:
             write_checksums(self.path)
 
     def end(self, state: str, **more: Any) -> None:
-        """Say in the manifest how the run ended; a folder that was moved aside goes once the new run is done."""
+        """Write into the manifest how the run ended; a folder that was moved aside goes once the new run is done."""
         if self._rounds is not None:
             with suppress(OSError):  # if that fails, it has failed before and was reported
                 self._rounds.close()

@@ -122,7 +122,7 @@ def _set_up(result: "Result", frames: "Frames") -> Stage:
 
 
 def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any]:
-    """Draw devices and links without their colours."""
+    """Draw devices and links without their colors."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
@@ -155,7 +155,7 @@ def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any
     ax.margins(0.12)
     ax.autoscale_view()
     if (known > 0).any():
-        add_bar(ax, devices, "disagreement with neighbours:\nGTV of a device's links", (1.02, 0.54, 0.03, 0.42))
+        add_bar(ax, devices, "disagreement with neighbors:\nGTV of a device's links", (1.02, 0.54, 0.03, 0.42))
     if carried.any():
         add_bar(ax, links, "bytes over a link\nsince the last frame", (1.02, 0.02, 0.03, 0.42), unit="B")
     some = "" if n == result.topology.clients else f", {n:,} of {count(result.topology.clients, 'device')}"

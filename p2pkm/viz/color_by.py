@@ -1,4 +1,4 @@
-"""What the colours of devices and links in a picture of the graph stand for."""
+"""What the colors of devices and links in a picture of the graph stand for."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -76,7 +76,7 @@ def _read_disagreement(result: "Result") -> ColorScale:
     topology = result.topology
     sums = np.bincount(topology.sources, result.gtv, topology.n)[: topology.clients]
     return ColorScale(
-        _complete(result, sums.astype(np.float64)), "disagreement with neighbours:\nGTV of a device's links", "server"
+        _complete(result, sums.astype(np.float64)), "disagreement with neighbors:\nGTV of a device's links", "server"
     )
 
 

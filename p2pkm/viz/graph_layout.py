@@ -108,7 +108,7 @@ def _majorize(hops: Floats) -> Floats:
 
 
 def _embed(squares: Floats) -> Floats:
-    """Return the two leading directions of doubly centred squared distances, float64[n, 2].
+    """Return the two leading directions of doubly centered squared distances, float64[n, 2].
 
     Parameters
     ----------

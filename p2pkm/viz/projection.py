@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 
-_ANALYSED = 2_000_000  # numbers; the principal components are those of at most so many
+_ANALYZED = 2_000_000  # numbers; the principal components are those of at most so many
 
 
 class Projection2D(NamedTuple):
@@ -38,7 +38,7 @@ def show_flat(sample: Floats) -> Projection2D:
     d = sample.shape[1]
     if d <= 2:
         return Projection2D(np.zeros(d), np.eye(d, 2), ("feature 0", "feature 1" if d == 2 else ""), "")
-    step = max(1, -(-sample.size // _ANALYSED))
+    step = max(1, -(-sample.size // _ANALYZED))
     middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
     _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
     axes = np.concatenate((axes, np.eye(d)))[:2]

@@ -1,4 +1,4 @@
-"""What all figures share: a fresh canvas without pyplot, colours that the colour-blind can tell apart, axes."""
+"""What all figures share: a fresh canvas without pyplot, colors that the color-blind can tell apart, axes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito, "Color Universal Design" (2008), without yellow, which is lost on white.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
-BLUE, ORANGE, GREEN, RED, GREY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
+BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
 DPI = 120
 _DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
 BARS = 100  # devices; above, bars become a line
@@ -23,7 +23,7 @@ _LONGEST, _LETTERS = 16, 60  # letters of a name that are written, and of names 
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
 _FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
 _NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
-_WIDE = 20.0  # largest over smallest value from which an axis or a colour scale is logarithmic
+_WIDE = 20.0  # largest over smallest value from which an axis or a color scale is logarithmic
 
 
 def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **margins: float) -> "Axes":
@@ -149,7 +149,7 @@ def shorten(name: str) -> str:
 def add_bar(
     ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False, unit: str = ""
 ) -> Any:
-    """Add a colour bar in a box given in the coordinates of the axes, and return it.
+    """Add a color bar in a box given in the coordinates of the axes, and return it.
 
     whole: with whole numbers only, if these are counts; unit: counts as 4 k, with that unit.
     """
@@ -182,7 +182,7 @@ def is_wide(values: Floats, factor: float = _WIDE) -> bool:
 
 
 def scale_colors(values: Floats, factor: float = _WIDE) -> "Normalize":
-    """Return a colour scale for the finite values: logarithmic if they are positive and span that factor."""
+    """Return a color scale for the finite values: logarithmic if they are positive and span that factor."""
     from matplotlib.colors import LogNorm, Normalize
 
     known = values[np.isfinite(values)]

@@ -28,7 +28,7 @@ class Blind(NamedTuple):
 
     network: Network
 
-    def look(self, *given: Any, **more: Any) -> None:
+    def record(self, *given: Any, **more: Any) -> None:
         """Record nothing."""
 
 
@@ -70,7 +70,7 @@ class Arena:
         return ending, np.diff(stamps).tolist()
 
     def clock(self, rounds: int, schedule: str = "jacobi") -> list[float]:
-        """Return the seconds of so many rounds, in several goes if everybody settles before."""
+        """Return the seconds of so many rounds, in several goes if all devices converge before."""
         seconds: list[float] = []
         while len(seconds) < rounds:
             seconds += self.play(rounds, schedule)[1]

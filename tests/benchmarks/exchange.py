@@ -52,15 +52,15 @@ def main() -> None:
     for shape in ((4, 2), (16, 2), (16, 16), (64, 128), (64, 784)):
         network = world.network(placement)
         network.open()
-        mail = DenseMessages(np.zeros((1, *shape)), np.array([shape[0]]))
+        messages = DenseMessages(np.zeros((1, *shape)), np.array([shape[0]]))
         requests = bare(placement, shape)
 
         def raw(requests: list[MPI.Prequest] = requests) -> None:
             MPI.Prequest.Startall(requests)
             MPI.Request.Waitall(requests)
 
-        def full(network: Any = network, mail: DenseMessages = mail) -> None:
-            network.exchange(mail)
+        def full(network: Any = network, messages: DenseMessages = messages) -> None:
+            network.exchange(messages)
 
         repeats = options.repeats if shape[1] < 100 else options.repeats // 5
         clock(full, 5), clock(raw, 5)

@@ -1,6 +1,6 @@
 """What a graph of very many devices costs: ``python -m tests.benchmarks.graphs``.
 
-The first table: seconds of each step for 1,000,000 devices, from the name of the family to the colours and a spanning
+The first table: seconds of each step for 1,000,000 devices, from the name of the family to the colors and a spanning
 tree. The second: the light form against networkx and the reading of its objects, side by side, for 100,000 devices.
 """
 
@@ -62,9 +62,9 @@ def main() -> None:
     options = parser.parse_args()
     compile_ahead()
     np.random.default_rng(0).random(1)  # its first call is an import
-    print(f"{options.devices:,} devices, seconds; topology = check + colours + bound of the diameter + copies")
+    print(f"{options.devices:,} devices, seconds; topology = check + colors + bound of the diameter + copies")
     print(f"{'family':17}{'links':>11}" + "".join(
-        f"{step:>10}" for step in ("generate", "topology", "check", "colours", "diameter", "parts", "tree")
+        f"{step:>10}" for step in ("generate", "topology", "check", "colors", "diameter", "parts", "tree")
     ))  # fmt: skip
     for name in topologies.LIGHT:
         print_steps(name, options.devices, options.trials)

@@ -1,4 +1,4 @@
-"""What it costs to be ready for the worst: an empty tape of faults, and checkpoints of a large run."""
+"""What it costs to be ready for the worst: an empty fault trace, and checkpoints of a large run."""
 
 import tempfile
 import time

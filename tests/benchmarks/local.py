@@ -70,4 +70,4 @@ def draw(m: int, k: int, d: int) -> tuple[Floats, Floats]:
         if not np.array_equal(found, ours(points, start, _MANY + 1)):
             np.testing.assert_allclose(found, theirs(points, start, _MANY), rtol=1e-3)
             return points, start
-    raise RuntimeError(f"Lloyd settles within {_MANY} steps on {m} points, k = {k}, d = {d}")
+    raise RuntimeError(f"Lloyd converges within {_MANY} steps on {m} points, k = {k}, d = {d}")

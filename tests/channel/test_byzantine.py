@@ -51,14 +51,14 @@ def lies(kind, *, liars=(1,), says=MessageContent.CENTROIDS, **more):
     return told, table.devices
 
 
-def send(told, mail, devices, stage=0):
-    """Return what is sent in the place of the mail, with what is rejected marked."""
+def send(told, messages, devices, stage=0):
+    """Return what is sent in the place of the messages, with what is rejected marked."""
     context = Context(stage, devices, None)
-    return Rejection().outgoing(told.outgoing(mail, context), context)
+    return Rejection().outgoing(told.outgoing(messages, context), context)
 
 
 def said(values, **more):
-    """Return the mail of three devices that all speak."""
+    """Return the messages of three devices that all speak."""
     values = np.asarray(values, float)
     return DenseMessages(values, np.full(len(values), values.shape[1]), **more)
 
@@ -68,33 +68,35 @@ TRUTH = np.arange(12.0).reshape(3, 2, 2)
 
 def test_a_flipped_table_is_mirrored_at_the_mean_and_only_the_liars_is():
     told, devices = lies("flip")
-    mail = send(told, said(TRUTH), devices)
-    assert_array_equal(mail.values[[0, 2]], TRUTH[[0, 2]])
-    assert_allclose(mail.values[1], 2 * np.array([12 / 5, 3.0]) - TRUTH[1])
+    messages = send(told, said(TRUTH), devices)
+    assert_array_equal(messages.values[[0, 2]], TRUTH[[0, 2]])
+    assert_allclose(messages.values[1], 2 * np.array([12 / 5, 3.0]) - TRUTH[1])
     assert_array_equal(TRUTH, np.arange(12.0).reshape(3, 2, 2))
-    assert mail.unfit is None
+    assert messages.malformed is None
 
 
 def test_columns_beside_the_coordinates_stay_true():
     counted = np.concatenate((TRUTH, np.full((3, 2, 1), 7.0)), axis=2)
     for kind in KINDS[:3]:
         told, devices = lies(kind)
-        mail = send(told, said(counted), devices)
-        assert_array_equal(mail.values[:, :, 2], counted[:, :, 2])
-        assert not np.array_equal(mail.values[1, :, :2], TRUTH[1])
+        messages = send(told, said(counted), devices)
+        assert_array_equal(messages.values[:, :, 2], counted[:, :, 2])
+        assert not np.array_equal(messages.values[1, :, :2], TRUTH[1])
 
 
 def test_sums_lie_as_the_centroids_they_stand_for_would():
     counts = np.array([[2.0], [0.0]])
     sums = np.concatenate((np.array([[6.0, 8.0], [0.0, 0.0]]), counts), axis=1)
     told, devices = lies("flip", says=MessageContent.SUMS)
-    mail = send(told, said(np.tile(sums, (3, 1, 1))), devices)
-    assert_allclose(mail.values[1], [[2 * (4.8 - 3.0), 2 * (6.0 - 4.0), 2.0], [0.0, 0.0, 0.0]])
+    messages = send(told, said(np.tile(sums, (3, 1, 1))), devices)
+    assert_allclose(messages.values[1], [[2 * (4.8 - 3.0), 2 * (6.0 - 4.0), 2.0], [0.0, 0.0, 0.0]])
 
 
 def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
     told, devices = lies("drift")
-    moves = [send(told, said(TRUTH), devices.at(t, 0, devices.awake)).values[1] - TRUTH[1] for t in range(4)]
+    moves = [
+        send(told, said(TRUTH), devices.at_turn(t, 0, devices.active_devices)).values[1] - TRUTH[1] for t in range(4)
+    ]
     span = np.array([9.0, 7.0])
     assert_allclose(np.linalg.norm(moves[0] / span, axis=1), 0.05)
     for t, move in enumerate(moves):
@@ -103,12 +105,15 @@ def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
 
 def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are_one_far_set():
     told, devices = lies("random", liars=(0, 2))
-    drawn = [send(told, said(TRUTH), devices.at(t, turn, devices.awake)).values for t, turn in ((0, 0), (1, 0), (1, 1))]
+    drawn = [
+        send(told, said(TRUTH), devices.at_turn(t, turn, devices.active_devices)).values
+        for t, turn in ((0, 0), (1, 0), (1, 1))
+    ]
     rows = np.concatenate([one[[0, 2]].reshape(-1, 2) for one in drawn])
     assert ((rows >= 0) & (rows <= [9, 7])).all()
     assert len(np.unique(rows, axis=0)) == len(rows)
     told, devices = lies("collude", liars=(0, 2))
-    far = [send(told, said(TRUTH), devices.at(t, 0, devices.awake)).values for t in (0, 5)]
+    far = [send(told, said(TRUTH), devices.at_turn(t, 0, devices.active_devices)).values for t in (0, 5)]
     assert_array_equal(far[0][0], far[0][2])
     assert_array_equal(far[0][0], far[1][0])
     assert ((far[0][0] >= [27, 21]) & (far[0][0] <= [36, 28])).all()
@@ -116,9 +121,9 @@ def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are
 
 def test_what_is_drawn_depends_on_the_device_and_not_on_its_batch():
     told, devices = lies("random", liars=(1, 2))
-    whole = send(told, said(TRUTH), devices.at(3, 1, devices.awake)).values
+    whole = send(told, said(TRUTH), devices.at_turn(3, 1, devices.active_devices)).values
     part = replace(devices, ids=devices.ids[1:])
-    some = send(told, said(TRUTH[1:]), part.at(3, 1, devices.awake[1:])).values
+    some = send(told, said(TRUTH[1:]), part.at_turn(3, 1, devices.active_devices[1:])).values
     assert_array_equal(whole[1:], some)
 
 
@@ -126,12 +131,12 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     told, devices = lies("flip")
     quiet = DenseMessages(TRUTH, np.array([2, -1, 2]))
     found = send(told, quiet, devices)
-    assert found.values is TRUTH and found.rows is quiet.rows and found.unfit is None
-    letters = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
-    assert send(told, letters, devices) is letters
-    once, mail = replace(told, opening=True), said(TRUTH)
-    assert send(once, mail, devices.at(1, 0, devices.awake)) is mail
-    assert send(once, mail, devices) is not mail
+    assert found.values is TRUTH and found.rows is quiet.rows and found.malformed is None
+    sparse = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
+    assert send(told, sparse, devices) is sparse
+    once, messages = replace(told, opening=True), said(TRUTH)
+    assert send(once, messages, devices.at_turn(1, 0, devices.active_devices)) is messages
+    assert send(once, messages, devices) is not messages
 
 
 @pytest.mark.parametrize("kind", ["random", "flip", "drift", "collude"])
@@ -139,11 +144,13 @@ def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_
     told, devices = lies(kind, says=MessageContent.SUMMARIES, opening=True)
     rows = np.array([[0, 1.0, 2.0, 5.0], [1, 3.0, 4.0, 6.0], [2, 7.0, 8.0, 7.0]])
     for step in (0, 3):
-        mail = send(told, said(np.stack([rows] * 3), header=1, ragged=True), devices.at(step, 0, devices.awake))
-        assert_array_equal(mail.values[[0, 2]], [rows, rows])
-        assert_array_equal(mail.values[1, [0, 2]], rows[[0, 2]])
-        assert_array_equal(mail.values[1, 1, [0, 3]], rows[1, [0, 3]])
-        assert (mail.values[1, 1, 1:3] != rows[1, 1:3]).all()
+        messages = send(
+            told, said(np.stack([rows] * 3), header=1, ragged=True), devices.at_turn(step, 0, devices.active_devices)
+        )
+        assert_array_equal(messages.values[[0, 2]], [rows, rows])
+        assert_array_equal(messages.values[1, [0, 2]], rows[[0, 2]])
+        assert_array_equal(messages.values[1, 1, [0, 3]], rows[1, [0, 3]])
+        assert (messages.values[1, 1, 1:3] != rows[1, 1:3]).all()
 
 
 @pytest.mark.slow
@@ -173,11 +180,11 @@ def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
 @given(st.lists(st.sampled_from([0.5, -3.0, np.nan, np.inf, -np.inf, 1e101, -1e101, 1e100]), min_size=12, max_size=12),
        st.lists(st.integers(-1, 2), min_size=3, max_size=3))  # fmt: skip
 def test_a_table_is_refused_if_and_only_if_a_row_of_it_is_wild(numbers, rows):
-    mail = DenseMessages(np.array(numbers).reshape(3, 2, 2), np.array(rows))
-    wild = [any(not abs(x) <= 1e100 for x in mail.values[i, : max(rows[i], 0)].ravel()) for i in range(3)]
-    found = reject_malformed(mail)
+    messages = DenseMessages(np.array(numbers).reshape(3, 2, 2), np.array(rows))
+    wild = [any(not abs(x) <= 1e100 for x in messages.values[i, : max(rows[i], 0)].ravel()) for i in range(3)]
+    found = reject_malformed(messages)
     assert_array_equal(found.accepted, np.where(wild, -1, rows))
-    assert (found is mail) == (not any(wild))
+    assert (found is messages) == (not any(wild))
 
 
 def test_a_refused_table_is_counted_and_the_last_good_one_stays_in_use():

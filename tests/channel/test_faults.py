@@ -39,7 +39,7 @@ class Counting(NamedTuple):
     """State of a method that counts its own turns and says the count."""
 
     centroids: np.ndarray
-    settled: np.ndarray
+    converged: np.ndarray
     turns: np.ndarray
 
 
@@ -102,10 +102,10 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
         heard.turns.append(state.turns.tolist())
         return inbox
 
-    inbox = speak(table.devices.of(schedule.opening))
+    inbox = speak(table.devices.at_stage_start(schedule.opening))
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
-            now = table.devices.at(t, turn, awake)
+            now = table.devices.at_turn(t, turn, awake)
             state = method.update(state, inbox, now)
             inbox = speak(now)
     return heard
@@ -212,13 +212,13 @@ def test_a_late_message_to_one_who_is_away_by_then_is_lost():
 def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
     heard = follow(PATH, [away(1, 0, 2), delay(3, 0, 1, 5)], 1)
     heard.trouble.note(0, np.array([False, True, True]))
-    assert heard.trouble.judge("silent") == ""  # 0 is away, and not settled
-    assert heard.trouble.judge("converged") == "converged"
+    assert heard.trouble.check_termination("silent") == ""  # 0 is away, and not converged
+    assert heard.trouble.check_termination("converged") == "converged"
     heard.trouble.note(0, np.ones(3, bool))
-    assert heard.trouble.judge("silent") == "silent"
+    assert heard.trouble.check_termination("silent") == "silent"
     late = follow(PATH, [delay(1, 0, 1, 5)], 1)
     late.trouble.note(0, np.ones(3, bool))
-    assert late.trouble.judge("silent") == ""
+    assert late.trouble.check_termination("silent") == ""
 
 
 lines = st.one_of(
@@ -262,9 +262,9 @@ def naive(lines, rounds):
         gone = [happens(lines, "away", t, i) for i in range(4)]
         out = [gone[i] or happens(lines, "asleep", t, i) for i in range(4)]
         turns = [turns[i] + (t > 0 and not out[i]) for i in range(4)]
-        fates = {(i, j): fate(lines, t, i, j) for i, j in edges if not out[j]}
-        lost += sum(late is None for late in fates.values())
-        coming += [(t + late, t, turns[j], i, j) for (i, j), late in fates.items() if late is not None]
+        message_delays = {(i, j): fate(lines, t, i, j) for i, j in edges if not out[j]}
+        lost += sum(late is None for late in message_delays.values())
+        coming += [(t + late, t, turns[j], i, j) for (i, j), late in message_delays.items() if late is not None]
         due = [message for message in coming if message[0] == t]
         lost += sum(gone[message[3]] for message in due)
         for _, said, count, i, j in due:
@@ -379,14 +379,16 @@ def test_the_fate_of_a_message_depends_on_round_turn_and_ends_alone():
     one, other = (build_fault_model(Faults(loss=0.5, delay=0.5, max_delay=3), ring, 1) for _ in range(2))
     source, target = ring.indices, ring.sources
     order = np.array([3, 1, 7, 0])
-    assert_array_equal(one.fates(5, 2, source, target)[order], other.fates(5, 2, source[order], target[order]))
+    assert_array_equal(
+        one.message_delays(5, 2, source, target)[order], other.message_delays(5, 2, source[order], target[order])
+    )
     for whens in ([(t, 0) for t in range(500)], [(0, turn) for turn in range(500)]):
-        fates = np.concatenate([one.fates(*when, source, target) for when in whens])
-        assert set(fates) == {-1, 0, 1, 2, 3}
-        assert abs(np.mean(fates < 0) - 0.5) < 0.03 and abs(np.mean(fates > 0) - 0.25) < 0.03
+        message_delays = np.concatenate([one.message_delays(*when, source, target) for when in whens])
+        assert set(message_delays) == {-1, 0, 1, 2, 3}
+        assert abs(np.mean(message_delays < 0) - 0.5) < 0.03 and abs(np.mean(message_delays > 0) - 0.25) < 0.03
     said = [("loss=0.5", 3), ("loss=0.5,seed=3", 1), ("loss=0.5", 1)]
     found = [
-        [build_fault_model(Faults.of(spec), ring, seed).fates(t, 0, source, target).tolist() for t in range(9)]
+        [build_fault_model(Faults.of(spec), ring, seed).message_delays(t, 0, source, target).tolist() for t in range(9)]
         for spec, seed in said
     ]
     assert found[0] == found[1] != found[2]
@@ -434,10 +436,10 @@ def balance(method, lines, rounds):
     network.open(trouble)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
     state = played.initial_state(devices, Start(centroids, np.ones(5, bool)))
-    inbox = network.exchange(played.message(state, devices.of(schedule.opening)))
+    inbox = network.exchange(played.message(state, devices.at_stage_start(schedule.opening)))
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             state = played.update(state, inbox, now)
             inbox = network.exchange(played.message(state, now))
     return state, devices, topology
@@ -539,10 +541,10 @@ def test_notes_say_what_is_not_struck(tmp_path):
     def notes(faults, **options):
         return " ".join(p2pkm.simulate(p2pkm.GTVMin(3, **options), topologies.ring(4), deal(4), faults=faults).notes)
 
-    assert "faults strike gtvmin, not what comes before (summaries, choose)" in notes("loss=0.1")
-    assert "faults do not strike leader" in notes("loss=0.1,stages=all", init="leader")
-    assert "not strike" not in notes("loss=0.1,stages=all")
-    assert "2 events of the tape" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
+    assert "faults affect gtvmin, not what comes before (flooded-summaries, select-candidate)" in notes("loss=0.1")
+    assert "faults do not affect leader" in notes("loss=0.1,stages=all", init="leader")
+    assert "not affect" not in notes("loss=0.1,stages=all")
+    assert "2 events of the fault trace" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
 
 
 @pytest.mark.mpi

@@ -40,7 +40,7 @@ def noise(sd=1.0, content=MessageContent.CENTROIDS):
 
 
 def send(transform, messages, *, stage=0, step=0, turn=0, devices=DEVICES, state=None):
-    return transform.outgoing(messages, Context(stage, devices.at(step, turn, devices.awake), state))
+    return transform.outgoing(messages, Context(stage, devices.at_turn(step, turn, devices.active_devices), state))
 
 
 def dense(values=TABLES, **more):
@@ -63,7 +63,7 @@ def test_coordinates_have_noise_and_counts_and_what_was_given_have_none():
 def test_it_is_normal_of_the_standard_deviation_asked_for():
     drawn = send(noise(0.3), dense(np.zeros((3, 2000, 2)))).values.ravel()
     unit = np.sqrt(np.concatenate(POINTS).var(axis=0).mean())
-    assert_allclose(unit, DEVICES.scale / np.sqrt(2))
+    assert_allclose(unit, DEVICES.data_std / np.sqrt(2))
     assert stats.kstest(drawn / (0.3 * unit), "norm").pvalue > 0.01
     assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.05
 
@@ -83,7 +83,7 @@ def test_it_depends_neither_on_the_batch_nor_on_padding():
     assert_array_equal(wide.values[:, 2:], padded[:, 2:])
     lone = arrange([POINTS[2]], []).devices
     lone = lone.__class__(**{**vars(lone), "ids": np.array([2]), "shared_key": DEVICES.shared_key,
-                             "scale": DEVICES.scale})  # fmt: skip
+                             "data_std": DEVICES.data_std})  # fmt: skip
     assert_array_equal(added(dense(TABLES[2:]), devices=lone), whole[2:])
 
 
@@ -99,11 +99,11 @@ def test_what_is_flooded_or_sent_up_a_tree_is_perturbed_by_its_origin_alone():
     assert changed.tolist() == [[False, True], [True, False], [False, False]]
     assert_array_equal(sent.values[:, :, [0, 3]], np.stack([rows] * 3)[:, :, [0, 3]])
     tables = Tables(np.concatenate((rows, rows)), np.array([0, 2]), np.array([2, 2]))
-    letters = SparseMessages(np.array([0, 2]), tables, np.array([0]), header=1)
-    up = send(noise(content=MessageContent.FORWARDED_CENTROIDS), letters).tables.flat()
+    sparse = SparseMessages(np.array([0, 2]), tables, np.array([0]), header=1)
+    up = send(noise(content=MessageContent.FORWARDED_CENTROIDS), sparse).tables.flat()
     assert (up != tables.flat()).any(axis=1).tolist() == [False, True, False, False]
     assert up[1, 1] != sent.values[0, 1, 1] + 1.0 and up[1, 3] == 3.0
-    down = letters._replace(header=0)
+    down = sparse._replace(header=0)
     assert send(noise(content=MessageContent.FORWARDED_CENTROIDS), down) is down
 
 
@@ -154,7 +154,7 @@ def test_more_noise_is_worse_and_none_is_none():
 
 def test_a_note_lists_the_stages_that_have_none():
     result = p2pkm.simulate(p2pkm.GTVMin(3, init="d2-sampling"), topologies.ring(6), deal(6), rounds=2, noise=0.1)
-    assert any(note.startswith("no noise in raced") for note in result.notes), result.notes
+    assert any(note.startswith("no noise in d2-sampling") for note in result.notes), result.notes
 
 
 @pytest.mark.parametrize("size", ["-1", "nan", "inf", "much"])

@@ -39,16 +39,16 @@ class Tap:
     """Keeps what every device says first in each stage, and of tables of centroids all that is said."""
 
     def __init__(self, monkeypatch):
-        self.mails, inner = [], LocalNetwork.exchange
-        letters = LocalNetwork.deliver
+        self.messages, inner = [], LocalNetwork.exchange
+        sparse = LocalNetwork.deliver
 
-        def exchange(network, mail):
-            self.mails.append((network._stage, network._turn, mail))
-            return inner(network, mail)
+        def exchange(network, messages):
+            self.messages.append((network._stage, network._turn, messages))
+            return inner(network, messages)
 
         def deliver(network, said):
-            self.mails.append((network._stage, network._turn, said))
-            return letters(network, said)
+            self.messages.append((network._stage, network._turn, said))
+            return sparse(network, said)
 
         monkeypatch.setattr(LocalNetwork, "exchange", exchange)
         monkeypatch.setattr(LocalNetwork, "deliver", deliver)
@@ -59,20 +59,20 @@ def nearest_counts(points, rows):
     return np.bincount(((points[:, None] - rows[None]) ** 2).sum(axis=2).argmin(axis=1), minlength=len(rows))
 
 
-def told(mail, i):
+def told(messages, i):
     """Return the rows that device i says, without the ids of origins."""
-    if isinstance(mail, DenseMessages):
-        return mail.values[i, : max(mail.rows[i], 0), mail.header :]
-    place = np.flatnonzero(mail.who == i)
-    return mail.tables.take(place).flat()[:, mail.header :]
+    if isinstance(messages, DenseMessages):
+        return messages.values[i, : max(messages.rows[i], 0), messages.header :]
+    place = np.flatnonzero(messages.who == i)
+    return messages.tables.take(place).flat()[:, messages.header :]
 
 
 def check(tap, shards, *, counted):
     """Return how many rows were looked at; none of them may stand for fewer than LEAST points."""
-    seen, method = 0, tap.mails[-1][0]
-    for stage, turn, mail in tap.mails:
+    seen, method = 0, tap.messages[-1][0]
+    for stage, turn, messages in tap.messages:
         for i in range(shards.n):
-            rows, points = told(mail, i), shards.points[shards.offsets[i] : shards.offsets[i + 1]]
+            rows, points = told(messages, i), shards.points[shards.offsets[i] : shards.offsets[i + 1]]
             if not len(rows) or rows.shape[1] not in (2, 3):
                 continue
             if rows.shape[1] == 3 and (counted or stage < method) and turn == 0:  # a count stands beside the row
@@ -88,7 +88,7 @@ def check(tap, shards, *, counted):
 def scatter(seed, moved):
     """Return 8 devices with many points at a place near each of two corners, and few near the others; these may move.
 
-    Neighbours together know all four corners, so that nobody has reason to take few points and others as one cluster.
+    Neighbors together know all four corners, so that nobody has reason to take few points and others as one cluster.
     """
     rng, blocks = np.random.default_rng(seed), []
     for i in range(8):
@@ -105,7 +105,7 @@ def listen(method, moved, seed, monkeypatch, **options):
         tap, shards = Tap(patch), scatter(seed, moved)
         graph = None if needs_hub(method) else topologies.ring(8)
         p2pkm.simulate(method, graph, shards, rounds=5, seed=seed, min_cluster_size=LEAST, **options)
-    said = [(stage, i, told(mail, i)) for stage, _, mail in tap.mails for i in range(8)]
+    said = [(stage, i, told(messages, i)) for stage, _, messages in tap.messages for i in range(8)]
     return [(stage, i, sorted(map(tuple, rows))) for stage, i, rows in said]
 
 
@@ -190,8 +190,8 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_cluster_size=LEAST)
     counted = name in ("consensus", "pushsum", "tracking", "fkm")
     if name == "pushsum":  # its first message is a known share of the mass
-        tap.mails = [(s, t, m._replace(values=m.values * 3.0) if s == tap.mails[-1][0] and t == 0 else m)
-                     for s, t, m in tap.mails]  # fmt: skip
+        tap.messages = [(s, t, m._replace(values=m.values * 3.0) if s == tap.messages[-1][0] and t == 0 else m)
+                     for s, t, m in tap.messages]  # fmt: skip
     assert check(tap, shards, counted=counted) > 5
     assert result.summary["min_cluster_size"] == LEAST
     assert result.summary["descent"] in ("not claimed", None)
@@ -228,7 +228,7 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--init", "d2-sampling"), "raw points"),
     (("--init", "leader"), "raw points"),
     (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
-    (("--algorithm", "gtvmin:local_steps=2"), "did not look at in between"),
+    (("--algorithm", "gtvmin:local_steps=2"), "steps in between that it has not checked"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):
     ended = here("--min-cluster-size", 3, *words, "--out", "none", "-q", "--devices", "4")
@@ -314,10 +314,10 @@ def test_points_are_counted_not_what_they_weigh(name, monkeypatch):
     result = p2pkm.simulate(method, graph_for(method), shards, rounds=4, seed=1, min_cluster_size=LEAST)
     assert result.summary["raw_points_disclosed"] == 0
     seen = 0
-    for stage, turn, mail in tap.mails:
-        counted = stage < tap.mails[-1][0] or name in ("consensus", "tracking", "fkm")
+    for stage, turn, messages in tap.messages:
+        counted = stage < tap.messages[-1][0] or name in ("consensus", "tracking", "fkm")
         for i in range(shards.n if counted and turn == 0 else 0):
-            rows = told(mail, i)
+            rows = told(messages, i)
             if rows.shape[1] == 3:
                 assert ((rows[:, 2] >= 8.0 * LEAST) | (rows[:, 2] == 0.0)).all()
                 seen += len(rows)
@@ -339,16 +339,16 @@ def test_the_row_that_fkm_sends_is_the_one_that_was_counted(options, seed, monke
     tap, shards = Tap(monkeypatch), lure(seed)
     result = p2pkm.simulate(p2pkm.FKM(2, **options), None, shards, rounds=5, seed=seed, min_cluster_size=5)
     assert result.summary["raw_points_disclosed"] == 0
-    models = [mail.values[2, : mail.rows[2]] for _, _, mail in tap.mails if mail.rows[2] > 0]
-    reports = [mail for _, _, mail in tap.mails if mail.rows[0] >= 0][1:]
-    for model, mail in zip(models, reports, strict=True):
+    models = [messages.values[2, : messages.rows[2]] for _, _, messages in tap.messages if messages.rows[2] > 0]
+    reports = [messages for _, _, messages in tap.messages if messages.rows[0] >= 0][1:]
+    for model, messages in zip(models, reports, strict=True):
         for i in range(2 if options.get("local_steps", 1) == 1 else 0):
             points = shards.points[shards.offsets[i] : shards.offsets[i + 1]]
             nearest = ((points[:, None] - model) ** 2).sum(axis=2).argmin(axis=1)
             sets = [points[nearest == c] for c in range(len(model)) if (nearest == c).sum() >= 5]
             assert all(
                 any(len(one) == row[2] and np.allclose(one.mean(axis=0), row[:2]) for one in sets)
-                for row in told(mail, i)
+                for row in told(messages, i)
             )
 
 
@@ -397,7 +397,7 @@ def test_every_row_of_a_server_method_is_the_mean_of_enough_points(method, monke
     p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), min_cluster_size=3)
     for i, points in enumerate(data):
         means = np.array([points[list(some)].mean(axis=0) for some in counts])
-        for row in told(tap.mails[0][2], i):
+        for row in told(tap.messages[0][2], i):
             assert np.abs(means - row[:2]).max(axis=1).min() < 1e-12
             seen += 1
     assert seen > 100
@@ -409,7 +409,7 @@ def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
             tap, many = Tap(patch), np.concatenate((np.zeros((20, 2)), [[-1.0, 0.0]]))  # reaches 0.95
             blocks = [np.concatenate((many, [[x, 0.0]])), 30.0 + many]
             p2pkm.simulate(p2pkm.FeCA(2), None, p2pkm.Shards.from_list(blocks), min_cluster_size=4)
-        return told(tap.mails[0][2], 0).tolist()
+        return told(tap.messages[0][2], 0).tolist()
 
     assert len(radii(1.7)) == 1  # half-way to the point is 0.87
     assert radii(1.7) == radii(1.75)
@@ -437,7 +437,7 @@ def test_a_device_of_one_point_says_no_losses(monkeypatch):
     p2pkm.simulate(
         p2pkm.GTVMin(4), topologies.ring(8), p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]), min_cluster_size=5
     )
-    openings = [mail for stage, turn, mail in tap.mails if turn == 0 and told(mail, 0).shape[1] == 5]
+    openings = [messages for stage, turn, messages in tap.messages if turn == 0 and told(messages, 0).shape[1] == 5]
     assert len(openings) == 1
     assert [len(told(openings[0], i)) for i in range(8)] == [1] * 7 + [0]
 
@@ -445,7 +445,7 @@ def test_a_device_of_one_point_says_no_losses(monkeypatch):
 def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(8), shards, min_cluster_size=LEAST)
-    pairs, losses = (next(mail for *_, mail in tap.mails if told(mail, 0).shape[1] == w) for w in (3, 5))
+    pairs, losses = (next(messages for *_, messages in tap.messages if told(messages, 0).shape[1] == w) for w in (3, 5))
     collected = np.concatenate([told(pairs, i) for i in range(8)])
     assert (collected[:, 2] >= LEAST).all()
     devices = [told(pairs, i) for i in range(8)]
@@ -462,7 +462,7 @@ def test_losses_are_those_of_the_pairs_that_were_sent(monkeypatch):
 def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkeypatch):
     from dataclasses import replace
 
-    from p2pkm.methods.init.link_reselection import Review
+    from p2pkm.methods.init.link_reselection import LinkReselection
     from tests.support import stages
 
     build = stages.build_batch
@@ -470,7 +470,7 @@ def test_which_links_stay_is_decided_without_points_of_rows_of_few(least, monkey
     many, far = np.array([[0.0, 0.0]] * 4 + [[1.0, 0.0]] * 4), ([50.0, 50.0], [200.0, 0.0])
     start = [[[0.4, 0.0], far[0]], [[0.5, 0.0], far[0]], [[0.5, 0.1], far[1]], [[0.5, 0.1], far[1]]]
     tables = [[many, np.vstack((many, one)), many + far[1], many + far[1]] for one in far]
-    kept = [stages.state_of(Review(2), topologies.path(4), p2pkm.Shards.from_list(table), start=start)
+    kept = [stages.state_of(LinkReselection(2), topologies.path(4), p2pkm.Shards.from_list(table), start=start)
             .edge_active.tolist() for table in tables]  # fmt: skip
     assert (kept[0] == kept[1]) == (least == 4)
 
@@ -489,7 +489,9 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
 
 def first_stage(scale, x, least, monkeypatch):
     tap, _, _ = listen_scaling(scale, x, least, monkeypatch)
-    return [sorted(map(tuple, told(mail, i))) for stage, _, mail in tap.mails if stage == 0 for i in range(4)]
+    return [
+        sorted(map(tuple, told(messages, i))) for stage, _, messages in tap.messages if stage == 0 for i in range(4)
+    ]
 
 
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
@@ -508,7 +510,7 @@ def test_moments_take_more_points_than_they_have_numbers_of_each_coordinate(monk
 def test_corners_are_means_of_so_many_points(monkeypatch):
     tap, _, shards = listen_scaling("minmax", 9.0, 5, monkeypatch)
     own = np.sort(shards.points[shards.offsets[3] :], axis=0)
-    assert_allclose(told(tap.mails[0][2], 3), [own[:5].mean(axis=0), own[-5:].mean(axis=0)], rtol=1e-12)
+    assert_allclose(told(tap.messages[0][2], 3), [own[:5].mean(axis=0), own[-5:].mean(axis=0)], rtol=1e-12)
 
 
 class Recorder:
@@ -523,18 +525,18 @@ class Recorder:
             for row in np.asarray(rows).tolist():
                 kept.update(tuple(row[first : first + d]) for first in range(len(row) - d + 1))
 
-        def send(network, mail):
-            sources = np.repeat(np.arange(len(mail.rows)), np.diff(network.placement.indptr))
-            edges = narrow(mail.edges, network._active)
+        def send(network, messages):
+            sources = np.repeat(np.arange(len(messages.rows)), np.diff(network.placement.indptr))
+            edges = narrow(messages.edges, network._active)
             for i in np.unique(sources if edges is None else sources[edges]):
-                record(network, i, told(mail, i))
-            return exchange(network, mail)
+                record(network, i, told(messages, i))
+            return exchange(network, messages)
 
-        def post(network, letters):
-            sources = np.searchsorted(network.placement.indptr, letters.edges, side="right") - 1
+        def post(network, sparse):
+            sources = np.searchsorted(network.placement.indptr, sparse.edges, side="right") - 1
             for i in np.unique(sources):
-                record(network, i, told(letters, i))
-            return deliver(network, letters)
+                record(network, i, told(sparse, i))
+            return deliver(network, sparse)
 
         monkeypatch.setattr(LocalNetwork, "exchange", send)
         monkeypatch.setattr(LocalNetwork, "deliver", post)
@@ -610,12 +612,12 @@ def test_points_in_the_units_of_a_method_are_found():
     shift, span = np.full((4, 2), 0.3), np.full((4, 2), 1.7)
     state = StarState(*[None] * 6, shift, span, None)
     rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
-    mail = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
+    messages = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
     found = Disclosure(devices, 9)
     found.start((), devices, None)
-    found.outgoing(mail, Context(0, devices, state))
+    found.outgoing(messages, Context(0, devices, state))
     assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
     found = Disclosure(devices, 9)
     found.start((), devices, None)
-    found.outgoing(mail, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
+    found.outgoing(messages, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
     assert not found.left.any()

@@ -45,7 +45,7 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "loss", "round": 1, "src": 2, "dst": 2}', "src and dst are both 2"),
         ('{"kind": "partition", "round": 1, "devices": 3}', "devices is 3; expected a list"),
         ('{"kind": "partition", "round": 1, "devices": [9]}', "devices is 9"),
-        ('{"kind": "tape", "devices": 5}', "the tape is for 5 devices, but there are 4"),
+        ('{"kind": "tape", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
         ('{"kind": "tape", "stages": "some"}', "stages is 'some'; expected method or all"),
         ('{"kind": "tape", "version": 2}', "tape has no key 'version'"),
     ],
@@ -76,15 +76,15 @@ def test_long_lines_long_files_and_folders_are_refused(tmp_path, monkeypatch):
 def test_what_the_graph_does_not_have_is_left_out_and_counted():
     lines = [GOOD, '{"kind": "link", "round": 1, "src": 0, "dst": 2}', '{"kind": "away", "round": 1, "device": 4}']
     tape = parse_tape(lines, RING, "tape")
-    assert tape.strange == 2
+    assert tape.ignored_events == 2
     assert_array_equal(tape.events, [[0, 3, 0, -1, 2, -1]])
     to_server = ['{"kind": "loss", "round": 1, "src": 0, "dst": 4}']  # which is no device of a ring of 4
-    assert parse_tape(to_server, RING, "tape").strange == 1
+    assert parse_tape(to_server, RING, "tape").ignored_events == 1
     star = Topology.star(4)
-    assert parse_tape(to_server, star, "tape").strange == 0
-    assert parse_tape(lines, star, "tape").strange == 1  # the server is device 4 there
+    assert parse_tape(to_server, star, "tape").ignored_events == 0
+    assert parse_tape(lines, star, "tape").ignored_events == 1  # the server is device 4 there
     alone = Topology.from_links(1, np.zeros((0, 3)))
-    assert parse_tape(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "tape").strange == 1
+    assert parse_tape(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "tape").ignored_events == 1
 
 
 def test_events_are_played_in_the_order_of_their_rounds():
@@ -107,7 +107,7 @@ def test_what_is_written_reads_back_the_same(events, stages):
     table = np.array(sorted(events, key=lambda row: row[1]), np.int64).reshape(-1, 6)
     tape = parse_tape(list(write_tape(FaultTrace(table, stages), 4)), RING, "tape")
     assert_array_equal(tape.events, table)
-    assert tape.stages == stages and tape.strange == 0
+    assert tape.stages == stages and tape.ignored_events == 0
 
 
 words = st.sampled_from(["kind", "round", "device", "src", "dst", "rounds", "turn", "devices", "stages"])

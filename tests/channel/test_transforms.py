@@ -79,7 +79,9 @@ def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else
     ids = np.array([0, 2])
 
     def draw(stage=0, step=0, turn=0, purpose=7, count=5, **more):
-        return Context(stage, devices.at(step, turn, devices.awake), None).draw(purpose, ids, count, **more)
+        return Context(stage, devices.at_turn(step, turn, devices.active_devices), None).draw(
+            purpose, ids, count, **more
+        )
 
     first = draw()
     assert_array_equal(first, draw())
@@ -166,11 +168,11 @@ def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itse
     devices = suppression.equip(arrange(POINTS, [(0, 1), (1, 2)]).devices)
     table = np.array([[1.0, 1.0], [50.0, 50.0]])  # the first row has two points of device 0, one of each other's
     tables = np.stack((table, table, np.array([[9.0, 3.0], [0.0, 7.0]])))
-    mail = DenseMessages(tables, np.full(3, 2))
+    messages = DenseMessages(tables, np.full(3, 2))
     sent = (
         Channel([suppression])
         .begin(Stage("s", stage, 1), 0)
-        .send(lambda state, devices: mail, None, devices.at(step, 0, devices.awake))
+        .send(lambda state, devices: messages, None, devices.at_turn(step, 0, devices.active_devices))
     )
     assert sent.rows.tolist() == rows
     assert_array_equal(sent.values[0, 0], table[0])

@@ -92,7 +92,7 @@ class Terminal(io.StringIO):
 
 
 def test_terminal(monkeypatch):
-    """Rich on a terminal: colours and a live line, which is gone at the end."""
+    """Rich on a terminal: colors and a live line, which is gone at the end."""
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
@@ -111,17 +111,17 @@ def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: now[0])
     progress = Progress("gtvmin", 100, quiet=False, verbose=False)
-    record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "settled": 2, "bytes": 12345}
+    record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "converged": 2, "bytes": 12345}
     for t in range(100):
         now[0] += 0.1
         progress(record | {"round": t})
     now[0] += 9
-    progress(record | {"stage": "summaries", "round": 251})
+    progress(record | {"stage": "flooded-summaries", "round": 251})
     progress.close()
     lines = capsys.readouterr().err.splitlines()
     assert 3 <= len(lines) <= 5
     assert all("of at most 100" in line and "12,345 bytes" in line for line in lines[:-1])
-    assert lines[-1].startswith("summaries round 251: ratio")  # --rounds is about the method alone
+    assert lines[-1].startswith("flooded-summaries round 251: ratio")  # --rounds is about the method alone
 
 
 def test_quiet_and_verbose():

@@ -73,7 +73,7 @@ def test_a_run_goes_on_with_the_round_after_its_checkpoint(tmp_path, monkeypatch
     update, steps = GTVMin.update, []
 
     def watched(self, state, inbox, devices):
-        steps.append(devices.step)
+        steps.append(devices.round)
         return update(self, state, inbox, devices)
 
     monkeypatch.setattr(GTVMin, "update", watched)

@@ -61,7 +61,7 @@ def test_every_number_of_ranks_gives_the_same_bits(ranks):
 @pytest.mark.mpi
 @RANKS
 def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
-    lines = start(ranks, "mail")
+    lines = start(ranks, "messages")
     assert [line for line in lines if line["wrong"] or line["kept"]] == []
     assert len(lines) == 24
     assert (sum(line["requests"] for line in lines) > 0) == (ranks > 1)

@@ -1,4 +1,4 @@
-"""What one device does reaches its neighbours in one round, and nobody else; for every peer-to-peer method."""
+"""What one device does reaches its neighbors in one round, and nobody else; for every peer-to-peer method."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def changed(one, other):
 
 
 @methods
-def test_after_one_jacobi_turn_only_the_neighbours_know(method):
+def test_after_one_jacobi_turn_only_the_neighbors_know(method):
     calm, stirred, _ = both(method("jacobi"), rounds=2)
     assert_array_equal(changed(calm[0], stirred[0]), [DISTURBED])
     after = changed(calm[1], stirred[1])
@@ -79,7 +79,7 @@ def test_other_points_change_their_own_device_first(method):
 
 @methods
 @pytest.mark.parametrize("schedule", ["colored", "async"])
-def test_after_one_turn_only_awake_neighbours_have_changed(method, schedule):
+def test_after_one_turn_only_awake_neighbors_have_changed(method, schedule):
     calm, stirred, masks = both(method(schedule), rounds=1 if schedule == "colored" else 8)
     reached = {DISTURBED}
     for turn, awake in enumerate(masks):

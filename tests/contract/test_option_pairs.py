@@ -109,7 +109,7 @@ def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
 
 
 def _tape(path, count):
-    """Write a tape that loses the first messages of some devices to their next neighbour."""
+    """Write a tape that loses the first messages of some devices to their next neighbor."""
     lines = [{"kind": "loss", "round": t, "src": i, "dst": i + 1} for t in range(6) for i in range(count)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -148,7 +148,7 @@ def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out(tmp_path):
     assert here("faults", "loss=0.3,dropout=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
     lost = (json.loads(line)["kind"] == "loss" for line in (tmp_path / "t.jsonl").read_text().splitlines())
     ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")
-    assert f"{sum(lost)} events of the tape are about links or a server that this graph does not have" in ending.out
+    assert f"{sum(lost)} events of the fault trace are about links or a server that are not in the graph" in ending.out
 
 
 def test_a_comparison_without_a_folder_says_why_a_run_failed():

@@ -123,7 +123,7 @@ def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
     module = plugin / "p2pkm_example_plugin.py"
     for before, after, words in (
         ('register("neighbor-mean")', 'register("neighbor-mean:2")', "which is no state that"),
-        ("    settled: Any\n", "    settled: Any\n    more: Any = None\n", "with these fields"),
+        ("    converged: Any\n", "    converged: Any\n    more: Any = None\n", "with these fields"),
     ):
         text = module.read_text()
         module.write_text(text.replace(before, after))
@@ -184,7 +184,7 @@ def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):
 
 
 def test_a_misspelled_plug_in_is_suggested_and_not_imported(plugin):
-    ending = call(*SMALL, "--out", "none", "--algorithm", "neighbour-mean")
+    ending = call(*SMALL, "--out", "none", "--algorithm", "neighbor-mean")
     assert ending.code == 2
     assert "Did you mean 'neighbor-mean'?" in ending.err
     assert "p2pkm_example_plugin" not in sys.modules

@@ -16,24 +16,11 @@ from p2pkm.network.local import LocalNetwork
 from topologies import ring
 
 NAMES = {
-    *(
-        "account",
-        "admm",
-        "adopt",
-        "local",
-        "box",
-        "choose",
-        "consensus",
-        "coreset",
-        "flood",
-        "gate",
-        "gtvmin",
-        "interned",
-        "leader",
-    ),
-    *("limits", "meetings", "moments", "own", "pushsum", "raced", "review", "rooted", "rooted:walk", "star"),
-    *("summaries", "tracking", "tree", "tree:front", "tree:routes"),
-}
+    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "flood", "flooded-summaries", "gtvmin",
+    "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp", "min-id-agreement",
+    "pairwise-gossip", "pushsum", "running-sums", "saturation-thresholds", "select-candidate", "standardization",
+    "star", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes",
+}  # fmt: skip
 
 
 class Other(NamedTuple):

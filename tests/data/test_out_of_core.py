@@ -21,13 +21,13 @@ from tests.support.run_cli import here, ranks, solve, there
 FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")
 
 
-def write(folder, sizes, *, labelled=True, dtype=np.float64):
+def write(folder, sizes, *, labeled=True, dtype=np.float64):
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(sum(sizes), 2)).astype(dtype), rng.choice([2, 5, 7], sum(sizes))
     ends = np.cumsum(sizes)[:-1]
     for i, (part, labels) in enumerate(zip(np.split(X, ends), np.split(y, ends), strict=True)):
         np.save(folder / f"part-{i}.npy", part)
-        if labelled:
+        if labeled:
             np.save(folder / f"part-{i}.labels.npy", labels)
     return X, y, np.repeat(np.arange(len(sizes)), sizes)
 
@@ -72,7 +72,7 @@ def test_files_are_sorted_as_people_count_and_companions_are_no_points(tmp_path)
 
 
 def test_a_file_without_rows_is_a_device_without_points(tmp_path):
-    X, _, _ = write(tmp_path, [3, 0, 2], labelled=False)
+    X, _, _ = write(tmp_path, [3, 0, 2], labeled=False)
     part = opened(tmp_path / "part-*.npy", Spec("column", {}), 3).part(0, 3)
     assert_array_equal(part.sizes, [3, 0, 2])
     assert_array_equal(part.points, X)
@@ -118,7 +118,7 @@ def test_what_float32_cannot_hold_is_named_with_its_row(tmp_path):
 
 def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
     write(tmp_path, [50, 50])
-    with pytest.raises(DataError, match="partition beta looks at all points"):
+    with pytest.raises(DataError, match="partition beta needs all points"):
         opened(tmp_path / "part-*.npy", Spec("beta", {}), 2)
     with pytest.raises(DataError, match="the files name 2 devices, expected 3"):
         opened(tmp_path / "part-*.npy", Spec("column", {}), 3)
@@ -131,7 +131,7 @@ def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
 
 
 def test_one_file_in_blocks_is_the_same_as_read_as_a_whole(tmp_path):
-    X, _, _ = write(tmp_path, [23, 20], labelled=False)
+    X, _, _ = write(tmp_path, [23, 20], labeled=False)
     np.save(tmp_path / "all.npy", X)
     dealt = opened(tmp_path / "all.npy", Spec("blocks", {}), 4)
     same(dealt.part(0, 4), Shards.deal(X, PARTITIONS["blocks"](Table(X), 4), devices=4))
@@ -207,7 +207,7 @@ def test_a_gap_in_the_column_of_a_parquet_file(tmp_path):
 
 
 def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
-    X, _, _ = write(tmp_path, [40, 30, 50], labelled=False)
+    X, _, _ = write(tmp_path, [40, 30, 50], labeled=False)
     np.savez(tmp_path / "all.npz", X=X, device=np.repeat([0, 1, 2], [40, 30, 50]))
     shards = here(*FEW, "--data", tmp_path / "part-*.npy").summary
     whole = here(*FEW, "--data", tmp_path / "all.npz").summary

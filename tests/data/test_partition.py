@@ -138,7 +138,7 @@ def test_dirichlet_by_device_is_the_plain_loop(m, n, classes, seed):
         missing = m // n + (i < m % n)
         while missing:
             usable = [c for c, pool in enumerate(pools) if pool]
-            drawn = rng.multinomial(missing, skew._normalise(boost[usable], tail[usable], 0.4))
+            drawn = rng.multinomial(missing, skew._normalize(boost[usable], tail[usable], 0.4))
             for c, count in zip(usable, drawn, strict=True):
                 taken = [pools[c].pop() for _ in range(min(count, len(pools[c])))]
                 plain[taken] = i

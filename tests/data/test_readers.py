@@ -72,7 +72,7 @@ def test_a_user_in_two_files_of_leaf_is_one_device(tmp_path):
         ('{"users": ["a", "a", "b"], "user_data": {"a": {}, "b": {}}}', "user 'a' is not once"),
         ('{"users": [1], "user_data": {"1": {}}}', "users is no list of names"),
         ('{"users": ["a"], "num_samples": [], "user_data": {"a": {}}}', "num_samples is no list of 1 numbers"),
-        ('{"num_samples": [2], "user_data": {"a": {"x": [[1]]}}}', "user 'a': num_samples says 2, but x has 1"),
+        ('{"num_samples": [2], "user_data": {"a": {"x": [[1]]}}}', "user 'a': num_samples is 2, but x has 1"),
         ('{"user_data": {"a": 3}}', "user 'a' has no list x"),
         ('{"user_data": {"a": {"x": []}}}', "has no points"),
         ('{"user_data": {"a": {"x": [[1], [2]], "y": [0]}}}', "user 'a': y is no list of 2 labels"),

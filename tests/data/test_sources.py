@@ -65,7 +65,7 @@ def test_every_point_is_dealt_once_and_take_is_from_list(device, data):
     np.testing.assert_array_equal(again.rows, np.arange(m))
 
 
-def test_take_of_neighbouring_devices_is_a_view():
+def test_take_of_neighboring_devices_is_a_view():
     shards = Shards.deal(np.arange(12.0).reshape(6, 2), [0, 1, 2, 3, 1, 2])
     assert np.shares_memory(shards.take([1, 2]).points, shards.points)
     assert not np.shares_memory(shards.take([2, 1]).points, shards.points)
@@ -245,9 +245,9 @@ def test_grid16_lies_on_its_grid():
     assert points.shape == (800, 2)
     assert (points.dtype, y.dtype) == (np.float64, np.int64)
     assert (np.bincount(y) == 50).all()
-    centres, _ = grid16(points=1, sd=0, seed=3)
-    np.testing.assert_array_equal(centres[[0, 1, 4, 15]], [[-7.5, -7.5], [-7.5, -2.5], [-2.5, -7.5], [7.5, 7.5]])
-    spread = points - np.repeat(centres, 50, axis=0)
+    centers, _ = grid16(points=1, sd=0, seed=3)
+    np.testing.assert_array_equal(centers[[0, 1, 4, 15]], [[-7.5, -7.5], [-7.5, -2.5], [-2.5, -7.5], [7.5, 7.5]])
+    spread = points - np.repeat(centers, 50, axis=0)
     assert np.abs(spread.mean(axis=0)).max() < 0.1
     assert np.abs(spread.std(axis=0) - 1).max() < 0.1
     assert (points != grid16(points=50, seed=1)[0]).any()
@@ -276,10 +276,10 @@ def test_balls_have_radius_one_and_are_apart(k, d, gap, seed):
 
 def test_balls_are_uniform():
     points, _ = balls(clusters=1, points=20_000, features=3, seed=1)
-    centre = apart(generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
-    radius = np.linalg.norm(points - centre, axis=1)
+    center = apart(generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
+    radius = np.linalg.norm(points - center, axis=1)
     assert abs((radius**3).mean() - 0.5) < 0.01
-    assert np.abs((points - centre).mean(axis=0)).max() < 0.02
+    assert np.abs((points - center).mean(axis=0)).max() < 0.02
 
 
 def test_blobs_and_their_box():

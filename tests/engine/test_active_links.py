@@ -51,7 +51,7 @@ def deal(n, seed=0, k=3):
 
 
 def test_gtvmin_in_step_acts_on_the_links_of_the_round_before():
-    # alone: the own point x; at alpha 1/2 with one neighbour: (x + w) / 2
+    # alone: the own point x; at alpha 1/2 with one neighbor: (x + w) / 2
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
     assert_array_equal(ends(method, 1), [(0 + 6) / 2, (4 + 2) / 2, 8])
     assert_array_equal(ends(method, 2), [0, (4 + 8) / 2, (8 + 3) / 2])
@@ -61,8 +61,8 @@ def test_gtvmin_in_step_acts_on_the_links_of_the_round_before():
     assert [entry["messages"] for entry in result.rounds] == [2, 4, 6]
 
 
-def test_gtvmin_by_colours_keeps_the_links_for_a_round_and_then_all_speak():
-    method = p2pkm.GTVMin(1, alpha=0.5, tol=0.0)  # colours 0, 1, 0
+def test_gtvmin_by_colors_keeps_the_links_for_a_round_and_then_all_speak():
+    method = p2pkm.GTVMin(1, alpha=0.5, tol=0.0)  # colors 0, 1, 0
     assert_array_equal(ends(method, 1), [3, (4 + 3) / 2, 8])
     assert_array_equal(ends(method, 2), [0, (4 + 5.75) / 2, (8 + 3.5) / 2])
     result = run(method, 2)
@@ -188,9 +188,9 @@ def test_silence_is_no_end():
     table = arrange([[[0.0]]] * 3, [(0, 1), (1, 2)])
     links = ActiveLinks(table.devices, table.network, ALTERNATING)
     said = []
-    for stop in ("silent", "converged", "converged", "silent", "stalled"):
-        links.change(due=True)
-        said.append(links.judge(stop))
+    for stop in ("silent", "converged", "converged", "silent", "oscillating"):
+        links.advance(due=True)
+        said.append(links.check_termination(stop))
     assert said == ["", "", "converged", "", ""]
 
 

@@ -278,12 +278,12 @@ def test_a_slow_device_slows_a_barrier_and_not_those_who_go_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("net", ["lan", "wan", "lora"])
-def test_quality_is_that_of_the_colours(net):
+def test_quality_is_that_of_the_colors(net):
     common = "--graph small-world --data grid16:points=20 --out none --format json -q".split()
-    colours = here(*common, "--schedule", "colored").summary
+    colors = here(*common, "--schedule", "colored").summary
     events = here(*common, "--schedule", "async", "--link-model", net).summary
     assert events["termination"] == "converged" and events["descent"] == "not claimed"
-    assert abs(events["ratio_mean"] / colours["ratio_mean"] - 1) < 0.01
+    assert abs(events["ratio_mean"] / colors["ratio_mean"] - 1) < 0.01
     assert 0 < events["age_mean"] <= events["age_max"] < events["virtual_seconds"]
 
 
@@ -292,15 +292,17 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
     events = Events(network(table.topology, latency=5.0), table.topology)
     table.network.open(events)
     schedule = events.open(Method([1, 1]), table.devices, table.network)
-    mail = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
-    table.network.exchange(mail)
-    assert schedule.judge("") == "" and schedule.judge("round-limit") == "round-limit"
-    assert schedule.judge("converged") == ""  # nobody has used what the other said at the opening
+    messages = DenseMessages(np.zeros((2, 1, 2)), np.ones(2, int))
+    table.network.exchange(messages)
+    assert schedule.check_termination("") == "" and schedule.check_termination("round-limit") == "round-limit"
+    assert schedule.check_termination("converged") == ""  # nobody has used what the other said at the opening
     for awake in schedule.turns(1):
-        table.network.exchange(mail._replace(rows=np.where(awake, 1, -1)))
-    assert schedule.judge("converged") == "converged"
-    assert schedule.judge("") == "" and schedule.judge("converged") == ""  # somebody moved again
-    assert schedule.judge("interrupted") == "interrupted"
+        table.network.exchange(messages._replace(rows=np.where(awake, 1, -1)))
+    assert schedule.check_termination("converged") == "converged"
+    assert (
+        schedule.check_termination("") == "" and schedule.check_termination("converged") == ""
+    )  # somebody moved again
+    assert schedule.check_termination("interrupted") == "interrupted"
 
 
 def test_a_stage_before_is_not_played_by_events():
@@ -345,11 +347,11 @@ def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):
 
 
 class Behind:
-    """Lets everybody hear what was said one exchange ago, as a tape of faults may."""
+    """Lets everybody hear what was said one exchange ago, as a fault trace may."""
 
     bound = 1
 
-    def hear(self, said):
+    def receive(self, said):
         """Return ages of 1, once something was said before."""
         self.count = getattr(self, "count", 0) + 1
         ages = np.full(len(self.senders), 1 if self.count > 1 else -1)
@@ -366,7 +368,7 @@ def test_one_look_never_serves_both_ends_of_a_link_where_tables_are_old():
         table.network.open(delays)
         state = method.initial_state(table.devices, Start(start, np.ones(6, bool)))
         for t in range(5):
-            now = table.devices.at(t, 0, np.ones(6, bool))
+            now = table.devices.at_turn(t, 0, np.ones(6, bool))
             inbox = table.network.exchange(method.message(state, now))
             state = method.update(state, inbox, now)
         found.append(state.centroids)

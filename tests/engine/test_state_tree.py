@@ -25,7 +25,7 @@ class Ranks:
         ids = self.division.of(rank)
         placement = SimpleNamespace(ids=ids, division=self.division, rank=rank)
 
-        def share(values, counts=None):
+        def allgather_by_device(values, counts=None):
             self._parts[rank] = values
             self._barrier.wait()
             rows = self.division.arrange(np.concatenate(self._parts), counts)
@@ -39,7 +39,12 @@ class Ranks:
             self._barrier.wait()
             return found
 
-        return SimpleNamespace(placement=placement, share=share, collect=share, total=total)
+        return SimpleNamespace(
+            placement=placement,
+            allgather_by_device=allgather_by_device,
+            gather_by_device=allgather_by_device,
+            total=total,
+        )
 
     def run(self, do):
         """Return what `do(rank, network)` returns on rank 0, when all have done it."""

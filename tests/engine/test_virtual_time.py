@@ -36,7 +36,7 @@ def set_up(graph, text):
 def test_a_ring_with_a_barrier_takes_the_computing_the_latency_and_the_slower_of_edge_and_line(bandwidth, access):
     topology, time = set_up(topologies.ring(7), f"lan:latency=0.5,bandwidth={bandwidth},access={access},speed=10")
     for _ in range(3):
-        time.meet()
+        time.barrier()
         time.pass_turn(turn(topology, rows=5, flops=20))
     assert_allclose(time.now, 3 * (2 + 0.5 + max(40 / bandwidth, 4 * 40 / access)))
 
@@ -68,7 +68,7 @@ def test_the_slowest_device_sets_a_barrier():
     graph.nodes[3]["speed"] = 2.0
     topology, time = set_up(graph, "lan:latency=0,access=none,speed=100")
     for _ in range(4):
-        time.meet()
+        time.barrier()
         time.pass_turn(turn(topology, flops=10))
     assert_allclose(time.now, 4 * 5)
 

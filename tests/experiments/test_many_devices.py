@@ -160,22 +160,22 @@ def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
         edges = None if turn % 3 else rng.random(len(placement.indices)) < 0.4
         notes.append((DenseMessages(np.zeros((20, 3, 2)), rng.integers(-1, 4, 20)), edges, 0, turn))
     for note in notes:
-        ledgers[0].note(*note)
+        ledgers[0].count_dense(*note)
     assert ledgers[0].totals[0] > 0
     monkeypatch.setattr("p2pkm.network.ledger.LARGE", 5)
     ledgers.append(Ledger(placement.indptr))
     for note in notes:
-        ledgers[1].note(*note)
+        ledgers[1].count_dense(*note)
     small, large = ledgers
     assert large.totals == small.totals
     assert_array_equal(large.edges, small.edges)
     assert large.exchanges == []
     source = np.repeat(np.arange(20), np.diff(placement.indptr))
     expected = np.zeros((len(source), 3), np.int64)
-    for mail, edges, _, _ in notes:
+    for messages, edges, _, _ in notes:
         for e, i in enumerate(source):
-            if mail.rows[i] >= 0 and (edges is None or edges[e]):
-                expected[e] += 1, mail.rows[i], 16 * mail.rows[i]
+            if messages.rows[i] >= 0 and (edges is None or edges[e]):
+                expected[e] += 1, messages.rows[i], 16 * messages.rows[i]
     assert_array_equal(small.edges, expected)
 
 

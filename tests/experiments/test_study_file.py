@@ -86,7 +86,7 @@ def test_dashes_are_as_good_as_underscores():
         ("[grid]\nalpha = [1]\n[[runs]]\ncoupling = 2", "alpha"),
         ("[grid]\nalgorithm = ['gtvmni']", "Did you mean 'gtvmin'"),
         ("[grid]\nrounds = ['many']", "expected a whole number"),
-        ("[[runs]]\nrounds = 3\n[[runs]]\nrounds = 3", "asked for twice"),
+        ("[[runs]]\nrounds = 3\n[[runs]]\nrounds = 3", "given twice"),
         ("[grid]\nrounds = [1, 2, 3]\n", None),
     ],
 )

@@ -31,10 +31,10 @@ from p2pkm.methods.init.value import Init
 
 @register("tug")
 class TugState(NamedTuple):
-    """centroids float64[n, k, d], settled bool[n]."""
+    """centroids float64[n, k, d], converged bool[n]."""
 
     centroids: np.ndarray
-    settled: np.ndarray
+    converged: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Tug(MethodBase):
 
     def message(self, state, devices):
         """Send all centroids."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state, inbox, devices):
         """Step to the mean of the own points of each cluster, then average with the neighbors."""
@@ -71,7 +71,7 @@ class Tug(MethodBase):
             for e in range(devices.indptr[i], devices.indptr[i + 1]):
                 if inbox.slots[e] >= 0:
                     centroids[i] = 0.5 * (centroids[i] + inbox.tables[inbox.slots[e], : self.k])
-        return TugState(centroids, state.settled)
+        return TugState(centroids, state.converged)
 '''
 SERVED = '''
 """A method with a server."""
@@ -81,7 +81,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, SERVER, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -102,14 +102,15 @@ class Pool(ServerMethodBase):
 
     def report(self, clients, model):
         """Cluster the own points."""
-        local, counts, _ = clients.kmeans(self.k, CLIENT, starts=1)
+        local, counts, _ = clients.kmeans(self.k, Stream.CLIENT, starts=1)
         counts = np.where(local[:, :, 0] < np.inf, counts, np.inf)
         return Report(*pack(np.concatenate((local, counts[:, :, None]), axis=2)), local)
 
     def aggregate(self, hub, tables, model):
         """Cluster the rows of all clients."""
         rows = np.concatenate(tables)
-        found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], Search(self.k, SERVER, starts=1))
+        search = Search(self.k, Stream.SERVER, starts=1)
+        found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], search)
         return found
 '''
 FILES = {"peer": (PEER, "tug_plugin:Tug"), "server": (SERVED, "tug_plugin:Pool")}

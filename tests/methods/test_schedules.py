@@ -22,7 +22,7 @@ def gather(n, share, seed):
 
 
 @given(graphs)
-def test_colours_are_proper_and_greedy(graph):
+def test_colors_are_proper_and_greedy(graph):
     table, links = gather(*graph)
     colors = table.topology.colors
     for i in range(len(colors)):
@@ -32,19 +32,19 @@ def test_colours_are_proper_and_greedy(graph):
 
 
 @given(graphs)
-def test_a_coloured_round_wakes_everybody_once_and_never_two_neighbours(graph):
+def test_a_colored_round_wakes_everybody_once_and_never_two_neighbors(graph):
     table, links = gather(*graph)
     plan = schedule.colored(table.devices, table.topology.colors)
     assert plan.opening.all()
     for t in (1, 2):
         turns = list(plan.turns(t))
         assert_array_equal(np.sum(turns, axis=0), 1)
-        assert_array_equal(np.argmax(turns, axis=0), table.topology.colors)  # classes in ascending colour
+        assert_array_equal(np.argmax(turns, axis=0), table.topology.colors)  # classes in ascending color
         assert not any(awake[i] and awake[j] for awake in turns for i, j in links)
 
 
 @given(graphs)
-def test_an_asynchronous_round_wakes_somebody_and_never_two_neighbours(graph):
+def test_an_asynchronous_round_wakes_somebody_and_never_two_neighbors(graph):
     table, links = gather(*graph)
     plan, isolated = schedule.asynchronous(table.devices), table.topology.degrees == 0
     assert plan.opening.all()
@@ -110,7 +110,7 @@ def test_only_awake_devices_change_and_speak(name):
         assert_array_equal(rows, np.where(awake, 2, -1))
 
 
-def test_a_coloured_class_uses_what_the_class_before_it_said():
+def test_a_colored_class_uses_what_the_class_before_it_said():
     data = [np.array([[0.0]]), np.array([[8.0]])]
     history, _ = play(
         p2pkm.GTVMin(1, alpha=0.5, relaxation=1.0, tol=0.0), arrange(data, [(0, 1)]), [[[0.0]], [[4.0]]], 1

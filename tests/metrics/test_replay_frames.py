@@ -34,7 +34,7 @@ def deal(n, points=3, d=2, seed=0):
 
 
 def test_three_devices_on_a_path_by_hand():
-    """One centroid each; theta 1, one pass: c_i = (sum of own points + 3 alpha sum of neighbours) / (size + ...)."""
+    """One centroid each; theta 1, one pass: c_i = (sum of own points + 3 alpha sum of neighbors) / (size + ...)."""
     alone = p2pkm.GTVMin(1, alpha=0.0, schedule="jacobi", init="local")
     start = np.array([[[5.0]], [[1.0]], [[9.0]]])
     found = solve(topologies.path(3), p2pkm.Shards.from_list(POINTS), alone, start=start, rounds=2).frames
@@ -103,7 +103,7 @@ def test_large_coordinates_stay_finite_and_absent_ones_absent():
 def test_what_is_seen_before_the_points_are_scaled_is_left_out(tmp_path):
     here(*SMALL, "--scale", "minmax", "--out", str(tmp_path / "run"), "--format", "json")
     result = p2pkm.load(tmp_path / "run")
-    before = sum(one["stage"] == "scale" for one in result.rounds)
+    before = sum(one["stage"] == "min-max-scaling" for one in result.rounds)
     assert before > 0
     assert result.frames.record[0] == before
     assert result.frames.record[-1] == len(result.rounds) - 1
@@ -120,7 +120,7 @@ def record(count, shapes, *, devices=3, ends=()):
     for number in range(count):
         tables = np.full((devices, *shapes[number % len(shapes)]), float(number))
         last = number == count - 1 or number in ends
-        recorder.look(own, tables, np.zeros(e), np.zeros(devices), last=last)
+        recorder.record(own, tables, np.zeros(e), np.zeros(devices), last=last)
     return recorder
 
 
@@ -179,7 +179,7 @@ def test_of_many_devices_and_links_a_sample_is_shown_and_the_notes_say_so(monkey
 def test_very_large_tables_are_those_of_fewer_devices_not_of_fewer_frames():
     cast = Recorder(Topology.from_graph(topologies.ring(400)), LocalNetwork(place(ring(400), 0, 1)))
     table = arrange([np.zeros((1, 1))] * 400, [(i, (i + 1) % 400) for i in range(400)])
-    cast.look(table.devices, np.zeros((400, 10, 64)), np.zeros(800), np.zeros(400), last=True)
+    cast.record(table.devices, np.zeros((400, 10, 64)), np.zeros(800), np.zeros(400), last=True)
     found = cast.develop()
     assert 8 * found["centroids"].size <= 1_500_000 < 8 * found["centroids"].size * 1.01
     assert len(found["device"]) == 292

@@ -60,8 +60,8 @@ def test_gtvmin_says_every_centroid_once_per_round_and_at_the_opening(schedule):
     assert [record["messages"] for record in result.rounds] == [8, 16, 24, 32, 40]
 
 
-def test_coloured_turns_are_told_apart():
-    method = p2pkm.GTVMin(2, alpha=1.0, tol=0.0)  # colours 0, 1, 0, 2
+def test_colored_turns_are_told_apart():
+    method = p2pkm.GTVMin(2, alpha=1.0, tol=0.0)  # colors 0, 1, 0, 2
     result = run(method, deal(3, 3, 3, 3), rounds=1, start=np.random.default_rng(0).normal(size=(4, 2, 2)))
     assert_array_equal(said(result, 0).T, [[2, 2, 2, 2], [2, -1, 2, -1], [-1, 2, -1, -1], [-1, -1, -1, 2]])
 
@@ -85,7 +85,7 @@ def test_isolated_devices_are_counted_with_zero_rows():
 
 def test_own_seeds_cost_nothing():
     result = run(p2pkm.GTVMin(2, init="local"), deal(3, 3, 3, 3))
-    assert spent(result, "own") == (0, 0)
+    assert spent(result, "local") == (0, 0)
     assert spent(result, "gtvmin") == (8, 8 * 2 * 16)
 
 
@@ -102,7 +102,7 @@ def test_the_box_costs_two_rows_whenever_it_grows():
     shards = p2pkm.Shards.from_list([np.array(x, float)[:, None] for x in ([0, 10], [4, 6], [4, 5], [5, 6])])
     result = run(p2pkm.GTVMin(2, init="bounding-box"), shards)
     # opening: all; round 1: device 1 has [0, 10], 2 and 3 have [4, 6]; round 2: 2 and 3 have [0, 10]; round 3: silence
-    assert spent(result, "box") == (8 + 7 + 4, (8 + 7 + 4) * 2 * 8)
+    assert spent(result, "bounding-box") == (8 + 7 + 4, (8 + 7 + 4) * 2 * 8)
     assert_array_equal(said(result, 0), [[2, -1, -1], [2, 2, -1], [2, 2, 2], [2, 2, 2]])
 
 
@@ -110,27 +110,27 @@ def test_a_device_without_points_says_one_empty_box():
     result = run(p2pkm.GTVMin(1, init="bounding-box"), deal(1, 0, 0, 0))
     assert_array_equal(said(result, 0),
                        [[2, -1, -1], [0, 2, -1], [0, -1, 2], [0, -1, 2]])  # fmt: skip
-    assert spent(result, "box") == (8 + 3 + 4, (1 + 3 + 4) * 2 * 2 * 8)
+    assert spent(result, "bounding-box") == (8 + 3 + 4, (1 + 3 + 4) * 2 * 2 * 8)
 
 
 def test_flooding_by_hand():
     result = run(p2pkm.GTVMin(2), deal(3, 4, 5, 6))
     # opening: all; round 1: all have news; round 2: only 0, 2 and 3, of each other
     messages = 8 + 8 + 5
-    assert spent(result, "summaries") == (messages, 8 * 8 * 3 * 8)
-    assert spent(result, "choose") == (messages, 8 * 4 * 5 * 8)
+    assert spent(result, "flooded-summaries") == (messages, 8 * 8 * 3 * 8)
+    assert spent(result, "select-candidate") == (messages, 8 * 4 * 5 * 8)
     assert_array_equal(said(result, 0),
                        [[2, 2, 4], [2, 6, -1], [2, 4, 2], [2, 4, 2]])  # fmt: skip
 
 
 def test_one_hop_is_one_message():
     result = run(p2pkm.GTVMin(2, init="flooded-summaries:hops=1"), deal(3, 4, 5, 6))
-    assert spent(result, "summaries") == (8, 8 * 2 * 3 * 8)
+    assert spent(result, "flooded-summaries") == (8, 8 * 2 * 3 * 8)
 
 
 def test_a_device_without_points_forwards_and_says_one_empty_table():
     result = run(p2pkm.GTVMin(2), deal(3, 0, 3, 3))
-    assert spent(result, "summaries") == (8 + 3 + 5 + 2 * 2, 8 * 6 * 3 * 8)
+    assert spent(result, "flooded-summaries") == (8 + 3 + 5 + 2 * 2, 8 * 6 * 3 * 8)
     assert_array_equal(said(result, 0),
                        [[2, -1, 4], [0, 6, -1], [2, 2, 2], [2, 2, 2]])  # fmt: skip
 
@@ -149,8 +149,8 @@ def test_flooding_sends_every_row_once_over_every_link_and_direction(seed):
         degrees = sum(degree for _, degree in graph.degree(part))
         pairs += degrees * np.minimum(sizes[part], k).sum()
         losses += degrees * (sizes[part] > 0).sum()
-    assert spent(result, "summaries")[1] == pairs * 3 * 8
-    assert spent(result, "choose")[1] == losses * 5 * 8
+    assert spent(result, "flooded-summaries")[1] == pairs * 3 * 8
+    assert spent(result, "select-candidate")[1] == losses * 5 * 8
 
 
 def test_the_totals_are_the_sums_over_edges_and_records():

@@ -59,7 +59,7 @@ def test_cut_and_ghosts_are_those_of_a_naive_count(topology, size, seed):
     assert count_cut(topology, division) == len([i for i, j in crossing if i < j])
     parts = [place(topology, rank, size, division) for rank in range(size)]
     assert sum(len(part.ghosts) for part in parts) == len({(int(owner[i]), j) for i, j in crossing})
-    assert sum(len(peer.speaking) for part in parts for peer in part.peers) == len(crossing)
+    assert sum(len(peer.send_edges) for part in parts for peer in part.peers) == len(crossing)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(4, 6), st.integers(0, 2**32 - 1))

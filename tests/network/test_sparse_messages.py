@@ -48,7 +48,7 @@ def test_letters_go_over_the_named_edges_alone_and_may_share_rows():
     assert not delivery.tables.values.flags.writeable
 
 
-def test_what_is_heard_lies_by_device_and_then_by_neighbour():
+def test_what_is_heard_lies_by_device_and_then_by_neighbor():
     delivery = open_path().deliver(say([0, 2], [3, 1], [1, 1], [0, 3]))
     assert_array_equal(delivery.edges, [1, 2])
     assert heard(delivery) == {1: [6.0], 2: [2.0]}
@@ -73,7 +73,7 @@ def test_letters_leave_alone_what_mail_said():
 
 def test_letters_go_over_edges_in_use_alone():
     network = open_path()
-    network.use(np.array([True, True, False, False, True, True]))
+    network.set_active_edges(np.array([True, True, False, False, True, True]))
     assert heard(network.deliver(say([1], [3], [1], [1, 2]))) == {0: [6.0]}
     assert network.ledger.totals == (1, 16)
 

@@ -73,8 +73,8 @@ def test_what_a_rank_sends_is_what_its_peer_expects(topology, size, seed):
             (back,) = [other for other in b.peers if other.rank == a.rank]
             wanted = np.concatenate((b.ids, b.ghosts))[back.first : back.last]
             assert_array_equal(a.ids[peer.send], wanted)
-            sent = np.stack((topology.sources[a.edges], a.indices))[:, peer.speaking]
-            heard = np.stack((b.indices, topology.sources[b.edges]))[:, back.hearing]
+            sent = np.stack((topology.sources[a.edges], a.indices))[:, peer.send_edges]
+            heard = np.stack((b.indices, topology.sources[b.edges]))[:, back.recv_edges]
             assert_array_equal(sent, heard)  # the same edges in the same order
 
 
@@ -108,7 +108,7 @@ def heard(inbox):
     return [None if slot < 0 else inbox.tables[slot, : inbox.rows[slot], 0].tolist() for slot in inbox.slots]
 
 
-def test_what_is_said_is_heard_by_neighbours_alone():
+def test_what_is_said_is_heard_by_neighbors_alone():
     inbox = open_path().exchange(DenseMessages(tables(0, 1, 2), np.array([2, 1, 2])))
     assert heard(inbox) == [[1.0], [0.0, 0.0], [2.0, 2.0], [1.0]]
     assert inbox.fresh.all()
@@ -149,7 +149,7 @@ def test_selective_mail_goes_over_the_chosen_edges_alone():
 def test_mail_goes_over_edges_in_use_alone():
     network = open_path()
     network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    network.use(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
+    network.set_active_edges(np.array([True, True, False, False]))  # the link between 1 and 2 goes out of use
     inbox = network.exchange(DenseMessages(tables(3, 4, 5), np.full(3, 2)))
     assert heard(inbox) == [[4.0, 4.0], [3.0, 3.0], None, None]
     assert_array_equal(inbox.fresh, [True, True, False, False])
@@ -160,7 +160,7 @@ def test_mail_goes_over_edges_in_use_alone():
     network.open()
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
     assert_array_equal(inbox.fresh, [True, True, False, False])  # in later stages, too
-    network.use(np.ones(4, bool))
+    network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(3, -1, 5), np.array([2, -1, 2])))
     assert heard(inbox) == [[1.0, 1.0], [3.0, 3.0], [5.0, 5.0], None]  # what was said meanwhile is not caught up with
     assert network.ledger.totals[0] == 3 + 2 + 1 + 1 + 2 + 2
@@ -168,23 +168,23 @@ def test_mail_goes_over_edges_in_use_alone():
 
 def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
-    network.use(np.ones(4, bool))
+    network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    assert inbox.over is None and inbox.spoke is None
+    assert inbox.over is None and inbox.sent is None
     assert network.ledger.exchanges[0].edges is None
 
 
 def test_tables_are_read_only_and_mail_is_never_written_to():
     network = open_path()
     given = tables(0, 1, 2)
-    mail = DenseMessages(given, np.full(3, 2))
-    inbox = network.exchange(mail)
+    messages = DenseMessages(given, np.full(3, 2))
+    inbox = network.exchange(messages)
     with pytest.raises(ValueError, match="read-only"):
         inbox.tables[0, 0, 0] = 5.0
     network.exchange(DenseMessages(tables(9, 9, 9), np.array([2, -1, -1])))
     network.exchange(DenseMessages(tables(8, 8, 8, width=3), np.array([-1, 2, -1])))
     assert_array_equal(given, tables(0, 1, 2))
-    assert_array_equal(mail.rows, 2)
+    assert_array_equal(messages.rows, 2)
 
 
 def test_widths_and_heights_may_differ_by_turn():

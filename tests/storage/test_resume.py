@@ -135,7 +135,7 @@ def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number
     update = GTVMin.update
 
     def asking(self, state, inbox, devices):
-        if devices.step == 4 and devices.turn == 0:
+        if devices.round == 4 and devices.turn == 0:
             os.kill(os.getpid(), number)
         return update(self, state, inbox, devices)
 

@@ -14,7 +14,7 @@ from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
-KEYS = "stage round turn_count objective gtv ratio_mean messages bytes settled descent".split()
+KEYS = "stage round turn_count objective gtv ratio_mean messages bytes converged descent".split()
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_rounds_are_the_trace_of_the_result(tmp_path):
     assert all(list(record) == KEYS for record in found)
     assert found == json.loads(json.dumps(found), parse_constant=pytest.fail)
     stages = list(dict.fromkeys(record["stage"] for record in found))
-    assert stages == ["summaries", "choose", "gtvmin"]
+    assert stages == ["flooded-summaries", "select-candidate", "gtvmin"]
     for stage in stages:
         numbers = [record["round"] for record in found if record["stage"] == stage]
         assert numbers == list(range(len(numbers)))
@@ -180,7 +180,7 @@ def _interrupt_in_round(monkeypatch, t, number=signal.SIGINT):
     update = GTVMin.update
 
     def interrupting(self, state, inbox, devices):
-        if devices.step == t and devices.turn == 0:
+        if devices.round == t and devices.turn == 0:
             os.kill(os.getpid(), number)
         return update(self, state, inbox, devices)
 

@@ -32,7 +32,7 @@ def deal(n, seed=0, d=2, *, empty=True):
 
 
 def scene(name, seed=0, k=4, **options):
-    """Return data, neighbours, the batch and a common start whose last row is absent everywhere."""
+    """Return data, neighbors, the batch and a common start whose last row is absent everywhere."""
     n, links = GRAPHS[name]
     data = deal(n, seed)
     start = np.random.default_rng(seed + 1).normal(0, 3, (k, 2))
@@ -52,7 +52,7 @@ def draw(graph, k=3, **options):
 
 
 def neighbors(n, links):
-    """Return the neighbours of every device, ascending."""
+    """Return the neighbors of every device, ascending."""
     found = [set() for _ in range(n)]
     for i, j in links:
         found[i].add(j)
@@ -66,11 +66,11 @@ def states(algorithm, table, start, rounds):
     schedule = make(algorithm.schedule, devices, table.topology.colors)
     network.open()
     found = [algorithm.initial_state(devices, Start(np.array(start, float), np.ones(len(devices), np.bool_)))]
-    said = [algorithm.message(found[0], devices.of(schedule.opening))]
+    said = [algorithm.message(found[0], devices.at_stage_start(schedule.opening))]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             inbox = network.exchange(said[-1])
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             found.append(algorithm.update(found[-1], inbox, now))
             said.append(algorithm.message(found[-1], now))
     return found, said

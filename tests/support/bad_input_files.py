@@ -359,7 +359,7 @@ MORE = {
 --data good.csv --label-column ''         | 3 | no column '' for --label-column
 --data good.csv --label-column -1         | 3 | no column '-1'
 --data good.csv --label-column 99999999999999999999 | 3 | no column '99999999999999999999'
---data billion.npy                        | 3 | says 16000000000 bytes
+--data billion.npy                        | 3 | states 16000000000 bytes
 --data negative.npy                       | 3 | for the shape (-1, 2)
 --data endless.npy                        | 3 | but it holds 16
 --data cube.npy                           | 3 | has shape (2, 2, 2), expected (points, features)
@@ -374,7 +374,7 @@ MORE = {
 --data cut.npy --partition blocks         | 3 | but it holds 40
 P2PKM_MEMORY=0 --data bomb.npz            | 3 | unpacks to 300000128 bytes
 P2PKM_MEMORY=8G --data claim.npz          | 3 | does not fit into memory
-P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header says
+P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header states
 --data locked.npz                         | 3 | encrypted
 --data flipped.npz                        | 3 | Bad CRC-32
 --data objects.npz                        | 3 | Object arrays cannot be loaded
@@ -400,10 +400,10 @@ P2PKM_MEMORY=0 --data bomb.parquet        | 3 | unpacks to 400000000 bytes
 --data 'part-*.npy'                       | 3 | part-0.npy cannot be read
 --data 'object-*.npy'                     | 3 | object-0.npy cannot be read
 --data 'pipe-*.npy'                       | 3 | pipe-0.npy is no regular file
---data 'nan-*.npy' --partition beta       | 3 | looks at all points
+--data 'nan-*.npy' --partition beta       | 3 | needs all points
 --data 'nan-*.npy' --label-column 1       | 3 | have no columns to name
 --data users.json                         | 3 | user 'b' is not once in users and once in user_data
---data samples.json                       | 3 | user 'a': num_samples says 3, but x has 1 points
+--data samples.json                       | 3 | user 'a': num_samples is 3, but x has 1 points
 --data pictures.json                      | 3 | row 0 of x (counted from 0): expected finite numbers, got '1.png'
 --data rows.json                          | 3 | row 1 of x (counted from 0) has shape (1,), the first (2,)
 --data short.json                         | 3 | y is no list of 2 labels
@@ -653,7 +653,7 @@ plan --devices 0                          | 2 | devices is 0
 plan --graph complete --devices 1000000   | 3 | links, more than
 plan --graph file:billion.npz             | 3 | nodes, but only 2 values
 plan --data missing.csv                   | 3 | there is no file missing.csv
-plan --data billion.npy                   | 3 | says 16000000000 bytes
+plan --data billion.npy                   | 3 | states 16000000000 bytes
 plan --data pickle.npz                    | 3 | no .npz archive
 plan --data cut.parquet                   | 3 | cannot be read as Parquet
 plan --data pipe.csv                      | 3 | is no regular file

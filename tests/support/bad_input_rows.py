@@ -86,7 +86,7 @@ USAGE = """
 --partition irichlet                      | Did you mean 'dirichlet'?
 --partition none                          | unknown partition 'none'
 --partition dirichlet:alpha=0             | expected a finite number above 0
---partition dirichlet:by=colour           | Known: class, device
+--partition dirichlet:by=color           | Known: class, device
 --partition beta:miss=far                 | Known: closest, redraw
 --partition by-label:labels=0             | labels is 0
 --partition mufc:local=0                  | local is 0
@@ -183,7 +183,7 @@ run fly                                   | unexpected extra argument
 """.strip().splitlines()
 
 CONTENT = """
---algorithm fkm --graph ring              | talks to a server
+--algorithm fkm --graph ring              | uses a server
 --algorithm local --graph ring            | star
 --algorithm fkm -k 81                     | 81 clusters of 80 points
 --algorithm fkm --true-centers missing.csv     | missing.csv

@@ -48,11 +48,11 @@ def play(algorithm, table, start, rounds, schedule=None):
     network.open()
     start = np.array(start, float)
     state = algorithm.initial_state(devices, Start(start, np.ones(len(devices), np.bool_)))
-    inbox = network.exchange(algorithm.message(state, devices.of(schedule.opening)))
+    inbox = network.exchange(algorithm.message(state, devices.at_stage_start(schedule.opening)))
     history = [state.centroids.copy()]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             state = algorithm.update(state, inbox, now)
             inbox = network.exchange(algorithm.message(state, now))
             history.append(state.centroids.copy())

@@ -8,7 +8,7 @@ from p2pkm.core.batch import Devices
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import numba as compiled
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
@@ -49,19 +49,19 @@ def serve(method, data, rounds=1, **more):
     algorithm, n = Star(method), len(data)
     schedule = make("star", devices, np.zeros(n + 1, int))
     state = algorithm.initial_state(devices, start)
-    mail = algorithm.message(state, devices.of(schedule.opening))
+    messages = algorithm.message(state, devices.at_stage_start(schedule.opening))
     uplinks = []
     for t in range(1, rounds + 1):
-        uplinks.append([mail.values[i, : mail.rows[i]].copy() for i in range(n)])
-        inbox = network.exchange(mail)
+        uplinks.append([messages.values[i, : messages.rows[i]].copy() for i in range(n)])
+        inbox = network.exchange(messages)
         for turn, awake in enumerate(schedule.turns(t)):
-            now = devices.at(t, turn, awake)
+            now = devices.at_turn(t, turn, awake)
             state = algorithm.update(state, inbox, now)
-            mail = algorithm.message(state, now)
-            inbox = network.exchange(mail) if turn == 0 else inbox
-        if (mail.rows < 0).all():
+            messages = algorithm.message(state, now)
+            inbox = network.exchange(messages) if turn == 0 else inbox
+        if (messages.rows < 0).all():
             break
-    network.exchange(mail)
+    network.exchange(messages)
     local = [rows[rows[:, 0] < np.inf] for rows in state.local[:n]]
     model = state.centroids[n]
     return FinishedRun(model[model[:, 0] < np.inf], local, uplinks, network.ledger.totals, state, devices)
@@ -70,12 +70,12 @@ def serve(method, data, rounds=1, **more):
 def _measure(devices, network):
     """Let a box stage find the smallest and largest value of every coordinate."""
     network.open()
-    box = Box(1)
+    box = BoundingBox(1)
     everybody = np.ones(len(devices), bool)
     state = box.initial_state(devices, None)
-    inbox = network.exchange(box.message(state, devices.of(everybody)))
+    inbox = network.exchange(box.message(state, devices.at_stage_start(everybody)))
     for t in range(1, 5):
-        now = devices.at(t, 0, everybody)
+        now = devices.at_turn(t, 0, everybody)
         state = box.update(state, inbox, now)
         inbox = network.exchange(box.message(state, now))
     return state

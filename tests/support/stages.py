@@ -20,12 +20,12 @@ def state_of(algorithm, graph, shards, *, seed=0, start=None):
     schedule = make(algorithm.schedule, devices, topology.colors)
     given = None if start is None else Start(np.array(start), np.ones(topology.n, bool))
     state = algorithm.initial_state(devices, given)
-    mail = algorithm.message(state, devices.of(schedule.opening))
+    messages = algorithm.message(state, devices.at_stage_start(schedule.opening))
     t = 0
-    while (mail.rows >= 0).any() and t < 100:
+    while (messages.rows >= 0).any() and t < 100:
         t += 1
-        inbox = network.exchange(mail)
-        now = devices.at(t, 0, np.ones(topology.n, bool))
+        inbox = network.exchange(messages)
+        now = devices.at_turn(t, 0, np.ones(topology.n, bool))
         state = algorithm.update(state, inbox, now)
-        mail = algorithm.message(state, now)
+        messages = algorithm.message(state, now)
     return state

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(_CHROMIUM is None, reason="there is no chromium on the PATH: see .ci/extended"),
 ]
 
-# Notes what is drawn on each canvas since it was last wiped: marks by kind, and lines with their colour and width.
+# Notes what is drawn on each canvas since it was last wiped: marks by kind, and lines with their color and width.
 SPY = """
 window.drawn = {};
 const pens = CanvasRenderingContext2D.prototype;
@@ -227,7 +227,7 @@ def test_the_frame_is_told_in_words(browser, ring):
         opened.go(5)
         last, said = records[frames["record"][5]], opened.page.inner_text("#replay-now")
         assert said.startswith(f"{last['stage']}, round {last['round']} · ")
-        assert f"{last['settled']} of 16 settled" in said
+        assert f"{last['converged']} of 16 converged" in said
 
 
 # ---------------------------------------------------------------------------------------------------------- a device
@@ -247,7 +247,7 @@ def test_hover_shows_the_figures_of_the_file(browser, ring):
             linked = (frames["edge_a"] == i) | (frames["edge_b"] == i)
             assert tip["name"] == f"Device {i}"
             assert figure(tip["points"]) == result.census.sizes[i]
-            assert figure(tip["neighbours"]) == 2
+            assert figure(tip["neighbors"]) == 2
             assert figure(tip["cost"]) == pytest.approx(frames["cost"][t, i], rel=1e-3)
             assert figure(tip["cost per point"]) == pytest.approx(
                 frames["cost"][t, i] / result.census.sizes[i], rel=1e-3
@@ -303,7 +303,7 @@ def test_links_are_lit_by_bytes_of_the_step_or_gtv(browser, ring):
             assert strokes[6][2] == 16
         assert "GTV of a link" in opened.page.inner_text("#replay-graph-key")
         opened.page.select_option("#replay-devices", "disagreement")
-        assert "disagreement with neighbours" in opened.page.inner_text("#replay-graph-key")
+        assert "disagreement with neighbors" in opened.page.inner_text("#replay-graph-key")
 
 
 def test_a_server_is_a_square_in_the_middle(browser, tmp_path):
@@ -315,7 +315,7 @@ def test_a_server_is_a_square_in_the_middle(browser, tmp_path):
         ((left, top, width, height),) = opened.drawn("graph", "rect")
         opened.point((left + width / 2, top + height / 2))
         tip = opened.tip()
-        assert (tip["name"], tip["neighbours"]) == ("Server", "16")
+        assert (tip["name"], tip["neighbors"]) == ("Server", "16")
         assert figure(tip["bytes so far"]) == frames["bytes"][2].sum()
 
 

@@ -74,7 +74,7 @@ def test_a_round_of_matched_averaging_worked_out_by_hand(package):
     np.testing.assert_allclose(found[:, :, 0], [[low, high], [high, low]], rtol=1e-15)
 
 
-def test_what_a_device_changes_is_known_to_neighbours_alone_after_a_round(package):
+def test_what_a_device_changes_is_known_to_neighbors_alone_after_a_round(package):
     rng = np.random.default_rng(0)
     table = arrange([rng.normal(0, 3, (8, 2)) for _ in range(7)], [(i, (i + 1) % 7) for i in range(7)])
     start = rng.normal(0, 3, (7, 3, 2))

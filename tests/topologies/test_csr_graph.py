@@ -237,7 +237,7 @@ def test_both_forms_refuse_alike(name, n, options, message, light):
         ([0, 1, 2], [0, 1], None, "device 0 has a link to itself"),
         ([0, 2, 3, 4], [2, 1, 0, 0], None, "not ascending, each once"),
         ([0, 2, 4], [1, 1, 0, 0], None, "not ascending, each once"),
-        ([0, 1, 2, 3], [1, 0, 0], None, "at one of its ends only, but the penalty between neighbours is symmetric"),
+        ([0, 1, 2, 3], [1, 0, 0], None, "at one of its ends only, but the penalty between neighbors is symmetric"),
         ([0, 1, 2, 3], [1, 0, 0], [1.0, 1.0, 1.0], "at one of its ends only"),
         ([0, 1, 2, 3], [1, 2, 0], None, "at one of its ends only"),
         ([0, 1, 2], [1, 0], [1.0], "there are 1 weights of 2 indices"),

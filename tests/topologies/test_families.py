@@ -80,7 +80,7 @@ def test_real_graphs(name):
     assert not any(attributes for _, _, attributes in graph.edges(data=True))
     topologies.check(graph)
     assert edges(topologies.build(name, n)) == edges(graph)
-    with pytest.raises(GraphError, match=f"{name} has {n} devices, but 9 were asked for; ask for {n}"):
+    with pytest.raises(GraphError, match=f"{name} has {n} devices, but 9 were requested; request {n}"):
         topologies.build(name, 9)
 
 
@@ -187,7 +187,7 @@ def test_hypercube(digits):
         ("stochastic-block-model", 40, {"between": 0}, "none of 100 draws .* take a larger inside or between"),
         ("gallery", None, {}, "graph 'gallery' needs recipe="),
         ("gallery", None, {"recipe": "nix"}, "the gallery has no 'nix'; known: .*karate"),
-        ("gallery", 12, {"recipe": "karate"}, "gallery:karate has 34 devices, but 12 were asked for"),
+        ("gallery", 12, {"recipe": "karate"}, "gallery:karate has 34 devices, but 12 were requested"),
     ],
 )
 def test_refusals_name_the_remedy(name, n, options, message):

@@ -550,7 +550,7 @@ def test_too_little_to_fit():
 
 
 def test_only_the_last_stage_with_known_figures_is_fitted():
-    first = [{"stage": "own", "round": t, "objective": 9.0 - t} for t in range(6)]
+    first = [{"stage": "local", "round": t, "objective": 9.0 - t} for t in range(6)]
     last = [{"stage": "gtvmin", "round": t, "objective": 2 + 0.5**t} for t in range(12)]
     assert measures.fitted(first + last).contraction == pytest.approx(0.5)
     assert measures.fitted([one | {"objective": None} for one in last]) == (None, 0, None)

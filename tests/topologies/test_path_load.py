@@ -1,4 +1,4 @@
-"""How much goes through the busiest device, and how fast GTVMin settles where links change."""
+"""How much goes through the busiest device, and how fast GTVMin converges where links change."""
 
 import importlib
 

@@ -123,7 +123,7 @@ def test_karate():
     assert (len(plain), plain.number_of_edges(), nx.diameter(plain)) == (34, 78, 5)
     assert not any(attributes for _, _, attributes in plain.edges(data=True))
     assert weighted[0][1]["weight"] == 4
-    with pytest.raises(GraphError, match="karate has 34 devices, but 16 were asked for; ask for 34"):
+    with pytest.raises(GraphError, match="karate has 34 devices, but 16 were requested; request 34"):
         topologies.karate(16)
 
 
@@ -264,7 +264,7 @@ def test_check():
     graph[1][2]["weight"] = np.int64(2)
     topologies.check(graph)
     topologies.check(nx.MultiGraph(graph))
-    with pytest.raises(GraphError, match=r"penalty between neighbours is symmetric.*graph\.to_undirected"):
+    with pytest.raises(GraphError, match=r"penalty between neighbors is symmetric.*graph\.to_undirected"):
         topologies.check(nx.DiGraph(graph))
     with pytest.raises(GraphError, match=r"0 and 1 are linked more than once; keep one link"):
         topologies.check(nx.MultiGraph([(0, 1), (1, 0)]))
@@ -309,7 +309,7 @@ def test_round_trip(suffix, tmp_path):
         tuple(sorted((u, v))): weight for u, v, weight in graph.edges(data="weight")
     }
     assert edges(topologies.build("file", 34, path=str(tmp_path / f"karate{suffix}"))) == edges(back)
-    with pytest.raises(GraphError, match="has 34 devices, but 5 were asked for"):
+    with pytest.raises(GraphError, match="has 34 devices, but 5 were requested"):
         topologies.file(5, path=str(tmp_path / f"karate{suffix}"))
 
 
@@ -347,8 +347,8 @@ def test_labels_may_hold_blanks_and_other_attributes_are_kept(tmp_path):
     (tmp_path / "g.csv").write_text('New York,Rome,2\n"Bern, old",Rome,3\n')
     assert topologies.read(tmp_path / "g.csv")["Bern, old"]["Rome"]["weight"] == 3
     graph = nx.path_graph(3)
-    graph[0][1]["colour"] = "red"
-    assert topologies.read(write(graph, tmp_path / "g.graphml"))["0"]["1"]["colour"] == "red"
+    graph[0][1]["color"] = "red"
+    assert topologies.read(write(graph, tmp_path / "g.graphml"))["0"]["1"]["color"] == "red"
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_missing_and_large_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize("suffix", [".graphml", ".gexf", ".json"])
 def test_graphs_that_peers_cannot_use(suffix, tmp_path):
     file = tmp_path / f"g{suffix}"
-    with pytest.raises(GraphError, match="directed, but the penalty between neighbours is symmetric"):
+    with pytest.raises(GraphError, match="directed, but the penalty between neighbors is symmetric"):
         topologies.read(write(nx.DiGraph([(0, 1), (1, 0)]), file))
     with pytest.raises(GraphError, match="linked more than once"):
         topologies.read(write(nx.MultiGraph([(0, 1), (0, 1), (1, 2)]), file))
@@ -440,7 +440,7 @@ def test_json_links_and_duplicates(tmp_path):
     ("matrix", "message"),
     [
         ([[0, 1, 0], [1, 0, 1]], r"shape \(2, 3\); an adjacency matrix is square"),
-        ([[0, 1], [2, 0]], r"not symmetric; the penalty between neighbours is symmetric"),
+        ([[0, 1], [2, 0]], r"not symmetric; the penalty between neighbors is symmetric"),
         ([[0, np.nan], [np.nan, 0]], "NaN or infinite"),
         ([[0, -1], [-1, 0]], "weight of link 0 - 1 is -1.0"),
         ([[1, 1], [1, 0]], "node 0 has a link to itself"),

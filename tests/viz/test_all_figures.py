@@ -26,10 +26,10 @@ PICTURES = {
 }
 
 
-def deal(n, d=2, points=3, labelled=True):
+def deal(n, d=2, points=3, labeled=True):
     draw = np.random.default_rng(n + d)
     X = [draw.normal(size=(points + i % 3, d)) for i in range(n)]
-    return p2pkm.Shards.from_list(X, labels=[np.arange(len(x)) % 2 for x in X] if labelled else None)
+    return p2pkm.Shards.from_list(X, labels=[np.arange(len(x)) % 2 for x in X] if labeled else None)
 
 
 def solve(algorithm, graph, shards, **options):
@@ -40,7 +40,7 @@ KINDS = {
     "mesh": lambda: solve(p2pkm.GTVMin(2), topologies.small_world(12, degree=4, seed=1), deal(12), link_model="wan"),
     "ten features": lambda: solve(p2pkm.GTVMin(3), topologies.ring(30), deal(30, d=10)),
     "one feature": lambda: solve(p2pkm.GTVMin(2), topologies.path(4), deal(4, d=1)),
-    "no labels": lambda: solve(p2pkm.GTVMin(2), topologies.star(5), deal(5, labelled=False)),
+    "no labels": lambda: solve(p2pkm.GTVMin(2), topologies.star(5), deal(5, labeled=False)),
     "groups": lambda: solve(p2pkm.GTVMin(2, groups=True), topologies.communities(8, bridges=2), deal(8)),
     "server": lambda: solve(p2pkm.FKM(2), None, deal(6), link_model="wan"),
     "one shot": lambda: solve(p2pkm.KFED(2), None, deal(6)),
@@ -86,7 +86,7 @@ def test_files_of_every_kind(runs, kind, tmp_path):
 # --------------------------------------------------------------------------------------------------------- graph
 
 
-def test_what_the_colours_of_devices_and_links_say(runs):
+def test_what_the_colors_of_devices_and_links_say(runs):
     result = runs["mesh"]
     topology, ledger = result.topology, result.ledger
     sums = [result.gtv[topology.sources == i].sum() for i in range(12)]
@@ -101,7 +101,7 @@ def test_what_the_colours_of_devices_and_links_say(runs):
         assert value == ledger.bytes[over].sum()
 
 
-def test_a_server_has_no_colour_and_no_ratio_is_none(runs):
+def test_a_server_has_no_color_and_no_ratio_is_none(runs):
     assert np.isnan(read_nodes(runs["server"], "disagreement").values).tolist() == [False] * 6 + [True]
     alone = replace(runs["mesh"], ratios=None)
     assert np.isnan(read_nodes(alone, "ratio").values).all()

@@ -27,8 +27,8 @@ def record(stage, t, **figures):
 
 
 TWO_STAGES = [
-    record("own", 0),
-    record("own", 1, gtv=8.0, ratio_mean=3.0),
+    record("local", 0),
+    record("local", 1, gtv=8.0, ratio_mean=3.0),
     record("gtvmin", 0, gtv=8.0, ratio_mean=3.0, objective=50.0),
     record("gtvmin", 2, gtv=4.0, objective=40.0),
     record("gtvmin", 4, gtv=2.0, ratio_mean=1.25, objective=30.0),
@@ -137,18 +137,19 @@ CASES = {
     "no labels": lambda: make(topologies.complete(4), classes=0),
     "one class": lambda: make(topologies.ring(4), classes=1),
     "no central solution": lambda: make(topologies.ring(4), rounds=[{**one, "ratio_mean": None} for one in TWO_STAGES]),
-    "a single record": lambda: make(topologies.ring(4), rounds=[record("own", 0, gtv=0.0)]),
-    "nothing known": lambda: make(topologies.ring(4), rounds=[record("own", 0), record("own", 1)]),
+    "a single record": lambda: make(topologies.ring(4), rounds=[record("local", 0, gtv=0.0)]),
+    "nothing known": lambda: make(topologies.ring(4), rounds=[record("local", 0), record("local", 1)]),
     "no records": lambda: make(topologies.ring(4), rounds=[]),
     "infinite figures": lambda: make(
-        topologies.ring(4), rounds=[record("own", 0, gtv=np.inf), record("own", 1, gtv=np.nan, ratio_mean=1e300)]
+        topologies.ring(4), rounds=[record("local", 0, gtv=np.inf), record("local", 1, gtv=np.nan, ratio_mean=1e300)]
     ),
     "better than central": lambda: make(
-        topologies.ring(4), rounds=[record("own", t, ratio_mean=1 + x) for t, x in enumerate((5.0, 0.1, 0.0, -0.01))]
+        topologies.ring(4), rounds=[record("local", t, ratio_mean=1 + x) for t, x in enumerate((5.0, 0.1, 0.0, -0.01))]
     ),
     "hundreds of devices": lambda: make(topologies.grid(240), classes=0),
     "many stages": lambda: make(
-        topologies.ring(3), rounds=[record("own" if s % 2 else "box", 0, objective=1.0 + s) for s in range(90)]
+        topologies.ring(3),
+        rounds=[record("local" if s % 2 else "bounding-box", 0, objective=1.0 + s) for s in range(90)],
     ),
 }
 
@@ -207,7 +208,7 @@ def test_import_is_free_and_pyplot_stays_out(tmp_path):
 def test_stages_stand_one_after_the_other():
     places, spans = line_up(TWO_STAGES)
     assert places.tolist() == [0, 1, 2, 4, 6]
-    assert [(span.name, span.first, span.last) for span in spans] == [("own", 0, 1), ("gtvmin", 2, 6)]
+    assert [(span.name, span.first, span.last) for span in spans] == [("local", 0, 1), ("gtvmin", 2, 6)]
 
 
 def test_a_stage_that_comes_again_is_another_stage():
@@ -233,8 +234,8 @@ def test_convergence_draws_the_records_with_gaps():
 def test_convergence_marks_the_stages():
     top, *_, bottom = render(plots.plot_convergence(make(topologies.ring(4)))).child_axes
     names = {text.get_text(): text for text in top.texts}
-    assert {"own", "gtvmin"} <= names.keys()
-    assert names["own"].xy[0] == 0.5
+    assert {"local", "gtvmin"} <= names.keys()
+    assert names["local"].xy[0] == 0.5
     assert names["gtvmin"].xy[0] == 4
     (band,) = top.patches
     assert (band.get_x(), band.get_width()) == (-0.5, 2)
@@ -245,14 +246,14 @@ def test_convergence_marks_the_stages():
 
 
 def test_convergence_leaves_out_what_nobody_knows():
-    known = [record("own", t, gtv=1.0 + t) for t in range(3)]
+    known = [record("local", t, gtv=1.0 + t) for t in range(3)]
     ax = render(plots.plot_convergence(make(topologies.ring(3), rounds=known)))
     (panel,) = ax.child_axes
     assert panel.lines[0].get_ydata().tolist() == [1, 2, 3]
 
 
 def test_a_lonely_value_in_a_long_run_is_marked():
-    rounds = [record("own", t, ratio_mean=1.5 if t == 70 else None, gtv=1.0) for t in range(80)]
+    rounds = [record("local", t, ratio_mean=1.5 if t == 70 else None, gtv=1.0) for t in range(80)]
     excess, gtv = render(plots.plot_convergence(make(topologies.ring(3), rounds=rounds))).child_axes
     assert excess.lines[0].get_markevery() == [70]
     assert gtv.lines[0].get_markevery() == []
@@ -263,14 +264,14 @@ def test_a_lonely_value_in_a_long_run_is_marked():
     [((1.0, 2.0), "linear"), ((1.0, 500.0), "log"), ((0.0, 1.0, 500.0), "symlog"), ((0, 0), "linear")],
 )
 def test_scales_follow_the_values(values, scale):
-    rounds = [record("own", t, gtv=value) for t, value in enumerate(values)]
+    rounds = [record("local", t, gtv=value) for t, value in enumerate(values)]
     (panel,) = render(plots.plot_convergence(make(topologies.ring(3), rounds=rounds))).child_axes
     assert panel.get_yscale() == scale
     assert any(text.get_text() for text in panel.get_yticklabels())
 
 
 def test_rounding_is_neither_an_excess_nor_an_axis_full_of_it():
-    rounds = [record("own", t, ratio_mean=1 + 1e-10, gtv=5 + 1e-10 * t) for t in range(3)]
+    rounds = [record("local", t, ratio_mean=1 + 1e-10, gtv=5 + 1e-10 * t) for t in range(3)]
     excess, gtv = render(plots.plot_convergence(make(topologies.ring(3), rounds=rounds))).child_axes
     assert excess.lines[0].get_ydata().tolist() == [0, 0, 0] and excess.get_ylim() == (-0.1, 1)
     assert gtv.get_ylim() == (4.5, 5.5)
@@ -310,10 +311,10 @@ def test_cost_per_point():
     np.testing.assert_array_equal(costs, [2.0, np.nan, np.inf])
 
 
-def test_graph_says_that_all_agree_instead_of_an_empty_colour_bar():
+def test_graph_says_that_all_agree_instead_of_an_empty_color_bar():
     result = make(topologies.ring(4))
     ax = render(plots.plot_graph(replace(result, gtv=np.zeros_like(result.gtv))))
-    assert "all neighbours agree" in ax.get_title(loc="left")
+    assert "all neighbors agree" in ax.get_title(loc="left")
     assert len(ax.child_axes) == 1
 
 
@@ -395,7 +396,7 @@ def test_points_draws_the_sample_and_every_centroid():
         assert len(np.unique(colors[kinds == kind], axis=0)) == 1
 
 
-def test_points_without_labels_are_grey():
+def test_points_without_labels_are_gray():
     ax = render(plots.plot_points(make(topologies.ring(5), classes=0)))
     (color,) = np.unique(collection(ax, "point").get_facecolors(), axis=0)
     assert color[0] == color[1] == color[2]

@@ -1,4 +1,4 @@
-"""What is written in figures: numbers of any size, on axes, colour bars and in pages, say what they stand for."""
+"""What is written in figures: numbers of any size, on axes, color bars and in pages, say what they stand for."""
 
 import io
 import re

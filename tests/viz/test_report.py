@@ -421,7 +421,7 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "frames.npz").unlink()
     arrays = film(folder)
     np.savez(folder / "frames.npz", **(arrays | {"cost": arrays["cost"][:, :3]}))
-    assert "frames.npz: cost has another shape than the centroids say" in refuse(folder)[1]
+    assert "frames.npz: cost does not match the shape of the centroids" in refuse(folder)[1]
     (folder / "manifest.json").write_text("{")
     assert "cannot be read: JSONDecodeError" in refuse(folder)[1]
 

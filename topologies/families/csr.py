@@ -161,7 +161,7 @@ def _pair(n: int, degree: int, rng: Generator) -> tuple[Integers, Integers]:
 
 
 def _is_stuck(n: int, degree: int, loose: Integers, keys: Integers) -> bool:
-    """Say whether all devices with loose ends are linked with each other already."""
+    """Return whether all devices with loose ends are linked with each other already."""
     import numpy as np
 
     devices = np.unique(loose) if len(loose) <= degree * degree else loose
@@ -231,7 +231,7 @@ def _keys(n: int, u: Integers, v: Integers) -> Integers:
 
 
 def _holds(ordered: Integers, keys: Integers) -> Any:
-    """Say of each key whether it is among the ordered ones, bool[keys]."""
+    """Return for each key whether it is among the ordered ones, bool[keys]."""
     import numpy as np
 
     if not len(ordered):
@@ -240,7 +240,7 @@ def _holds(ordered: Integers, keys: Integers) -> Any:
 
 
 def _is_first(keys: Integers) -> Any:
-    """Say of each key whether it is the first of its value, bool[keys]."""
+    """Return for each key whether it is the first of its value, bool[keys]."""
     import numpy as np
 
     ordered = np.sort(keys)

@@ -126,4 +126,4 @@ def _real(n: int | None, graph: Graph, what: str, weighted: bool) -> Graph:
 def agree(n: int | None, fixed: int, what: str) -> None:
     """Refuse a number of devices that contradicts the graph's own."""
     if n is not None and whole(n, f"{what}: n", 1) != fixed:
-        raise GraphError(f"{what} has {fixed} devices, but {n} were asked for; ask for {fixed} or leave the number out")
+        raise GraphError(f"{what} has {fixed} devices, but {n} were requested; request {fixed} or leave the number out")

@@ -20,7 +20,7 @@ def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0
     m : int
         Links of each new device, from 1 to below n.
     triangle : float
-        Probability that a link goes to a neighbour of the device chosen before, 0 to 1; 0 is Barabasi-Albert.
+        Probability that a link goes to a neighbor of the device chosen before, 0 to 1; 0 is Barabasi-Albert.
     seed : int
 
     References

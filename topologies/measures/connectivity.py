@@ -6,7 +6,7 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, join, read
 
 _WORK = 100_000_000  # nodes and arcs that all flows together may look at once
-_LARGE = 100_000  # devices; above, the smallest degree is all that is said
+_LARGE = 100_000  # devices; above, only the smallest degree is given
 _APART = "no path between some devices"
 
 
@@ -38,7 +38,7 @@ def vertex_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
     """Return the fewest devices whose loss separates others; n - 1 of a complete graph.
 
     The smallest flow through devices of capacity 1 from a device of smallest degree to those that it is not linked
-    with, and between its neighbours (Esfahanian and Hakimi, 1984). Where the flows would take long, a random part of
+    with, and between its neighbors (Esfahanian and Hakimi, 1984). Where the flows would take long, a random part of
     them: then an upper bound.
 
     Parameters
@@ -102,7 +102,7 @@ def _arcs(n: int, source: Integers, target: Integers) -> Any:
 
 
 def _dominate(links: CSRGraph) -> list[int]:
-    """Return devices such that everybody is one of them or has one as neighbour, in ascending order."""
+    """Return devices such that every device is one of them or has one as neighbor, in ascending order."""
     import numpy as np
 
     covered, chosen = np.zeros(len(links), bool), []

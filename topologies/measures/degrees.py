@@ -5,7 +5,7 @@ from typing import NamedTuple
 from topologies.csr_graph import CSRGraph
 from topologies.measures.types import EXACT, AnyGraph, Measure, count_links, find_sources, read, to_matrix
 
-_PAIRS = 200_000  # of neighbours that an estimate draws
+_PAIRS = 200_000  # of neighbors that an estimate draws
 
 
 class Degrees(NamedTuple):
@@ -25,8 +25,8 @@ def degrees(graph: AnyGraph) -> Degrees:
 def hub_load(graph: AnyGraph) -> Measure:
     """Return which share of all messages of an exchange begins or ends at the busiest device.
 
-    When everybody speaks to all neighbours a device sends and hears 2 deg_i of 2 links messages: so this is the largest
-    degree over the number of links, 1 at the hub of a star and 2 / n where all degrees are equal.
+    When every device sends to all neighbors a device sends and receives 2 deg_i of 2 links messages: so this is the
+    largest degree over the number of links, 1 at the hub of a star and 2 / n where all degrees are equal.
     """
     links = read(graph)
     if not len(links.indices):
@@ -35,10 +35,10 @@ def hub_load(graph: AnyGraph) -> Measure:
 
 
 def clustering(graph: AnyGraph, *, seed: int = 0) -> Measure:
-    """Return the mean over devices of the share of pairs of neighbours that are linked; 0 with fewer than two.
+    """Return the mean over devices of the share of pairs of neighbors that are linked; 0 with fewer than two.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998. Above 1,000 devices from 200,000 random
-    devices and a random pair of neighbours of each.
+    devices and a random pair of neighbors of each.
 
     Parameters
     ----------
@@ -75,4 +75,4 @@ def _sample_triangles(links: CSRGraph, seed: int) -> Measure:
     share = int(linked.sum()) / _PAIRS
     likely = (int(linked.sum()) + 1) / (_PAIRS + 2)  # never 0 or 1: what was not seen may still be there
     spread = float(np.sqrt(likely * (1 - likely) / _PAIRS))
-    return Measure(share, False, f"{_PAIRS:,} random pairs of neighbours; standard error {spread:.2g}")
+    return Measure(share, False, f"{_PAIRS:,} random pairs of neighbors; standard error {spread:.2g}")

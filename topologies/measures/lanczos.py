@@ -51,7 +51,7 @@ class Spectrum(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Say whether these are the eigenvalues."""
+        """Return whether these are the eigenvalues."""
         return not self.probes
 
     def low(self) -> Measure:

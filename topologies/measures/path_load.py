@@ -7,7 +7,7 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Floats, Integers, Measure, count_links, read
 
 _WORK = 16_000_000  # links that all searches of an estimate may look at
-_LARGE = 100_000  # devices; above, few searches would be possible, and they say little of the busiest device
+_LARGE = 100_000  # devices; above, few searches would be possible, and they send little about the busiest device
 _LAYER = 500  # links that could be looked at in the time that a layer of a search takes by itself
 _CELLS, _LINKS = 2_000_000, 2_000_000  # of the searches that are made side by side
 
@@ -110,7 +110,7 @@ class Walk(NamedTuple):
         return passed.reshape(len(sources), self.n), looked + _LAYER * len(fronts)
 
     def _spread(self, front: Integers) -> tuple[Integers, Integers]:
-        """Return the cells of all neighbours, and the place in the front of the cell that each is a neighbour of."""
+        """Return the cells of all neighbors, and the place in the front of the cell that each is a neighbor of."""
         import numpy as np
 
         node = front % self.n

@@ -1,4 +1,4 @@
-"""What theory says of GTVMin on a graph before a run, and what a run shows of it.
+"""What theory predicts for GTVMin on a graph before a run, and what a run shows of it.
 
 For matched centroids of a cluster of which every device has the same number of points, and links of strength s_ij
 (alpha in units of that number), GTVMin solves (1 + 2 sum_j s_ij) w_i - 2 sum_j s_ij w_j = m_i, where m_i is the mean of
@@ -51,7 +51,7 @@ class Prediction(NamedTuple):
         Of this schedule until a thousandth of the distance is left at this rate: about 6.9 (1 + 2c).
     disagreement : Measure
         Share that is left of the longest-lived difference between devices: 1 / (1 + 2 c l) on a regular graph, l the
-        second smallest eigenvalue of the normalised Laplacian. None where links change.
+        second smallest eigenvalue of the normalized Laplacian. None where links change.
     contraction_colored, rounds_colored : Measure
         The same two of a round of the schedule colored: one color after the other, relaxed by theta. None without
         colors and where links change.
@@ -91,7 +91,7 @@ def predict(
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
     colors: Integers | None = None, theta: float = 1.5,
 ) -> Prediction:  # fmt: skip
-    """Predict how fast GTVMin settles on a graph, and how much its devices will differ then.
+    """Predict how fast GTVMin converges on a graph, and how much its devices will differ then.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def predict(
 
 
 def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:
-    """Fit v_t = v + a q^t to values that approach a limit that nobody knows.
+    """Fit v_t = v + a q^t to values that approach an unknown limit.
 
     The changes v_s - v_t over equal numbers of rounds follow the same q, so q is the slope of a straight line through
     their logarithms. Its first third, where the start still shows, and changes that are rounding are left out.
@@ -176,7 +176,7 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     trace : sequence of mapping
         The records of a run in order, each with `stage`, `round` and figures, None where one is not known.
     what : str
-        Which figure: `objective`, or `gtv`, the distance between neighbours.
+        Which figure: `objective`, or `gtv`, the distance between neighbors.
     """
     known = [record for record in trace if record["stage"] == trace[-1]["stage"] and record[what] is not None]
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])

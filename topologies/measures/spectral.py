@@ -58,7 +58,7 @@ def spectral_gap(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
 
 def effective_neighbors(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> Measure:
-    """Return the effective number of neighbours n_W(decay) of the Metropolis matrix W, from 1 (alone) to n.
+    """Return the effective number of neighbors n_W(decay) of the Metropolis matrix W, from 1 (alone) to n.
 
     In the process x <- W (sqrt(decay) x + noise) it is the variance that a device alone, 1 / (1 - decay), has over the
     mean variance of the devices; with the eigenvalues l_i of a symmetric W,
@@ -163,7 +163,7 @@ def sample_mixing(links: CSRGraph, decay: float, seed: int) -> Spectrum:
 
 
 def count_neighbors(links: CSRGraph, spectrum: Spectrum, decay: float) -> Measure:
-    """Return the effective number of neighbours from the spectrum of I - W, all of it or what `sample_mixing` finds."""
+    """Return the effective number of neighbors from the spectrum of I - W, all of it or what `sample_mixing` finds."""
     n, together = len(links), 1 / (1 - decay)  # the variance of the mean of all
 
     def vary(low: Floats) -> Floats:

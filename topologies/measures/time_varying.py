@@ -13,7 +13,7 @@ _WALKS = 8  # of a large graph, side by side
 
 
 def varies(graph: AnyGraph) -> TypeGuard[Changing]:
-    """Say whether a graph changes from round to round: whether it has a method `active`."""
+    """Return whether a graph changes from round to round: whether it has a method `active`."""
     return hasattr(graph, "active")
 
 
@@ -56,7 +56,7 @@ def contraction_per_round(graph: Changing, *, rounds: int | None = None, seed: i
 def effective_neighbors_over_time(
     graph: Changing, *, decay: float = DECAY, rounds: int | None = None, seed: int = 0
 ) -> Measure:
-    """Return the effective number of neighbours when the links change: see `effective_neighbors`.
+    """Return the effective number of neighbors when the links change: see `effective_neighbors`.
 
     The process x <- W_t (sqrt(decay) x + noise) runs until what was before no longer counts; then the variances are
     averaged over a period. Up to 1,000 devices it is the covariance matrix that runs, above the process itself.
@@ -149,7 +149,7 @@ def _tell(graph: Changing, norm: Measure, rounds: int) -> Measure:
 
 
 def describe_window(graph: Changing, measure: Measure, rounds: int) -> Measure:
-    """Say over which rounds a figure was taken; over a part of them it is an estimate."""
+    """State over which rounds a figure was taken; over a part of them it is an estimate."""
     whole = graph.period is not None and rounds % graph.period == 0
     window = f"over {rounds} round{'s' * (rounds != 1)}"
     how = f"{measure.how}; {window}" if measure.how else window

@@ -44,7 +44,7 @@ class Changing(Protocol):
     ----------
     indptr : int64[n + 1]
     indices : int64[2 * links]
-        Neighbours over all links, ascending within a device.
+        Neighbors over all links, ascending within a device.
     period : int or None
         After so many rounds everything begins again; None: never.
     """
@@ -106,7 +106,7 @@ def to_matrix(links: CSRGraph, values: Any = None) -> Any:
 
 
 def join(links: CSRGraph) -> bool:
-    """Say whether there is a path between any two devices."""
+    """Return whether there is a path between any two devices."""
     from scipy.sparse import csgraph
 
     reached = csgraph.breadth_first_order(to_matrix(links), 0, return_predecessors=False)

@@ -19,9 +19,9 @@ def one_peer_exponential(n: int) -> TimeVaryingGraph:
     """Link every device, in round t, with the one 2^t further on around a ring; t counts modulo ceil(log2 n).
 
     In the paper device i only sends that way, and both halves of what it has and gets make its new value; here both
-    ends hear each other, and the shares are 1/2 for itself and 1/4 for either side (1/2 if they are the same device).
-    For a power of two, either gives everybody the exact mean after each period. Cost: at most n links in a round,
-    degree 1 or 2; together they are the exponential graph of base 2.
+    ends receive from each other, and the shares are 1/2 for itself and 1/4 for either side (1/2 if they are the same
+    device). For a power of two, either gives every device the exact mean after each period. Cost: at most n links in a
+    round, degree 1 or 2; together they are the exponential graph of base 2.
 
     Parameters
     ----------
@@ -41,20 +41,20 @@ def one_peer_exponential(n: int) -> TimeVaryingGraph:
 
 
 def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Let one device of every machine talk to another machine, and the others among themselves.
+    """Let one device of every machine communicate with another machine, and the others among themselves.
 
     Machine m holds the devices m size to (m + 1) size - 1. In round t the member t modulo `size` of each goes outside:
     it is linked with the same member of the machine 2^s further on, s = (t // size) modulo ceil(log2 machines). The
     other members, as a ring without it, are linked with those 2^r further on, r = t modulo ceil(log2(size - 1)). (In
     BlueFog s is t itself, modulo the same number, so that some members use some distances only.) Sent one way in
-    BlueFog, heard by both ends here, with shares as in `one_peer_exponential`. Cost: at most n links in a round, degree
-    1 or 2, most of them inside a machine.
+    BlueFog, received by both ends here, with shares as in `one_peer_exponential`. Cost: at most n links in a round,
+    degree 1 or 2, most of them inside a machine.
 
     Parameters
     ----------
     n : int
     size : int
-        Devices per machine, a divisor of n, not 2: of two, the one that stays has nobody to talk to.
+        Devices per machine, a divisor of n, not 2: of two, the one that stays has nobody to communicate with.
 
     References
     ----------
@@ -66,10 +66,10 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
 
 
 def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Let one device of every machine talk to the next machine, and the others to the next among themselves.
+    """Let one device of every machine communicate with the next machine, and the others to the next among themselves.
 
     As `inner_outer_exponential` with all distances 1: rings inside of the machines, and one between them. Sent one way
-    in BlueFog, heard by both ends here. Cost: at most n links in a round, degree 1 or 2; few links, and slow.
+    in BlueFog, received by both ends here. Cost: at most n links in a round, degree 1 or 2; few links, and slow.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _count_machines(n: int, size: int, family: str) -> tuple[int, int]:
         legal = ", ".join(str(divisor) for divisor in divisors(total, least=1) if divisor != 2)
         raise GraphError(
             f"{family}: size is {each}, but has to divide {total} devices, and of two in a machine one "
-            f"would have nobody to talk to; legal sizes: {legal}"
+            f"would have no partner; legal sizes: {legal}"
         )
     return total // each, each
 
@@ -118,7 +118,7 @@ def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     """Write the number of each device with digits to mixed bases, the factors of n; a round links along one digit.
 
     With as few factors as possible, each at most peers + 1. In round t the devices that differ in digit t alone form a
-    clique and take its mean: after a period everybody has the exact mean. For n a power of two and one peer: the
+    clique and take its mean: after a period every device has the exact mean. For n a power of two and one peer: the
     dimensions of a hypercube, one by one. Cost: degree at most `peers`, n (f - 1) / 2 links in a round of factor f.
 
     Parameters
@@ -126,7 +126,7 @@ def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     n : int
         Without a prime factor above peers + 1; `simple_base` takes any.
     peers : int
-        The most others that a device talks to in a round.
+        The most others that a device communicates with in a round.
 
     References
     ----------
@@ -159,7 +159,7 @@ def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     ----------
     n : int
     peers : int
-        The most others that a device talks to in a round.
+        The most others that a device communicates with in a round.
 
     References
     ----------
@@ -205,7 +205,7 @@ def _part(n: int, base: int) -> list[Integers]:
 
 
 def _trade(parts: list[Integers], base: int) -> Exchange:
-    """Let everybody of the later parts trade with one device of each row of the first, the rest of it in groups."""
+    """Let every device of the later parts trade with one device of each row of the first, the rest of it in groups."""
     import numpy as np
 
     first, later = parts[0], np.concatenate([part.ravel() for part in parts[1:]])

@@ -19,8 +19,8 @@ else:
 class TimeVaryingGraph:
     """An undirected graph of devices 0 to n - 1, of whose links only some are in use in a round.
 
-    Where a paper sends over a link in one direction only, here both ends hear each other: a penalty between
-    neighbours is symmetric.
+    Where a paper sends over a link in one direction only, here both ends receive from each other: a penalty between
+    neighbors is symmetric.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class TimeVaryingGraph:
 
     @property
     def indptr(self) -> Integers:
-        """Where the neighbours of each device begin in `indices`, int64[n + 1]."""
+        """Where the neighbors of each device begin in `indices`, int64[n + 1]."""
         return self.union.indptr
 
     @property
     def indices(self) -> Integers:
-        """Everybody who is ever a neighbour, int64[2 * links], ascending within a device."""
+        """Every device that is ever a neighbor, int64[2 * links], ascending within a device."""
         return self.union.indices
 
     @property
@@ -89,9 +89,9 @@ class TimeVaryingGraph:
         return np.diff(_before(self.active(turn))[self.indptr])
 
     def mixing(self, turn: int) -> Floats:
-        """Return how devices average what they hear in a round: a symmetric, doubly stochastic matrix.
+        """Return how devices average what they receive in a round: a symmetric, doubly stochastic matrix.
 
-        Entry e, of device i and its neighbour ``indices[e]``, is the share of the neighbour in the new value of i; its
+        Entry e, of device i and its neighbor ``indices[e]``, is the share of the neighbor in the new value of i; its
         own share is what is missing to 1. The shares are the paper's, `own_mixing`, or else those of Metropolis and
         Hastings for the links in use: 1 / (1 + the larger degree of the two).
 

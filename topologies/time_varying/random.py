@@ -93,9 +93,9 @@ def random_waypoint(
     """Let the devices walk in the unit square and link those at most `radius` apart.
 
     Each walks straight to a point drawn uniformly, `speed` in a round, and from there, without a rest, to the next.
-    They start where `random_geometric` would throw them. Rounds need not be connected; after `period` of them
-    everybody is back at the start. Cost: about pi radius^2 n^2 / 2 links in a round, rather more when they have walked
-    for a while, for they meet in the middle.
+    They start where `random_geometric` would throw them. Rounds need not be connected; after `period` of them every
+    device is back at the start. Cost: about pi radius^2 n^2 / 2 links in a round, rather more when they have walked for
+    a while, for they meet in the middle.
 
     Parameters
     ----------

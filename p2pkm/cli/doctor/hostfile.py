@@ -75,7 +75,7 @@ def _parse(number: int, line: str, whose: str) -> _Host:
     foreign = ("slots" in line) != open_mpi and (":" in line or "slots" in line) and "[" not in line
     if foreign or found is None:
         right = "HOST slots=8" if open_mpi else "HOST:8"
-        raise _Wrong(f"line {number}: {line!r} is not how {whose} is told of a host and its ranks", f"write {right}")
+        raise _Wrong(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
     name, ranks = found.groups(default="1")
     if not ranks.isdigit() or int(ranks) == 0:
         raise _Wrong(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")

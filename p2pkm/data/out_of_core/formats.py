@@ -27,7 +27,7 @@ class Header(NamedTuple):
     ----------
     path : str
     rows, features : int
-    labelled : bool
+    labeled : bool
     devices : int or None
         Largest number in its column of devices + 1; None: it has no such column.
     roles : Roles or None
@@ -37,7 +37,7 @@ class Header(NamedTuple):
     path: str
     rows: int
     features: int
-    labelled: bool
+    labeled: bool
     devices: int | None = None
     roles: Roles | None = None
 
@@ -61,14 +61,14 @@ def _measure_npy(path: str, label: Column, device: Column) -> Header:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{path} has dtype {array.dtype}; expected real numbers")
     beside = _companion(path)
-    if labelled := beside.exists():
+    if labeled := beside.exists():
         labels = _map(str(beside))
         if labels.shape != array.shape[:1] or labels.dtype.kind not in "biu":
             raise DataError(
                 f"{beside} has shape {labels.shape} and dtype {labels.dtype}; expected a whole number for each of the "
                 f"{array.shape[0]} rows of {path}"
             )
-    return Header(path, array.shape[0], array.shape[1], labelled)
+    return Header(path, array.shape[0], array.shape[1], labeled)
 
 
 def _points_npy(header: Header, rows: Rows) -> NDArray[Any]:
@@ -188,7 +188,7 @@ def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
         frame = file.read_row_group(group, columns=names)
         found = [np.asarray(frame.column(name).to_numpy()) for name in names]
         if any(len(one) != file.metadata.row_group(group).num_rows for one in found):
-            raise ValueError("it has not as many rows as it says")
+            raise ValueError("it has fewer rows than its header states")
     except (ArrowException, OSError, ValueError) as error:
         raise DataError(f"row group {group} of a Parquet file, columns {listed(names)}: {error}") from None
     return found

@@ -75,7 +75,7 @@ def open_stored(
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:
     first = files[0]
     for one in files:
-        if (one.features, one.labelled, one.devices is None) != (first.features, first.labelled, first.devices is None):
+        if (one.features, one.labeled, one.devices is None) != (first.features, first.labeled, first.devices is None):
             raise DataError(
                 f"{one.path} has {_describe(one)}, but {first.path} has {_describe(first)}; expected the same in all"
             )
@@ -84,13 +84,13 @@ def _check_alike(path: str, files: tuple[Header, ...]) -> None:
 
 
 def _describe(header: Header) -> str:
-    labels = "labels" if header.labelled else "no labels"
+    labels = "labels" if header.labeled else "no labels"
     return f"{header.features} features, {labels} and {'no ' * (header.devices is None)}column of devices"
 
 
 def _classes(files: tuple[Header, ...]) -> NDArray[np.int64] | None:
     """Return the classes that there are, ascending; of the labels a block at a time is read."""
-    if not files[0].labelled:
+    if not files[0].labeled:
         return None
     parts = (labels_of(header, rows) for header in files for rows in blocks(header.rows))
     found = np.empty(0, np.int64)

@@ -56,7 +56,7 @@ class Sharded:
         """
         if partition.name in _WHOLE:
             raise DataError(
-                f"partition {partition.name} looks at all points, but these stay on disk; take blocks, column or iid"
+                f"partition {partition.name} needs all points, but these stay on disk; take blocks, column or iid"
             )
         if partition.name == "column" and stored.device != n:
             found = "no devices" if stored.device is None else f"{stored.device} devices"

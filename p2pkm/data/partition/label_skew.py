@@ -60,7 +60,7 @@ def dirichlet(
     minimum: int = 0,
     seed: int = 0,
 ) -> Ints:
-    """Deal labelled points with label skew; the smaller alpha, the fewer classes at a device.
+    """Deal labeled points with label skew; the smaller alpha, the fewer classes at a device.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def dirichlet(
         Concentration of the symmetric Dirichlet distribution, above 0.
     by : {"class", "device"}
         Each class is split over the devices in drawn proportions (sizes differ), or each device draws its own class
-        proportions and takes an equal share without replacement, renormalised over the classes that are not used up.
+        proportions and takes an equal share without replacement, renormalized over the classes that are not used up.
     minimum, seed : int
         As in `iid`.
 
@@ -86,7 +86,7 @@ def dirichlet(
     device = np.empty(len(labels), dtype=np.int64)
     if by == "class":
         for pool in pools:
-            proportions = _normalise(*_gammas(rng, alpha, n), alpha)
+            proportions = _normalize(*_gammas(rng, alpha, n), alpha)
             device[pool] = np.repeat(np.arange(n), _split(proportions, len(pool)))
     else:
         _deal_by_device(rng, pools, alpha, n, device)
@@ -103,7 +103,7 @@ def _deal_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n
         missing = share + (i < extra)
         while missing:
             usable = np.flatnonzero(left)
-            drawn = rng.multinomial(missing, _normalise(boost[usable], tail[usable], alpha))
+            drawn = rng.multinomial(missing, _normalize(boost[usable], tail[usable], alpha))
             taken = np.minimum(drawn, left[usable])
             taken_by[i, usable] += taken.astype(taken_by.dtype)
             left[usable] -= taken
@@ -118,7 +118,7 @@ def _gammas(rng: np.random.Generator, alpha: float, size: int) -> tuple[Floats, 
     return np.log(rng.standard_gamma(alpha + 1.0, size)), np.log1p(-rng.random(size))
 
 
-def _normalise(boost: Floats, tail: Floats, alpha: float) -> Floats:
+def _normalize(boost: Floats, tail: Floats, alpha: float) -> Floats:
     """Return the Dirichlet proportions; where alpha is too small for doubles, the largest tail takes all."""
     with np.errstate(over="ignore"):
         logs = boost + (tail - tail.max()) / alpha
@@ -175,7 +175,7 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     """
     m, n, alpha = whole(m, 0, "m"), whole(n, 1, "n"), positive(alpha, "alpha")
     rng = generator(seed, "quantity")
-    sizes = _split(_normalise(*_gammas(rng, alpha, n), alpha), m)
+    sizes = _split(_normalize(*_gammas(rng, alpha, n), alpha), m)
     device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
     rng.shuffle(device)
     return fill(device, n, minimum, seed)

@@ -18,7 +18,7 @@ DEVICE_NAMES = ("client", "device")
 
 
 class Roles(NamedTuple):
-    """Say which columns of a file play which role.
+    """State which columns of a file play which role.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def _check_counts(path: Path, users: list[str], counts: Any, data: Mapping[str, 
     for user, count in zip(users, counts, strict=True):
         points = data[user].get("x") if isinstance(data[user], dict) else None
         if isinstance(points, list) and len(points) != count:
-            raise DataError(f"{path}, user {user!r}: num_samples says {count!r}, but x has {len(points)} points")
+            raise DataError(f"{path}, user {user!r}: num_samples is {count!r}, but x has {len(points)} points")
 
 
 def _points(where: str, found: Any) -> Parts:

@@ -69,7 +69,7 @@ def refuse_bomb(path: Path, size: float, most: float = LARGEST) -> None:
 def refuse_endless(path: Path, what: str) -> None:
     """Refuse what is there but is no regular file: a pipe or a device may never end."""
     if path.exists() and not path.is_file():
-        raise DataError(f"{path} is no regular file, so nobody knows where it ends; expected {what}")
+        raise DataError(f"{path} is no regular file, so its length is unknown; expected {what}")
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
@@ -88,6 +88,6 @@ def _read(file: IO[bytes], size: int) -> NDArray[Any]:
     shape, _, dtype = _HEADERS[version](file)
     held, said = size - file.tell(), math.prod(shape) * dtype.itemsize
     if held != said and not dtype.hasobject:
-        raise ValueError(f"its header says {said} bytes for the shape {shape}, but it holds {held}")
+        raise ValueError(f"its header states {said} bytes for the shape {shape}, but it holds {held}")
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)

@@ -75,7 +75,7 @@ class _Clock(NamedTuple):
         return False
 
     def read(self) -> Seconds:
-        """Return the seconds; what the referee did between opening and first round is in neither."""
+        """Return the seconds; what the monitor did between opening and first round is in neither."""
         if len(self.stamps) < 2:  # a rank that gets no records
             return Seconds(0.0, [])
         starts = [self.stamps[1], *self.ends[1:-1]]
@@ -84,17 +84,17 @@ class _Clock(NamedTuple):
 
 
 def exchange(world: World) -> tuple[float, float]:
-    """Return the seconds of an exchange of a small table between two neighbouring ranks, and bytes per second."""
+    """Return the seconds of an exchange of a small table between two neighboring ranks, and bytes per second."""
     ranks = Topology.from_links(world.size, np.array([(r, r + 1, 1.0) for r in range(world.size - 1)]).reshape(-1, 3))
     placement, took = place(ranks, world.rank, world.size), []
     for size, times in ((_SMALL, _EXCHANGES), (_LARGE, _EXCHANGES // 10)):
         network = world.network(placement)
         network.open()
-        mail = DenseMessages(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
-        network.exchange(mail)
+        messages = DenseMessages(np.zeros((1, 1, size // 8)), np.ones(1, np.int64))
+        network.exchange(messages)
         stamps = [time.perf_counter()]
         for _ in range(times):
-            network.exchange(mail)
+            network.exchange(messages)
             stamps.append(time.perf_counter())
         network.close()
         took.append(float(np.median(np.diff(stamps))))
@@ -138,7 +138,7 @@ def main(argument: str) -> None:
 
 
 def endless(algorithm: Any) -> Any:
-    """Return the same method with a tolerance of 0, so that it does not settle within a few rounds."""
+    """Return the same method with a tolerance of 0, so that it does not converge within a few rounds."""
     other = copy(algorithm)
     if "tol" in vars(other):
         object.__setattr__(other, "tol", 0.0)

@@ -143,7 +143,7 @@ def _usual(size: Size, n: int) -> str:
     """Return the partition that a run takes if none is given."""
     if size.stored:
         return "column" if size.devices == n else "blocks"
-    return "column" if size.devices is not None else "dirichlet" if size.labelled else "iid"
+    return "column" if size.devices is not None else "dirichlet" if size.labeled else "iid"
 
 
 def _arrange(
@@ -153,7 +153,7 @@ def _arrange(
     refusal: P2PKMError | None = None
     parts = int(setting.topology.components.max()) + 1
     if parts > 1 and not experiment.allow_disconnected:
-        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; say --allow-disconnected")
+        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; add --allow-disconnected")
     if method.k > size.points:
         refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
     before: tuple[Stage, ...] = ()

@@ -37,7 +37,7 @@ class MemoryInputs(NamedTuple):
     swell : float
         Of these tables, how many arrive at a device at a time, on average in the busiest turn.
     ghosts : int
-        Neighbours on other ranks, of the rank that has most.
+        Neighbors on other ranks, of the rank that has most.
     ranks : int
     word : int
         Bytes of a coordinate of a point.
@@ -73,7 +73,7 @@ class MemoryEstimate(NamedTuple):
 
     Attributes
     ----------
-    program, points, graph, centroids, mail, referee : int
+    program, points, graph, centroids, messages, referee : int
         What it holds.
     seeding, rounds, reading, closing : int
         The tables of a flood; of a round; the points of all ranks while rank 0 makes and deals them (as a whole, in the
@@ -84,7 +84,7 @@ class MemoryEstimate(NamedTuple):
     points: int
     graph: int
     centroids: int
-    mail: int
+    messages: int
     referee: int
     seeding: int
     rounds: int
@@ -111,14 +111,14 @@ def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
     if first and n <= _OBJECTS and not load.tape:
         graph += _OBJECT * e
     graph += load.tape
-    mail = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
+    messages = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
     flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
     return MemoryEstimate(
         program=_PROGRAM,
         points=own * (load.word * d + 8 * load.copies * (d + 1) + _HELD),
         graph=graph,
         centroids=mine * (_DEVICE + _TABLES * table),
-        mail=int(mail) + links * load.exchanges,
+        messages=int(messages) + links * load.exchanges,
         referee=_DIGEST * n * load.records if first else 0,
         seeding=int(flood),
         rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
@@ -164,7 +164,7 @@ def refuse(load: MemoryInputs, limit: int | None, here: int = 1) -> None:
     ranks = "1 process" if load.ranks == 1 else f"{here} of {load.ranks} ranks"
     raise DataError(
         f"the run does not fit into memory: {ranks} would need {write_size(wanted)}, and {write_size(limit)} are free "
-        f"here. {'; '.join(advise(load, limit, here))}. ({LIMIT}=8G says how much there is, {LIMIT}=0: no check)"
+        f"here. {'; '.join(advise(load, limit, here))}. ({LIMIT}=8G sets how much there is, {LIMIT}=0: no check)"
     )
 
 

@@ -41,7 +41,7 @@ class Course(NamedTuple):
     rounds : int
         At most.
     volume : callable
-        Returns what is sent in round t, the opening being 0; None: nobody knows.
+        Returns what is sent in round t, the opening being 0; None: unknown.
     steady : bool
         Whether all rounds but the opening are the same.
     """
@@ -107,7 +107,7 @@ def _suspect(plan: RunPlan) -> ByzantineMessages | None:
 
 
 def _lengthen(volume: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessages) -> Rounds:
-    """Return the same with one more row in every table of a liar, which a table of the wrong shape has."""
+    """Return the same with one more row in every table of a Byzantine device, which a table of the wrong shape has."""
     told = lies.begin(stage, closing=False)
     if told is None or not told.acts:
         return volume
@@ -117,7 +117,7 @@ def _lengthen(volume: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessag
     def more(t: int) -> int:
         if told.opening and t:
             return 0
-        if played is None:  # every table may be a liar's; none is wider than a centroid and its count
+        if played is None:  # every table may be a Byzantine device's; none is wider than a centroid and its count
             return 8 * volume(t).messages * (plan.size.features + 1)
         sources = plan.topology.sources
         return sum(
@@ -129,7 +129,7 @@ def _lengthen(volume: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessag
 
 
 def _sweep(facts: Facts, sent: EveryTurn) -> tuple[Rounds, bool]:
-    """Let everybody send one table over all links, once in a turn."""
+    """Let every device send one table over all links, once in a turn."""
     plan, stage, full = facts.plan, facts.stage, sent.absent_rows or facts.full
     e = len(plan.topology.indices)
     word, _, turns = stage.algorithm.schedule.partition("*")

@@ -56,7 +56,7 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
         if value is not None and not 0 < value < float("inf"):
             raise ExperimentError(f"{name} is {value}; expected a number above 0")
     if experiment.faults is not None:  # from --config
-        print("p2pkm: planned without faults: docs/faults.md says what a run under faults sends", file=sys.stderr)
+        print("p2pkm: planned without faults: docs/faults.md describes what a run under faults sends", file=sys.stderr)
         experiment = replace(experiment, faults=None, stale_policy=None)
     world = connect()
     check_rank_partition(experiment.rank_partition, wanted.ranks or world.size)

@@ -62,9 +62,9 @@ class Split(NamedTuple):
     ranks, devices, edges : int
         Edges are directed.
     peers, sent : int
-        Other ranks that a rank talks to, and boundary tables that it sends in an exchange.
+        Other ranks that a rank communicates with, and boundary tables that it sends in an exchange.
     ghosts : int
-        Neighbours of its devices on other ranks.
+        Neighbors of its devices on other ranks.
     cut : int
         Undirected links between ranks.
     placement : str
@@ -97,7 +97,7 @@ def split(topology: Topology, division: RankPartition) -> Split:
 
 
 def divide(plan: RunPlan, ranks: int, asked: int) -> RankPartition:
-    """Return which of so many ranks hosts which devices in a run; blocks if METIS would take long and nobody asks."""
+    """Return which of so many ranks hosts which devices; blocks if METIS would take long and was not requested."""
     wish = plan.experiment.rank_partition
     long = ranks != asked and len(plan.topology.indices) > _LONG
     return choose(plan.topology, plan.sizes, ranks, "blocks" if long else wish)

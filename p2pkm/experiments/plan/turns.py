@@ -22,7 +22,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 
 
-class Said(NamedTuple):
+class TurnMessages(NamedTuple):
     """What happens in a turn.
 
     Attributes
@@ -30,7 +30,7 @@ class Said(NamedTuple):
     acts : bool[n]
         Who is awake.
     rows : int64[n]
-        That each says, -1: nothing; where the data have a say, at most.
+        That each sends, -1: nothing; where the data have a say, at most.
     columns : int
     edges : bool[e]
         The directed edges that are in use.
@@ -46,7 +46,7 @@ class Said(NamedTuple):
         return int(np.count_nonzero(self.edges & (self.rows >= 0)[topology.sources]))
 
 
-Turns = Callable[[int], Iterator[Said]]
+Turns = Callable[[int], Iterator[TurnMessages]]
 
 
 class Play(NamedTuple):
@@ -65,21 +65,21 @@ def by_events(stage: Stage, plan: RunPlan) -> bool:
 
 
 def play(stage: Stage, plan: RunPlan) -> Play | None:
-    """Return what happens in a stage, at most; None if nobody knows."""
+    """Return what happens in a stage, at most; None if unknown."""
     pattern = stage.algorithm.expected_messages(plan.known)
     rule = _RULES.get(type(pattern))
     return None if rule is None or by_events(stage, plan) else rule(stage, plan, pattern)
 
 
 def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
-    """Let those who are awake say one table over the links in use; where these change, all say it over the new ones."""
+    """Let the active devices send one table over the links in use; where these change, all send over the new ones."""
     topology, algorithm = plan.topology, stage.algorithm
     schedule = make(algorithm.schedule, imitate(plan), topology.colors)
     graph = topology.varying if stage is plan.stages[-1] else None
     links = _all_links(topology) if graph is None else lru_cache(2)(graph.active)
     everybody = np.ones(topology.n, np.bool_)
 
-    def turns(t: int) -> Iterator[Said]:
+    def turns(t: int) -> Iterator[TurnMessages]:
         woken = [schedule.opening] if t == 0 else list(schedule.turns(t))
         for number, awake in enumerate(woken, 1):
             due = schedule.in_step or number == len(woken)
@@ -89,7 +89,7 @@ def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
             if sent.one_partner:
                 partner = match(topology, shared_key(plan.experiment.seed), t + 1, None if graph is None else edges)
                 speaks, edges = partner >= 0, partner[topology.sources] == topology.indices
-            yield Said(awake, np.where(speaks, sent.rows, -1), sent.columns, edges)
+            yield TurnMessages(awake, np.where(speaks, sent.rows, -1), sent.columns, edges)
 
     return Play(stage.rounds, turns)
 
@@ -107,13 +107,13 @@ def _all_links(topology: Topology) -> Callable[[int], Mask]:
 
 
 def _star(stage: Stage, plan: RunPlan, said: Reports) -> Play:
-    """Let clients report at the opening; in a round the server speaks, then the clients, if they still do."""
+    """Let clients report at the opening; in a round the server sends, then the clients, if they still do."""
     topology, hub = plan.topology, np.arange(plan.topology.n) == plan.topology.hub
     one_shot = stage.algorithm.traits.one_shot
     each = plan.sizes if said.by_points else np.full(topology.n, said.rows // topology.clients)
     edges, quiet = np.ones(len(topology.indices), np.bool_), np.full(topology.n, -1)
-    reports = Said(~hub, np.where(hub, -1, each), said.columns, edges)
-    down = Said(hub, np.where(hub, stage.algorithm.k, -1), plan.size.features, edges)
+    reports = TurnMessages(~hub, np.where(hub, -1, each), said.columns, edges)
+    down = TurnMessages(hub, np.where(hub, stage.algorithm.k, -1), plan.size.features, edges)
     answer = reports._replace(rows=quiet) if one_shot else reports
     return Play(1 if one_shot else stage.rounds, lambda t: iter((down, answer) if t else (reports,)))
 
@@ -126,17 +126,17 @@ def _flood(stage: Stage, plan: RunPlan, sent: Flooding) -> Play | None:
     edges, everybody = np.ones(len(topology.indices), np.bool_), np.ones(topology.n, np.bool_)
     waves = counts[: sent.hops]
 
-    def turns(t: int) -> Iterator[Said]:
+    def turns(t: int) -> Iterator[TurnMessages]:
         news = waves[t] if t < len(waves) else np.zeros(topology.n, np.int64)
-        yield Said(everybody, np.where((news > 0) | (t == 0), news * sent.rows, -1), sent.columns, edges)
+        yield TurnMessages(everybody, np.where((news > 0) | (t == 0), news * sent.rows, -1), sent.columns, edges)
 
     return Play(min(len(waves), stage.rounds), turns)
 
 
 def _repeat(stage: Stage, plan: RunPlan, sent: UntilQuiet) -> Play:
-    """Let everybody send in every round: at most, where the data decide who goes on."""
+    """Let every device send in every round: at most, where the data decide who goes on."""
     n, e = plan.topology.n, len(plan.topology.indices)
-    said = Said(np.ones(n, np.bool_), np.full(n, sent.rows), sent.columns, np.ones(e, np.bool_))
+    said = TurnMessages(np.ones(n, np.bool_), np.full(n, sent.rows), sent.columns, np.ones(e, np.bool_))
     return Play(stage.rounds, lambda t: iter((said,)))
 
 
@@ -146,10 +146,10 @@ def _lead(stage: Stage, plan: RunPlan, sent: TreeBroadcast) -> Play:
     layers = topology.layers(np.flatnonzero(parent < 0))
     down, everybody = parent[topology.indices] == topology.sources, np.ones(topology.n, np.bool_)
 
-    def turns(t: int) -> Iterator[Said]:
+    def turns(t: int) -> Iterator[TurnMessages]:
         speaks = layers == t
         rows = np.where(speaks, sent.rows, -1)
-        yield Said(everybody, rows, sent.columns, down & speaks[topology.sources])
+        yield TurnMessages(everybody, rows, sent.columns, down & speaks[topology.sources])
 
     return Play(min(int(layers.max()), stage.rounds), turns)
 
@@ -160,14 +160,14 @@ def _walk(stage: Stage, plan: RunPlan, sent: TreeWalk) -> Play:
     depth, everybody = max(1, int(layers.max())), np.ones(topology.n, np.bool_)
     up, down = parent[topology.sources] == topology.indices, parent[topology.indices] == topology.sources
 
-    def say(number: int) -> Said:
+    def say(number: int) -> TurnMessages:
         number, step = divmod(number, depth)
         if number == len(sent.ways):
-            return Said(everybody, np.full(topology.n, -1), plan.size.features, np.zeros(len(up), np.bool_))
+            return TurnMessages(everybody, np.full(topology.n, -1), plan.size.features, np.zeros(len(up), np.bool_))
         way = sent.ways[number]
         speaks = layers == (depth - step if way.up else step)
         edges = (up if way.up else down) & speaks[topology.sources]
-        return Said(everybody, np.where(speaks, way.rows, -1), way.columns, edges)
+        return TurnMessages(everybody, np.where(speaks, way.rows, -1), way.columns, edges)
 
     last = depth * len(sent.ways)
     return Play(1, lambda t: map(say, range(1, last + 1) if t else range(1)))
@@ -175,7 +175,7 @@ def _walk(stage: Stage, plan: RunPlan, sent: TreeWalk) -> Play:
 
 def _silent(stage: Stage, plan: RunPlan, sent: Silent) -> Play:
     n, e = plan.topology.n, len(plan.topology.indices)
-    said = Said(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
+    said = TurnMessages(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
     return Play(0, lambda t: iter((said,)))
 
 

@@ -6,7 +6,7 @@ from p2pkm.engine.virtual_time import FREE, Clock, Flops, Turn
 from p2pkm.experiments.config import parse_graph
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import Course, stage_traffic
-from p2pkm.experiments.plan.turns import Said, play
+from p2pkm.experiments.plan.turns import TurnMessages, play
 from p2pkm.network.link_model import LinkModel, parse_net, rebuild_link_model
 
 _WORK = 1e9  # directed edges that may be looked at; above, the rounds to come take as long as those before
@@ -46,7 +46,7 @@ class Ahead(NamedTuple):
 
 
 def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
-    """Return when the rounds of every stage will have ended, if there are as many as possible; None: nobody knows.
+    """Return when the rounds of every stage will have ended, if there are as many as possible; None: unknown.
 
     A stage begins when all devices have ended the one before, so the seconds of its rounds are its own.
     """
@@ -57,7 +57,7 @@ def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
         one = play(stage, plan)
         if one is None:
             return None
-        clock.meet()
+        clock.barrier()
         ends: list[float] = []
         left = _WORK
         for t in range(one.rounds + 1):
@@ -103,9 +103,9 @@ def _judge(course: Course) -> str:
     return EXACT if said.exact_messages and said.exact_bytes else MOST
 
 
-def _pass(clock: Clock, flops: Flops, algorithm: Any, said: Said) -> None:
+def _pass(clock: Clock, flops: Flops, algorithm: Any, said: TurnMessages) -> None:
     if algorithm.schedule not in FREE:
-        clock.meet()
+        clock.barrier()
     work = flops.of(algorithm, said.acts, said.rows, said.edges)
     clock.pass_turn(Turn(said.acts, said.rows, 8 * said.columns, said.edges, work))
 

@@ -12,14 +12,14 @@ _HELD = 1 << 23  # of them at a time
 
 
 class Wave(NamedTuple):
-    """One turn of a flood: directed edges that are spoken over, and the origins' tables that travel over them."""
+    """One turn of a flood: directed edges that are sent over, and the origins' tables that travel over them."""
 
     messages: int
     tables: int
 
 
 def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
-    """Return what every turn of a flood sends, see `spread`; all speak at the opening. None where that is much work."""
+    """Return what every turn of a flood sends, see `spread`; all send at the opening. None where that is much work."""
     counts, degrees = spread(topology), topology.degrees
     if counts is None:
         return None
@@ -30,10 +30,10 @@ def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
 
 
 def spread(topology: Topology) -> list[Integers] | None:
-    """Return how many tables each device says in every turn of a flood, int64[n] each; None where that is much work.
+    """Return how many tables each device sends in every turn of a flood, int64[n] each; None where that is much work.
 
     Each device but a hub, which has no points, has a table of its own. A device forwards in turn t the tables of the
-    devices at distance t, to all its neighbours.
+    devices at distance t, to all its neighbors.
     """
     n, most = topology.n, topology.hops + 1
     if most * len(topology.indices) * (n / 64) > _WORK:

@@ -140,7 +140,7 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
             served = needs_hub(_call(cell, study, lambda cell: build(cell, cell.clusters or 1)))
             cell = replace(cell, graph=None) if served else cell
             if cell in cells and not served:
-                raise ExperimentError(f"{where}: {name_run(cell, study)} is asked for twice")
+                raise ExperimentError(f"{where}: {name_run(cell, study)} is given twice")
             cells[cell] = None
     return [replace(cell, seed=seed) for cell in cells for seed in study.seeds]
 
@@ -198,7 +198,7 @@ def _refuse_lists(given: Mapping[str, Any], where: str) -> None:
 def _advise(name: str) -> str:
     return {
         "seed": "Give seeds at the top",
-        "require_converged": "The column stop says how every run ended",
+        "require_converged": "The column termination shows how every run ended",
     }.get(name, "Give it at the top")
 
 

@@ -71,7 +71,7 @@ def lead_sweep(
         return 0
     folder = open_folder(out, "sweep", _MARK)
     if folder is not None:
-        _leave_mark(folder, study, shared=part is not None)
+        _write_study_marker(folder, study, shared=part is not None)
     world = connect()
     told = SweepProgress(manner.console.line(), quiet=manner.quiet)
     tell_compilation(quiet=manner.quiet)
@@ -112,7 +112,7 @@ def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[
     return [cells[number] for number in sorted(deal([cell.to_mapping() for cell in cells], turn - 1, count))]
 
 
-def _leave_mark(folder: Path, study: StudyFile, *, shared: bool) -> None:
+def _write_study_marker(folder: Path, study: StudyFile, *, shared: bool) -> None:
     """Write the study file into its folder; of jobs that share it, the first does."""
     if not shared:
         return _write_text(folder, _MARK, _to_toml(study))
@@ -225,7 +225,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
                       for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in lines]  # fmt: skip
     text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
-    text += [f"{closing['failed']} runs failed; the column error says why"] * (closing["failed"] > 0)
+    text += [f"{closing['failed']} runs failed; the column error gives the reason"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
     text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None

@@ -5,7 +5,7 @@ from numba import njit
 
 
 def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
-    """Take in the tables that were just heard; see `p2pkm.kernels.reference.merge`."""
+    """Take in the tables that were just received; see `p2pkm.kernels.reference.merge`."""
     bits, largest = (tables.view(np.int64), values.view(np.int64)), np.iinfo(versions.dtype).max
     room = versions.shape[1]  # for one table of each origin: what is passed on unchanged needs no more
     while True:

@@ -6,13 +6,13 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def color(indptr, indices):
-    """Give every device the smallest colour that no lower neighbour has; see `p2pkm.kernels.reference.color`."""
+    """Give every device the smallest color that no lower neighbor has; see `p2pkm.kernels.reference.color`."""
     n = indptr.shape[0] - 1
     colors = np.zeros(n, np.int64)
     most = 0
     for i in range(n):
         most = max(most, indptr[i + 1] - indptr[i])
-    seen = np.full(most + 1, -1, np.int64)  # the last device that had a lower neighbour of this colour
+    seen = np.full(most + 1, -1, np.int64)  # the last device that had a lower neighbor of this color
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             if indices[e] < i:
@@ -72,7 +72,7 @@ def mirror(indptr, indices):
     """Find the opposite of every edge; see `p2pkm.kernels.reference.mirror`."""
     opposite, place = np.empty(indices.shape[0], np.int64), indptr[:-1].copy()
     for i in range(indptr.shape[0] - 1):
-        for e in range(indptr[i], indptr[i + 1]):  # neighbours see their own neighbours, too, in ascending order
+        for e in range(indptr[i], indptr[i + 1]):  # neighbors see their own neighbors, too, in ascending order
             opposite[place[indices[e]]] = e
             place[indices[e]] += 1
     return opposite

@@ -1,6 +1,6 @@
 """Compiled update of GTVMin k-means (Jung 2025, Algorithm 1, corrected) and the variation (4) of a link.
 
-The distances between the rows of two neighbours serve both of them: what is nearest to a row of mine among yours is
+The distances between the rows of two neighbors serve both of them: what is nearest to a row of mine among yours is
 what E3 asks at my end and E2 at yours. So where all devices move at once, each link between two devices of a batch is
 looked at once, at its lower end, which leaves the answer for the other one.
 """
@@ -98,19 +98,19 @@ def _match(centroids, table, rows, there, back, distances, columns, least, neare
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _pull(tables, slot, rows, there, e, back, o, alpha, star, printed, sums, counts):
-    """E2 and E3 for one neighbour: add its matched rows to the sums of lines 20 to 22, and alpha to the divisors.
+    """E2 and E3 for one neighbor: add its matched rows to the sums of lines 20 to 22, and alpha to the divisors.
 
     there[e], back[o]: the answers of `_match`. The printed algorithm leaves alpha out of the numerator. No view is
     taken of any array and nothing is called: either would cost more than the sums.
     """
     factor, table = 1.0 if printed else alpha, slot * tables.shape[1]
-    for q in range(rows):  # E2: a = the own row nearest to the neighbour's row q
+    for q in range(rows):  # E2: a = the own row nearest to the neighbor's row q
         nearest = back[np.uintp(o), q]  # an unsigned index needs no look at its sign
         if nearest >= 0:
             counts[np.uintp(nearest)] += alpha
             add_row(sums, nearest, tables, table + q, factor)
     if star:
-        for c in range(sums.shape[0]):  # E3: b = the neighbour's row nearest to the own row c
+        for c in range(sums.shape[0]):  # E3: b = the neighbor's row nearest to the own row c
             nearest = there[np.uintp(e), c]
             if nearest >= 0:
                 counts[c] += alpha
@@ -149,7 +149,7 @@ def _sweep(
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
-    nobody: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbour over each own edge where one look
+    nobody: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbor over each own edge where one look
     serves both ends; empty if every end is to look for itself.
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
@@ -172,7 +172,7 @@ def _sweep(
                     for f in range(k * d):
                         flat[end, f] = before[end, f]
                 if awake[end]:
-                    for e in range(indptr[end], indptr[end + 1]):  # neighbours in ascending id
+                    for e in range(indptr[end], indptr[end + 1]):  # neighbors in ascending id
                         if slots[e] >= 0:
                             both = start <= mirror[e] < stop
                             if not both or e < mirror[e]:

@@ -1,6 +1,6 @@
 """The kernels in plain NumPy: the readable form, the oracle of the compiled one, and the path without numba.
 
-Both forms add in the same order (features ascending, points ascending, neighbours ascending), so they return the same
+Both forms add in the same order (features ascending, points ascending, neighbors ascending), so they return the same
 bits: `np.bincount`, `np.cumsum` and `np.add.at` add one term after the other, `np.sum` does not and is not used.
 A batch function loops over devices; the function with the underscore above it treats one device.
 """

@@ -1,4 +1,4 @@
-"""Tables on their way to everybody."""
+"""Tables on their way to every device."""
 
 import numpy as np
 

@@ -1,16 +1,16 @@
-"""Graphs: colours, layers, components, the opposite of every edge."""
+"""Graphs: colors, layers, components, the opposite of every edge."""
 
 import numpy as np
 
 
 def color(indptr, indices):
-    """Give every device the smallest colour that no lower neighbour has, in ascending id.
+    """Give every device the smallest color that no lower neighbor has, in ascending id.
 
     Parameters
     ----------
     indptr : int64[n + 1]
     indices : int64[e]
-        Neighbours of each device.
+        Neighbors of each device.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def layers(indptr, indices, roots):
     ----------
     indptr : int64[n + 1]
     indices : int64[e]
-        Neighbours of each device.
+        Neighbors of each device.
     roots : int64[r]
 
     Returns
@@ -62,7 +62,7 @@ def components(indptr, indices):
     ----------
     indptr : int64[n + 1]
     indices : int64[e]
-        Neighbours of each device.
+        Neighbors of each device.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def mirror(indptr, indices):
     ----------
     indptr : int64[n + 1]
     indices : int64[e]
-        Neighbours of each device, ascending.
+        Neighbors of each device, ascending.
 
     Returns
     -------

@@ -6,23 +6,23 @@ from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain, _squared, 
 
 
 def _match(centroids, table, alpha, star, printed, sums, counts):
-    """Add what E2 and E3 match at one neighbour to the numerator and the divisor of line 21 and 22."""
+    """Add what E2 and E3 match at one neighbor to the numerator and the divisor of line 21 and 22."""
     distances = _squared(centroids, table)
     distances[np.isnan(distances)] = np.inf
     scaled = table if printed else alpha * table
-    nearest, _ = _nearest(distances.T)  # E2: a = the own row nearest to the neighbour's row
+    nearest, _ = _nearest(distances.T)  # E2: a = the own row nearest to the neighbor's row
     real = nearest >= 0
     np.add.at(sums, nearest[real], scaled[real])
     np.add.at(counts, nearest[real], alpha)
     if star:
-        nearest, _ = _nearest(distances)  # E3: b = the neighbour's row nearest to the own row
+        nearest, _ = _nearest(distances)  # E3: b = the neighbor's row nearest to the own row
         real = nearest >= 0
         sums[real] += scaled[nearest[real]]
         counts[real] += alpha
 
 
 def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, printed):
-    """Update the centroids of one device (Jung 2025, Algorithm 1, corrected); `tables` are its neighbours' rows."""
+    """Update the centroids of one device (Jung 2025, Algorithm 1, corrected); `tables` are its neighbors' rows."""
     k = len(centroids)
     for _ in range(passes):
         labels, _ = _nearest(_apart(points, centroids))  # E1
@@ -53,9 +53,9 @@ def gtvmin(
         Other centroids, with the same rows absent, from which the moves are measured, too.
     awake : bool[n]
     indptr : int64[n + 1]
-        Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbours in ascending id.
+        Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbors in ascending id.
     tables, rows, slots : float64[s, r, w], int64[s], int64[e]
-        What was last heard over each link (slot -1: nothing yet); the first n tables are those of the devices.
+        What was last received over each link (slot -1: nothing yet); the first n tables are those of the devices.
     mirror : int64[e]
         The same link at its other end, -1 where that is not in the batch.
     alpha : float64[e]
@@ -96,10 +96,10 @@ def gtv(centroids, ids, indptr, indices, slots):
     Parameters
     ----------
     centroids : float64[s, k, d]
-        Own devices first, then the neighbours on other ranks.
+        Own devices first, then the neighbors on other ranks.
     ids : int64[n]
     indptr, indices, slots : int64
-        Own links: neighbour's id and where its centroids are.
+        Own links: neighbor's id and where its centroids are.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbours' and divide.
+"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbors' and divide.
 
 A table of mass holds a row (S_c, n_c) for each of the k clusters, also for those without points: clusters are paired by
 their number. What every device divides by its own count needs no common scale.
@@ -27,7 +27,7 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
         Absent rows are +inf and take no point.
     """
     n, k, d = centroids.shape
-    _, labels = devices.kernels.losses(*devices.own, centroids)
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
     taken = labels >= 0
     cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
     mass = np.empty((n * k, d + 1))
@@ -42,24 +42,24 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
 def iter_neighbor_tables(
     devices: Devices, inbox: Inbox, shape: tuple[int, ...]
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the first neighbour that every device heard, then the second, and so on: sums of them run in ascending id.
+    """Yield the first neighbor that every device received, then the second, and so on: sums run in ascending id.
 
     Those who never spoke, and those over links that are not in use, are left out.
 
     Parameters
     ----------
     shape : (r, w)
-        Of the tables that all devices say.
+        Of the tables that all devices send.
 
     Yields
     ------
     devices, edges : int64[b]
-        Those that heard so many neighbours, and the own edges to them.
+        Those that received so many neighbors, and the own edges to them.
     tables : float64[b, r, w]
-        What was last heard over these edges.
+        What was last received over these edges.
     """
     r, w = shape
-    used = heard(inbox, devices.active)
+    used = heard(inbox, devices.active_edges)
     first = np.searchsorted(used, devices.indptr)
     counts = np.diff(first)
     order = np.argsort(-counts, kind="stable")
@@ -87,14 +87,14 @@ def mixing(devices: Devices) -> Floats:
     return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
 
 
-@register("account")
+@register("running-sums")
 class RunningSums(NamedTuple):
     """What makes up for messages that are lost or late: running totals, so that the next one says it all.
 
-    A device says the total of all that it has ever offered; a neighbour adds what that has grown by since it last
-    heard it. What was offered and not heard is in between, and nothing is ever gone (C. N. Hadjicostis, N. H. Vaidya,
-    A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE Transactions on
-    Automatic Control 61, 2016).
+    A device sends the total of all that it has ever offered; a neighbor adds what that has grown by since it last
+    received it. What was offered and not received is in between, and nothing is ever gone (C. N. Hadjicostis, N. H.
+    Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE
+    Transactions on Automatic Control 61, 2016).
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class RunningSums(NamedTuple):
         The sums and counts of the own points that have gone into the masses.
     total : float64[n, k, w]
     edge_heard : float64[e, k, w]
-        The neighbour's total as it was last heard.
+        The neighbor's total as it was last received.
     """
 
     own: Floats
@@ -111,12 +111,12 @@ class RunningSums(NamedTuple):
 
 
 def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums:
-    """Return the account of devices that have offered something for the first time, and heard nothing."""
+    """Return the account of devices that have offered something for the first time, and received nothing."""
     return RunningSums(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
 
 
 def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return what the neighbours' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
+    """Return what the neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
     gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
         growth = theirs - edge_heard[edges]
@@ -128,7 +128,7 @@ def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats |
 def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
     """Return which devices hold too few points in their mass to go by it, bool[n].
 
-    While a device is away its neighbours go on offering it their shares, and what is left with them gets less and less,
+    While a device is away its neighbors go on offering it their shares, and what is left with them gets less and less,
     until a correction by own points would outweigh it. How many points all rows stand for, corrections leave alone.
 
     Parameters

@@ -1,12 +1,12 @@
 """Swaps: a device leaves a poor local minimum by moving one centroid to where it serves more.
 
-The own objective is (8) of Jung 2025: the local loss plus the weighted variation of the own links, the neighbours'
-centroids held fixed. If no two neighbours swap at a time, what lowers (8) of one device lowers (7) by as much.
+The own objective is (8) of Jung 2025: the local loss plus the weighted variation of the own links, the neighbors'
+centroids held fixed. If no two neighbors swap at a time, what lowers (8) of one device lowers (7) by as much.
 """
 
 import numpy as np
 
-from p2pkm.core.batch import SWAP, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.total_variation import heard, squared, variation
@@ -19,7 +19,7 @@ _LEAST = 1e-9  # relative fall of (8) that counts
 def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, trying: Mask) -> tuple[Floats, Mask]:
     """Let some devices swap a centroid if that lowers their own objective.
 
-    The centroid whose removal costs least gives way to the candidate of largest gain: a neighbour's row, or one of 8
+    The centroid whose removal costs least gives way to the candidate of largest gain: a neighbor's row, or one of 8
     random own points. Three exact passes follow; the outcome is kept if (8) has fallen by more than 1e-9 relative.
 
     Parameters
@@ -40,7 +40,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
         proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
     moved, _ = devices.kernels.gtvmin(
-        *devices.own, proposed, proposed, tried, devices.indptr,
+        *devices.kernel_inputs, proposed, proposed, tried, devices.indptr,
         inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha, 1.0, _PASSES, True, False,
     )  # fmt: skip
     before, after = (own_objective(devices, one, inbox, alpha) for one in (centroids, moved))
@@ -49,9 +49,9 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
 
 
 def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
-    """Return (8) of every device, given what it last heard, float64[n]; +inf where there is no centroid for a point."""
-    total, _ = devices.kernels.losses(*devices.own, centroids)
-    edges = heard(inbox, devices.active)
+    """Return (8) of every device, given what it last received, float64[n]; +inf where a point has no centroid."""
+    total, _ = devices.kernels.losses(*devices.kernel_inputs, centroids)
+    edges = heard(inbox, devices.active_edges)
     links = alpha[edges] * variation(devices, centroids, inbox, edges)
     return total + np.bincount(devices.sources[edges], links, len(devices))
 
@@ -79,7 +79,7 @@ def _exchange(devices: Devices, i: int, centroids: Floats, inbox: Inbox, alpha: 
 
 
 def _around(devices: Devices, i: int, inbox: Inbox, alpha: Floats) -> tuple[Floats, Floats, list[Floats], list[float]]:
-    """Return the own points and their weights, the tables of the neighbours and the strength of the links to them."""
+    """Return the own points and their weights, the tables of the neighbors and the strength of the links to them."""
     links = range(devices.indptr[i], devices.indptr[i + 1])
     edges = [e for e in links if inbox.slots[e] >= 0 and alpha[e] > 0.0]
     tables = [inbox.tables[inbox.slots[e], : inbox.rows[inbox.slots[e]], : devices.d] for e in edges]
@@ -88,14 +88,14 @@ def _around(devices: Devices, i: int, inbox: Inbox, alpha: Floats) -> tuple[Floa
 
 
 def _gather(devices: Devices, i: int, points: Floats, tables: list[Floats]) -> Floats:
-    """Return the candidates of a device: the neighbours' rows, then random own points, float64[q, d]."""
-    draws = uniforms(int(devices.keys[i]), SWAP, [devices.step], _DRAWN)[0]
+    """Return the candidates of a device: the neighbors' rows, then random own points, float64[q, d]."""
+    draws = uniforms(int(devices.keys[i]), Stream.SWAP, [devices.round], _DRAWN)[0]
     drawn = points[(draws * len(points)).astype(np.int64)] if len(points) else points
     return np.concatenate((*tables, drawn))
 
 
 def _star(rows: Floats, tables: list[Floats], strengths: list[float]) -> Floats:
-    """Return what each row adds to (8) by its own matches at the neighbours, float64[rows]."""
+    """Return what each row adds to (8) by its own matches at the neighbors, float64[rows]."""
     total = np.zeros(len(rows))
     for table, strength in zip(tables, strengths, strict=True):
         total += strength * squared(rows, table).min(axis=1)

@@ -1,7 +1,8 @@
 """Flooding: every origin's table goes once over every link in each direction, and ends by silence.
 
 A device holds of each origin the table that it received first, from the neighbor of lowest id if several come at once,
-and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.Interned`), whoever holds them.
+and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.Interned`), whichever device holds
+them.
 
 Rows sent = sum over devices of degree x sum over origins of rows, per connected component.
 """
@@ -50,14 +51,14 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
 
 
 def speak(flood: Flood, devices: Devices) -> DenseMessages:
-    """Say what is news; a device without anything says one empty table at the opening and is silent afterwards."""
+    """State what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
     values, rows = devices.kernels.bundle(flood.news, *flood.held)
-    heard = devices.awake & (flood.news.any(axis=1) if devices.step else True)
+    heard = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(heard, rows, -1), header=1, ragged=True)
 
 
 def hear(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
-    """Take in what was just heard; only what a device did not hold yet is news."""
+    """Take in what was just received; only what a device did not hold yet is news."""
     held, came = flood.held, (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
     versions, news, found, fits = devices.kernels.merge(*came, *held)
     while not fits:
@@ -67,7 +68,7 @@ def hear(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
 
 
 def _store(held: Interned, tables: Floats, found: Integers) -> Interned:
-    """Add a copy of tables that nobody in the batch held; found: as `merge` returns it."""
+    """Add a copy of tables that no device in the batch held; found: as `merge` returns it."""
     if not len(found):
         return held
     origin, slot, first, rows = found.T

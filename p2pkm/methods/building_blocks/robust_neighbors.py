@@ -1,8 +1,9 @@
-"""Rules that bound what a neighbour can do, as a change of what was heard: the update itself stays what it is.
+"""Rules that bound what a neighbor can do, as a change of what was heard: the update itself stays what it is.
 
-Both see a neighbour's table from the own centroids: every own centroid c hears, of each neighbour, the row nearest to
-it, as c plus a difference, and the rule bounds the differences. Rows that are nobody's nearest are not heard. So where
-neighbours agree nothing changes, and a table counts once for every own centroid, however many rows it puts together.
+Both see a neighbor's table from the own centroids: every own centroid c receives, of each neighbor, the row nearest to
+it, as c plus a difference, and the rule bounds the differences. Rows that are nobody's nearest are not received. So
+where neighbors agree nothing changes, and a table counts once for every own centroid, however many rows it puts
+together.
 """
 
 from typing import Any
@@ -14,18 +15,18 @@ from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.total_variation import heard, squared
 
 RULES = ("clip", "trim")
-_SHARE = 4  # one of so many neighbours may lie
+_SHARE = 4  # one of so many neighbors may lie
 
 
 def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> tuple[Inbox, Integers]:
-    """Return what the awake devices are to take as heard, and where a link's other end finds the same: nowhere.
+    """Return what the active devices are to take as received, and where a link's other end finds the same: nowhere.
 
     clip: a difference that is longer than the radius of its centroid is shortened to it; the radius is the lower median
-    of the lengths over the g neighbours, the (g + 1) / 2-th smallest, rounded down. That is the self-centred clipping
-    of He, Karimireddy and Jaggi (2022), with matched rows. Of two neighbours the farther one is clipped to the nearer.
+    of the lengths over the g neighbors, the (g + 1) / 2-th smallest, rounded down. That is the self-centered clipping
+    of He, Karimireddy and Jaggi (2022), with matched rows. Of two neighbors the farther one is clipped to the nearer.
 
-    trim: in each coordinate the b smallest and the b largest of the g neighbours' differences count as 0, b the smaller
-    of g / 4 rounded up and (g - 1) / 2 rounded down: nobody is trimmed where g is below 3. That is the trimmed mean by
+    trim: in each coordinate the b smallest and the b largest of the g neighbors' differences count as 0, b the smaller
+    of g / 4 rounded up and (g - 1) / 2 rounded down: nothing is trimmed where g is below 3. That is the trimmed mean by
     coordinates of Yin, Chen, Ramchandran and Bartlett (2018), around the own row.
 
     Parameters
@@ -37,12 +38,12 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     Returns
     -------
     inbox : Inbox
-        With a table of its own for every edge that an awake device hears.
+        With a table of its own for every edge that an awake device receives.
     mirror : int64[e]
         All -1.
     """
     n, k, d = centroids.shape
-    edges = heard(inbox, devices.awake[devices.sources])
+    edges = heard(inbox, devices.active_devices[devices.sources])
     edges = edges[inbox.rows[inbox.slots[edges]] > 0]
     own, slots, b = devices.sources[edges], inbox.slots[edges], len(edges)
     mine, theirs = centroids[own], inbox.tables[slots, :k, :d]

@@ -1,6 +1,6 @@
 """Rows of few points: such points take no part, so that no row that leaves a device holds anything of them.
 
-To withhold the row instead would say that there are few points, and would leave the neighbours' rows without their
+To withhold the row instead would say that there are few points, and would leave the neighbors' rows without their
 counterpart, which pulls them to the nearest of the others. Rows that are not paired with others are withheld, see
 `publish`.
 """
@@ -20,8 +20,8 @@ def suppress_small_clusters(devices: Devices, centroids: Floats) -> tuple[NDArra
     Few is below `min_count`, but at least one: of the points nearest to a row, float64[n, k, d].
     """
     if devices.min_count < 2:
-        return devices.own
-    _, labels = devices.kernels.losses(*devices.own, centroids)
+        return devices.kernel_inputs
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
     few = count_nearest(devices, labels, centroids.shape[1]) < devices.min_count
     owner = np.repeat(np.arange(len(devices)), devices.sizes)
     return devices.stored, np.where(few[owner, labels], 0.0, devices.point_weights), devices.offsets
@@ -40,7 +40,7 @@ def publish(devices: Devices, rows: Floats) -> Floats:
     """
     if devices.min_count < 2:
         return rows
-    _, labels = devices.kernels.losses(*devices.own, rows)
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, rows)
     enough = count_nearest(devices, labels, rows.shape[1]) >= devices.min_count
     return np.where(enough[:, :, None], devices.refine(rows, 1)[0], np.inf)
 

@@ -1,4 +1,4 @@
-"""Spanning trees that everybody can compute from the topology, like the colours."""
+"""Spanning trees that every device can compute from the topology, like the colors."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,7 +35,7 @@ def _middles(topology: Topology) -> Integers:
 
 
 def parents(topology: Topology, roots: Integers) -> Integers:
-    """Return the parent of every device in breadth-first trees: the lowest neighbour of the previous layer.
+    """Return the parent of every device in breadth-first trees: the lowest neighbor of the previous layer.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def parents(topology: Topology, roots: Integers) -> Integers:
     layer = topology.layers(roots)
     upward = np.flatnonzero(layer[topology.indices] == layer[topology.sources] - 1)
     child = topology.sources[upward]
-    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbour
+    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbor
     parent = np.full(topology.n, -1)
     parent[child[lowest]] = topology.indices[upward[lowest]]
     return parent
 
 
 def ways(tree: Tree, devices: Devices, speaks: Mask) -> tuple[Mask, Mask]:
-    """Return the own edges, bool[e] each, that lead from those who speak, bool[n], to parents and to children."""
+    """Return the own edges, bool[e] each, that lead from those who send, bool[n], to parents and to children."""
     source = devices.sources
     up, down = tree.parent[devices.ids][source] == devices.indices, tree.parent[devices.indices] == devices.ids[source]
     return up & speaks[source], down & speaks[source]
@@ -78,7 +78,7 @@ class Routes(NamedTuple):
     down : int64[c]
         The own edges to children, by the layer that they lead from, ascending within one.
     lasts : int64[layers + 1]
-        Layer l speaks to its children over ``down[lasts[l]:lasts[l + 1]]``.
+        Layer l sends to its children over ``down[lasts[l]:lasts[l + 1]]``.
     """
 
     order: Integers
@@ -99,7 +99,7 @@ class Routes(NamedTuple):
 
 @register("tree:front")
 class Front(NamedTuple):
-    """Who is about to speak, int64[s] ascending, and the table of each."""
+    """Who is about to send, int64[s] ascending, and the table of each."""
 
     who: Integers
     tables: Tables
@@ -120,13 +120,13 @@ def route(tree: Tree, devices: Devices) -> Routes:
 
 
 def climb(routes: Routes, front: Front, header: int = 0) -> SparseMessages:
-    """Let everybody in the front speak to the parent; who has none says it to nobody."""
+    """Let every device in the front send to the parent; a device without a parent sends to none."""
     edges = routes.up[front.who]
     return SparseMessages(front.who, front.tables, edges[edges >= 0], header)
 
 
 def descend(routes: Routes, front: Front, number: int, devices: Devices) -> SparseMessages:
-    """Let everybody in the front, who are all of a layer, speak to the children."""
+    """Let every device in the front, who are all of a layer, send to the children."""
     edges = routes.down[routes.lasts[number] : routes.lasts[number + 1]]
     sources = source_of(devices, edges)
     parents = sources[np.diff(sources, prepend=-1) > 0]
@@ -139,7 +139,7 @@ def source_of(devices: Devices, edges: Integers) -> Integers:
 
 
 def join(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the rows of each device in `own` followed by those that it heard, by neighbour."""
+    """Return the rows of each device in `own` followed by those that it received, by neighbor."""
     place = np.searchsorted(own.who, source_of(devices, heard.edges))
     owner = np.concatenate((np.repeat(np.arange(len(own.who)), own.tables.rows), np.repeat(place, heard.tables.rows)))
     values = np.concatenate((own.tables.flat(), heard.tables.flat()))
@@ -148,7 +148,7 @@ def join(own: Front, heard: Delivery, devices: Devices) -> Front:
 
 
 def keep(heard: Tables, held: Tables) -> Tables:
-    """Return the tables that were heard as parts of an array that begins with the values of `held`.
+    """Return the tables that were received as parts of an array that begins with the values of `held`.
 
     What equals a table that is held is that one again; anything else is added. So what is passed on unchanged is stored
     once, whoever received it, and what pointed into the values of `held` points to the same rows in the new ones.

@@ -16,14 +16,14 @@ _BLOCK = 1 << 21  # distances that are held at a time
 
 
 def variation(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -> Floats:
-    """Return the variation (4) of Jung 2025 between the own table and what was last heard, float64[b].
+    """Return the variation (4) of Jung 2025 between the own table and what was last received, float64[b].
 
     Parameters
     ----------
     tables : float64[n, k, d]
         The own centroids; absent rows are +inf.
     edges : int64[b]
-        Own edges over which something was heard.
+        Own edges over which something was received.
     """
     found = [np.zeros(0)]
     for nearest, facing, _, _ in _compare(devices, tables, inbox, edges, tables.shape[2]):
@@ -42,7 +42,7 @@ def summary_distance(devices: Devices, tables: Floats, inbox: Inbox, edges: Inte
     tables : float64[n, k, d + 1]
         The own pairs; absent ones are +inf.
     edges : int64[b]
-        Own edges over which such a table was heard.
+        Own edges over which such a table was received.
     """
     found = [np.zeros(0)]
     for nearest, facing, own, other in _compare(devices, tables, inbox, edges, tables.shape[2] - 1):
@@ -76,7 +76,7 @@ def lower_quartile(devices: Devices, values: Floats, edges: Integers) -> Floats:
 
 
 def heard(inbox: Inbox, among: Mask) -> Integers:
-    """Return the own edges of a mask over which something was ever heard."""
+    """Return the own edges of a mask over which something was ever received."""
     return np.flatnonzero(among & (inbox.slots >= 0))
 
 
@@ -89,7 +89,7 @@ def saturation_weight(limit: Floats, gtv: Floats) -> Floats:
 def saturate_alpha(
     limit: Floats | None, weight: Floats | None, centroids: Floats, inbox: Inbox, devices: Devices
 ) -> Floats | None:
-    """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the awake devices.
+    """Return which share of the strength of each own link is left, ``min(1, d0 / d)``, new at the active devices.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def saturate_alpha(
     """
     if limit is None or weight is None:
         return weight
-    left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.awake[devices.sources])
+    left, edges = weight.copy(), heard(inbox, (limit < np.inf) & devices.active_devices[devices.sources])
     left[edges] = saturation_weight(limit[edges], variation(devices, centroids, inbox, edges))
     return left
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import BOX, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.expected_messages import Known, UntilQuiet
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
@@ -14,12 +14,12 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
-@register("box")
-class BoxState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
+@register("bounding-box")
+class BoundingBoxState(NamedTuple):
+    """centroids: float64[n, k, d]; converged: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     box: Floats
 
     @property
@@ -31,8 +31,8 @@ class BoxState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Box(MethodBase):
-    """``box_i <- (min, max) over i and its neighbours`` until nothing changes, then k uniform points in the box.
+class BoundingBox(MethodBase):
+    """``box_i <- (min, max) over i and its neighbors`` until nothing changes, then k uniform points in the box.
 
     The shared seed draws the points, so all devices of a component end with the same centroids.
 
@@ -43,7 +43,7 @@ class Box(MethodBase):
     largest values instead, and a device of fewer points has none.
     """
 
-    name: ClassVar[str] = "box"
+    name: ClassVar[str] = "bounding-box"
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
@@ -56,7 +56,7 @@ class Box(MethodBase):
         """Return whether every device has k centroids in the end, for sure."""
         return known.pools(self.k)
 
-    def initial_state(self, devices: Devices, start: Any) -> BoxState:
+    def initial_state(self, devices: Devices, start: Any) -> BoundingBoxState:
         """Find the own bounding box."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf
@@ -66,26 +66,26 @@ class Box(MethodBase):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             np.minimum.at(box[:, 0], owner, devices.stored)
             np.maximum.at(box[:, 1], owner, devices.stored)
-        return BoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
+        return BoundingBoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
-    def message(self, state: BoxState, devices: Devices) -> DenseMessages:
-        """Say the box if it has grown; a device that knows of no point says an empty table at the opening."""
+    def message(self, state: BoundingBoxState, devices: Devices) -> DenseMessages:
+        """Send the box if it has grown; a device that knows of no point sends an empty table at the opening."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
-        return DenseMessages(state.box, np.where(devices.awake & ~state.settled, rows, -1))
+        return DenseMessages(state.box, np.where(devices.active_devices & ~state.converged, rows, -1))
 
-    def update(self, state: BoxState, inbox: Inbox, devices: Devices) -> BoxState:
-        """Widen the box by what was heard."""
+    def update(self, state: BoundingBoxState, inbox: Inbox, devices: Devices) -> BoundingBoxState:
+        """Widen the box by what was received."""
         box = state.box.copy()
         heard = inbox.fresh & (inbox.rows[inbox.slots] == 2)
         owner = devices.sources[heard]
         tables = inbox.tables[inbox.slots[heard]]
         np.minimum.at(box[:, 0], owner, tables[:, 0])
         np.maximum.at(box[:, 1], owner, tables[:, 1])
-        return BoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)
+        return BoundingBoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)
 
     def _draw(self, box: Floats, devices: Devices) -> Floats:
         """Return k uniform points in each device's box, float64[n, k, d]; absent where no box is known."""
-        places = uniforms(devices.shared_key, BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
+        places = uniforms(devices.shared_key, Stream.BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
         known = box[:, 0, 0] < np.inf
         centroids = np.full((len(box), self.k, devices.d), np.inf)
         centroids[known] = box[known, :1] + places * (box[known, 1:] - box[known, :1])

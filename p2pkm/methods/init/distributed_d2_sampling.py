@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import RACED, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import Known, UntilQuiet
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
@@ -15,7 +15,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
-@register("raced")
+@register("d2-sampling")
 class RaceState(NamedTuple):
     """The state of a batch.
 
@@ -23,16 +23,16 @@ class RaceState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         The seeds so far, with the winner of the first draw of this race.
-    settled : bool[n]
+    converged : bool[n]
     candidates : float64[n, q, k, d]
         The seeds so far, with the winner of each draw.
     best : float64[n, q, 1 + d]
-        Smallest key heard of in each draw, and its point; +inf: none.
+        Smallest key received in each draw, and its point; +inf: none.
     news : bool[n]
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     best: Floats
     news: Mask
@@ -47,8 +47,8 @@ class DistributedD2Sampling(MethodBase):
     the winning point is drawn with ``w D^2`` over all points, whatever the partition. The smallest key is found by
     min-gossip, for `draws` draws at once; with several, `SelectCandidate` takes that of least cost: greedy k-means++.
 
-    Message: (key, point) of every draw whenever a smaller key was heard, d + 1 columns. It ships raw points to
-    everybody, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
+    Message: (key, point) of every draw whenever a smaller key was received, d + 1 columns. It ships raw points to
+    every device, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class DistributedD2Sampling(MethodBase):
     local : bool
     """
 
-    name: ClassVar[str] = "raced"
+    name: ClassVar[str] = "d2-sampling"
     traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.KEYED_POINTS)
     k: int
     number: int
@@ -87,9 +87,9 @@ class DistributedD2Sampling(MethodBase):
         return self._state(centroids, best, np.ones(n, np.bool_))
 
     def message(self, state: RaceState, devices: Devices) -> DenseMessages:
-        """Say the best contenders if there are new ones; a device that knows of none says an empty table first."""
+        """Send the best contenders if there are new ones; a device that knows of none sends an empty table first."""
         rows = np.where(state.best[:, 0, 0] < np.inf, self.draws, 0)
-        return DenseMessages(state.best, np.where(state.news & devices.awake, rows, -1))
+        return DenseMessages(state.best, np.where(state.news & devices.active_devices, rows, -1))
 
     def update(self, state: RaceState, inbox: Inbox, devices: Devices) -> RaceState:
         """Keep the smallest key of each draw."""
@@ -104,14 +104,14 @@ class DistributedD2Sampling(MethodBase):
     def _pool(self, devices: Devices) -> tuple[Floats, Floats, Integers]:
         """Return what is drawn from: the own points, or the centroids of the own k-means with their counts."""
         if not self.local:
-            return devices.own
-        centroids, counts, _ = devices.kmeans(self.k, SUMMARY, starts=3)
+            return devices.kernel_inputs
+        centroids, counts, _ = devices.kmeans(self.k, Stream.SUMMARY, starts=3)
         real = counts > 0.0
         return centroids[real], counts[real], np.concatenate(([0], np.cumsum(real.sum(axis=1))))
 
     def _contend(self, points: Floats, cumulative: Floats, key: int) -> Floats:
         """Return key and point of each draw of one device, float64[draws, 1 + d]."""
-        draws = uniforms(key, RACED, [self.number], 2 * self.draws)[0]
+        draws = uniforms(key, Stream.D2_SAMPLING, [self.number], 2 * self.draws)[0]
         chosen = np.searchsorted(cumulative, draws[: self.draws] * cumulative[-1], side="right")
         chosen = np.minimum(chosen, np.searchsorted(cumulative, cumulative[-1]))
         keys = [-math.log(1.0 - draw) / cumulative[-1] for draw in draws[self.draws :]]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
@@ -19,19 +19,19 @@ _LIMIT = 100  # Lloyd steps on the pairs
 _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
 
 
-@register("summaries")
+@register("flooded-summaries")
 class FloodedSummariesState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
+    """centroids: float64[n, k, d]; converged: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     flood: Flood
 
 
 def summarize(devices: Devices, k: int) -> Floats:
     """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
-    centroids, counts, _ = devices.kmeans(k, SUMMARY, starts=3)
+    centroids, counts, _ = devices.kmeans(k, Stream.SUMMARY, starts=3)
     centroids = publish(devices, centroids)
     pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
     pairs[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
@@ -42,7 +42,7 @@ def summarize(devices: Devices, k: int) -> Floats:
 class FloodedSummaries(MethodBase):
     """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
 
-    Each device runs k-means (greedy seeds, best of 3) on its own points and says its at most k pairs; they travel
+    Each device runs k-means (greedy seeds, best of 3) on its own points and sends its at most k pairs; they travel
     ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
     into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
     steps). The seed is shared, so devices that hold the same pairs end with the same rows.
@@ -53,12 +53,12 @@ class FloodedSummaries(MethodBase):
     ----------
     k : int
     hops : int or None
-        How far the pairs travel; None: to everybody.
+        How far the pairs travel; None: to every device.
     candidates : int
         How many clusterings to compute, for `SelectCandidate`.
     """
 
-    name: ClassVar[str] = "summaries"
+    name: ClassVar[str] = "flooded-summaries"
     k: int
     hops: int | None = None
     candidates: int = 1
@@ -78,7 +78,7 @@ class FloodedSummaries(MethodBase):
         return known.pools(self.k) if self.hops is None else known.fills(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> FloodedSummariesState:
-        """Summarise the own points."""
+        """Summarize the own points."""
         pairs, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
         asleep = np.zeros(len(devices), np.bool_)
@@ -91,10 +91,10 @@ class FloodedSummaries(MethodBase):
     def update(self, state: FloodedSummariesState, inbox: Inbox, devices: Devices) -> FloodedSummariesState:
         """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
         flood = hear(state.flood, inbox, devices)
-        far = devices.step == self.hops
+        far = devices.round == self.hops
         quiet = np.logical_not(flood.news.any(axis=1))
         ready = far | quiet
-        members = np.flatnonzero(ready & ~(state.settled & quiet))
+        members = np.flatnonzero(ready & ~(state.converged & quiet))
         if far:
             flood = flood._replace(news=np.zeros_like(flood.news))
         candidates = state.candidates
@@ -116,5 +116,7 @@ def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: 
     found = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
     for q in range(candidates if len(collections) else 0):
-        found[:, q] = devices.pooled_kmeans(collections, k, CLUSTER, starts=starts, limit=_LIMIT, first=q * starts)
+        found[:, q] = devices.pooled_kmeans(
+            collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
+        )
     return found

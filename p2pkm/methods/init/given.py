@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, Devices, Floats
+from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.errors import DataError
 from p2pkm.kernels.reference import uniforms
 
@@ -28,7 +28,7 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
         seeds = np.full((len(clients), k, clients.d), np.inf)
         for i, key in enumerate(clients.keys):
             own = clients.table(i)[0]
-            chosen = own[np.argsort(uniforms(key, CLIENT, [start], len(own))[0], kind="stable")[:k]]
+            chosen = own[np.argsort(uniforms(key, Stream.CLIENT, [start], len(own))[0], kind="stable")[:k]]
             seeds[i, : len(chosen)] = chosen
         trials.append(clients.refine(seeds, limit, fill=True))
     centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))

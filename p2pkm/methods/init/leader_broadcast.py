@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import LEADER, OWN, Devices, Floats, Integers, Mask, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, TreeBroadcast
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
@@ -17,10 +17,10 @@ from p2pkm.network.graph import Topology
 
 @register("leader")
 class LeaderState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has centroids; news: bool[n], got them just now."""
+    """centroids: float64[n, k, d]; converged: bool[n], has centroids; news: bool[n], got them just now."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     news: Mask
 
 
@@ -28,7 +28,7 @@ class LeaderState(NamedTuple):
 class Leader(MethodBase):
     """``W_i <- W_parent(i)``, once, along a breadth-first tree; the root draws plain k-means++ seeds from its points.
 
-    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colours.
+    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colors.
 
     Attributes
     ----------
@@ -56,17 +56,17 @@ class Leader(MethodBase):
         centroids = np.full((len(devices), self.k, devices.d), np.inf)
         leads = self.parent[devices.ids] < 0
         for i in np.flatnonzero(leads):
-            search = Search(self.k, OWN, limit=0, greedy=False)
+            search = Search(self.k, Stream.LOCAL, limit=0, greedy=False)
             centroids[i] = cluster(devices.kernels, int(devices.keys[i]), *devices.table(i), search)[0]
         return LeaderState(centroids, leads, leads)
 
     def message(self, state: LeaderState, devices: Devices) -> DenseMessages:
-        """Say the centroids to the children, once."""
+        """Send the centroids to the children, once."""
         values, rows = pack(state.centroids)
         source = devices.sources
         children = self.parent[devices.indices] == devices.ids[source]
         return DenseMessages(
-            values, np.where(state.news & devices.awake, rows, -1), edges=children & state.news[source]
+            values, np.where(state.news & devices.active_devices, rows, -1), edges=children & state.news[source]
         )
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
@@ -77,7 +77,7 @@ class Leader(MethodBase):
             rows = inbox.rows[inbox.slots[e]]
             centroids[source[e], :rows] = inbox.tables[inbox.slots[e], :rows]
             news[source[e]] = True
-        return LeaderState(centroids, state.settled | news, news)
+        return LeaderState(centroids, state.converged | news, news)
 
 
 def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:
@@ -98,6 +98,6 @@ def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:
     for number in range(topology.components.max() + 1):
         members = np.flatnonzero(topology.components == number)
         able = members[sizes[members] >= k]
-        draw = uniforms(key, LEADER, [number], 1)[0, 0]
+        draw = uniforms(key, Stream.LEADER, [number], 1)[0, 0]
         leaders.append(able[int(draw * len(able))] if len(able) else members[np.argmax(sizes[members])])
     return np.array(leaders)

@@ -11,24 +11,24 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.init.link_selection import learn_degrees, tell_degrees
+from p2pkm.methods.init.link_selection import learn_degrees, send_degrees
 from p2pkm.methods.init.select_candidate import judges
 
-_LENIENT = 2.0  # times the own cost: what a neighbour's centroids may cost
+_LENIENT = 2.0  # times the own cost: what a neighbor's centroids may cost
 
 
-@register("review")
-class ReviewState(NamedTuple):
-    """centroids, settled; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbour keeps."""
+@register("link-reselection")
+class LinkReselectionState(NamedTuple):
+    """centroids, converged; edge_active: bool[e], what is kept; edge_degrees: int64[e], how many the neighbor keeps."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     edge_active: Mask
     edge_degrees: Integers
 
 
 @dataclass(frozen=True)
-class Review(MethodBase):
+class LinkReselection(MethodBase):
     """Keep the links with ``L_i(W_j) <= 2 L_i(W_i)`` or the same with i and j exchanged; L_i is the local loss (6).
 
     Where one end has the better centroids of the same mixture, they serve the points of the other nearly as well as its
@@ -39,11 +39,11 @@ class Review(MethodBase):
     Message: the centroids, over all links of the graph; then one row over the links that the sender wants to keep; then
     one row with the number of links that stay, over these.
 
-    Privacy: neighbours see the centroids, and a bit about what theirs cost; with a `min_cluster_size` it is about the
+    Privacy: neighbors see the centroids, and a bit about what theirs cost; with a `min_cluster_size` it is about the
     summary of the own points, see `p2pkm.methods.init.select_candidate.judges`.
     """
 
-    name: ClassVar[str] = "review"
+    name: ClassVar[str] = "link-reselection"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True, cuts_links=True
     )
@@ -54,27 +54,27 @@ class Review(MethodBase):
         """Return the centroids, then less."""
         return UntilQuiet(self.k, known.features)
 
-    def initial_state(self, devices: Devices, start: Any) -> ReviewState:
+    def initial_state(self, devices: Devices, start: Any) -> LinkReselectionState:
         """Take the centroids of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
-        return ReviewState(start.centroids, asleep, devices.active, devices.neighbor_degrees)
+        return LinkReselectionState(start.centroids, asleep, devices.active_edges, devices.neighbor_degrees)
 
-    def message(self, state: ReviewState, devices: Devices) -> DenseMessages:
-        """Say the centroids, then over which links to stay, then the number of links that do."""
-        if devices.step == 0:
+    def message(self, state: LinkReselectionState, devices: Devices) -> DenseMessages:
+        """Send the centroids, then over which links to stay, then the number of links that do."""
+        if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
-        if devices.step == 1:
+        if devices.round == 1:
             n = len(devices)
             return DenseMessages(np.ones((n, 1, 1)), np.ones(n, np.int64), edges=state.edge_active)
-        return tell_degrees(devices, state.edge_active)
+        return send_degrees(devices, state.edge_active)
 
-    def update(self, state: ReviewState, inbox: Inbox, devices: Devices) -> ReviewState:
-        """Choose the links to keep, then add those that the neighbours want, then learn how many each of them keeps."""
-        if devices.step == 1:
+    def update(self, state: LinkReselectionState, inbox: Inbox, devices: Devices) -> LinkReselectionState:
+        """Choose the links to keep, then add those that the neighbors want, then learn how many each of them keeps."""
+        if devices.round == 1:
             return state._replace(edge_active=_serving(state.centroids, inbox, devices))
-        if devices.step == 2:
+        if devices.round == 2:
             return state._replace(edge_active=state.edge_active | inbox.fresh)
-        return state._replace(edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_))
+        return state._replace(edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_))
 
 
 def _serving(centroids: Floats, inbox: Inbox, devices: Devices) -> Mask:

@@ -17,7 +17,7 @@ from p2pkm.methods.init.flooded_summaries import summarize
 _LENIENT = 2.0  # times the larger quartile: what a link may be unlike
 
 
-@register("gate")
+@register("link-selection")
 class LinkSelectionState(NamedTuple):
     """The state of a batch.
 
@@ -25,7 +25,7 @@ class LinkSelectionState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         Those of the stage before, else absent.
-    settled : bool[n]
+    converged : bool[n]
     pairs : float64[n, k, d + 1]
         Summary of the own points; absent pairs are +inf.
     quartile : float64[n]
@@ -35,11 +35,11 @@ class LinkSelectionState(NamedTuple):
     edge_active : bool[e]
         Links that are kept.
     edge_degrees : int64[e]
-        Links that the neighbour keeps.
+        Links that the neighbor keeps.
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     pairs: Floats
     quartile: Floats
     edge_contrast: Floats
@@ -49,9 +49,9 @@ class LinkSelectionState(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkSelection(MethodBase):
-    """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbour's summary compared with the own one.
+    """Keep the links ``g_ij <= 2 max(q_i, q_j)``, with the neighbor's summary compared with the own one.
 
-    Each device summarises its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
+    Each device summarizes its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
     distance of i's pairs to j's nearest row plus the reverse, q_i the lower quartile (linear interpolation) over i's
     links. Both ends come to the same verdict. The best link of a device always stays: its g is at most q_i. A link to
     a device without points stays, too, and counts for no quartile: nothing speaks against it.
@@ -59,10 +59,10 @@ class LinkSelection(MethodBase):
     Message: at most k pairs of d + 1 columns, then one row with q_i, then, over the links that stay, one row with
     their number, which the strength of links depends on. The links that were cut are out of use from then on.
 
-    Privacy: neighbours see the centroids and counts of the own points.
+    Privacy: neighbors see the centroids and counts of the own points.
     """
 
-    name: ClassVar[str] = "gate"
+    name: ClassVar[str] = "link-selection"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS,
         suppresses_small_clusters=True,
@@ -77,48 +77,48 @@ class LinkSelection(MethodBase):
         return UntilQuiet(self.k, known.features + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> LinkSelectionState:
-        """Summarise the own points."""
+        """Summarize the own points."""
         n, e = len(devices), len(devices.indices)
         centroids = np.full((n, self.k, devices.d), np.inf) if start is None else start.centroids
         pairs, unknown = summarize(devices, self.k), np.full(e, np.nan)
-        return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, devices.active,
-                         devices.neighbor_degrees)  # fmt: skip
+        edges = devices.active_edges, devices.neighbor_degrees
+        return LinkSelectionState(centroids, np.zeros(n, np.bool_), pairs, np.full(n, np.nan), unknown, *edges)
 
     def message(self, state: LinkSelectionState, devices: Devices) -> DenseMessages:
-        """Say the pairs, then the quartile, then the number of links that stay."""
-        if devices.step == 0:
+        """Send the pairs, then the quartile, then the number of links that stay."""
+        if devices.round == 0:
             return DenseMessages(*pack(state.pairs))
-        if devices.step == 1:
+        if devices.round == 1:
             return DenseMessages(state.quartile[:, None, None], (state.quartile >= 0.0).astype(np.int64))
-        return tell_degrees(devices, state.edge_active)
+        return send_degrees(devices, state.edge_active)
 
     def update(self, state: LinkSelectionState, inbox: Inbox, devices: Devices) -> LinkSelectionState:
-        """Compare summaries, then cut, then learn how many links each neighbour keeps."""
-        if devices.step == 1:
-            edges, values = heard(inbox, devices.active), np.full(len(devices.indices), np.nan)
+        """Compare summaries, then cut, then learn how many links each neighbor keeps."""
+        if devices.round == 1:
+            edges, values = heard(inbox, devices.active_edges), np.full(len(devices.indices), np.nan)
             values[edges] = summary_distance(devices, state.pairs, inbox, edges)
             judged = np.flatnonzero(values >= 0.0)
             return state._replace(edge_contrast=values, quartile=lower_quartile(devices, values[judged], judged))
         fresh = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] == 1))
         said = inbox.tables[inbox.slots[fresh], 0, 0]
-        if devices.step == 2:
+        if devices.round == 2:
             largest = state.quartile[devices.sources]
             largest[fresh] = np.fmax(largest[fresh], said)
-            return state._replace(edge_active=devices.active & ~(state.edge_contrast > _LENIENT * largest))
-        kept = state.edge_active & inbox.fresh  # what the other end cuts, it says nothing over
+            return state._replace(edge_active=devices.active_edges & ~(state.edge_contrast > _LENIENT * largest))
+        kept = state.edge_active & inbox.fresh  # what the other end cuts, it sends nothing over
         return state._replace(
-            edge_active=kept, edge_degrees=learn_degrees(inbox), settled=np.ones(len(devices), np.bool_)
+            edge_active=kept, edge_degrees=learn_degrees(inbox), converged=np.ones(len(devices), np.bool_)
         )
 
 
-def tell_degrees(devices: Devices, kept: Mask) -> DenseMessages:
+def send_degrees(devices: Devices, kept: Mask) -> DenseMessages:
     """Say once, in the second round, how many own edges of the mask are kept, over these."""
     degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
-    return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.step == 2 else -1), edges=kept)
+    return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.round == 2 else -1), edges=kept)
 
 
 def learn_degrees(inbox: Inbox) -> Integers:
-    """Return what `tell_degrees` said over each own edge, int64[e]; 0 where nothing came."""
+    """Return what `send_degrees` sent over each own edge, int64[e]; 0 where nothing came."""
     degrees, fresh = np.zeros(len(inbox.fresh), np.int64), np.flatnonzero(inbox.fresh)
     degrees[fresh] = np.rint(inbox.tables[inbox.slots[fresh], 0, 0])
     return degrees

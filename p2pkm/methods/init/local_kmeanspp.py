@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import OWN, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.expected_messages import Known, Silent
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase
@@ -16,12 +16,12 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 _LIMIT = 300  # Lloyd steps, where seeds may not leave
 
 
-@register("own")
+@register("local-kmeanspp")
 class OwnState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]."""
+    """centroids: float64[n, k, d]; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LocalKMeansPP(MethodBase):
     points are absent.
     """
 
-    name: ClassVar[str] = "own"
+    name: ClassVar[str] = "local"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     schedule: str = "jacobi"
@@ -49,7 +49,7 @@ class LocalKMeansPP(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> OwnState:
         """Draw the seeds."""
         limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
-        centroids, _, _ = devices.kmeans(self.k, OWN, starts=1, limit=limit, greedy=False)
+        centroids, _, _ = devices.kmeans(self.k, Stream.LOCAL, starts=1, limit=limit, greedy=False)
         return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> DenseMessages:

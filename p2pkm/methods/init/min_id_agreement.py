@@ -14,17 +14,17 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.init.flooded_summaries import summarize
 
-_CALM = 2  # rounds without news, after which a device has settled
+_CALM = 2  # rounds without news, after which a device has converged
 
 
-@register("adopt")
+@register("min-id-agreement")
 class MinIdAgreementState(NamedTuple):
     """The state of a batch.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     candidates : float64[n, q, k, d]
     origin : int64[n]
         The device that they come from, or N more than its id if it had to make do with its own points; 2 N: nobody.
@@ -33,7 +33,7 @@ class MinIdAgreementState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     origin: Integers
     calm: NDArray[np.int8]
@@ -41,10 +41,10 @@ class MinIdAgreementState(NamedTuple):
 
 @dataclass(frozen=True)
 class MinIdAgreement(MethodBase):
-    """``W_i <- W_j, j = argmin over i and its neighbours of the origin``, until nothing changes.
+    """``W_i <- W_j, j = argmin over i and its neighbors of the origin``, until nothing changes.
 
     Where messages are lost devices may hold different pairs or losses, and so different candidates. A device that has
-    none, because it was away, says the centroids of its own points, which count only until it hears others.
+    none, because it was away, sends the centroids of its own points, which count only until it receives others.
 
     Message: all candidates, q k rows (absent ones travel as +inf), in every round, for any of them may be lost; the id
     of their origin travels uncounted.
@@ -56,7 +56,7 @@ class MinIdAgreement(MethodBase):
         Whether to agree on the centroids of the stage before, instead of its candidates.
     """
 
-    name: ClassVar[str] = "adopt"
+    name: ClassVar[str] = "min-id-agreement"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     chosen: bool = False
@@ -73,7 +73,7 @@ class MinIdAgreement(MethodBase):
         if missing.any():
             own = summarize(devices, self.k)[:, :, :-1]
             candidates = np.where(missing[:, None, None, None], own[:, None], candidates)
-        behind = missing | ~start.settled
+        behind = missing | ~start.converged
         nothing = ~np.isfinite(candidates).any(axis=(1, 2, 3))
         origin = np.where(nothing, 2 * devices.total, devices.ids + devices.total * behind)
         return _state(candidates, origin, np.zeros(n, np.int8))
@@ -83,7 +83,7 @@ class MinIdAgreement(MethodBase):
         n, q, k, d = state.candidates.shape
         values = np.empty((n, q * k, 1 + d))
         values[:, :, 0], values[:, :, 1:] = state.origin[:, None], state.candidates.reshape(n, q * k, d)
-        speaks = devices.awake & ((state.origin < 2 * devices.total) | (devices.step == 0))
+        speaks = devices.active_devices & ((state.origin < 2 * devices.total) | (devices.round == 0))
         rows = np.where(state.origin < 2 * devices.total, q * k, 0)
         return DenseMessages(values, np.where(speaks, rows, -1), header=1)
 

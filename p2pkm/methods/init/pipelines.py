@@ -9,11 +9,11 @@ from p2pkm.core.batch import Integers, trials
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.building_blocks.spanning_tree import grow, parents
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
-from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
@@ -29,7 +29,7 @@ _CANDIDATES = 5
 _WARM, _WARMING = 1.0, 8  # coupling and sweeps with groups before the limits of the links are fixed
 _REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
-_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows said up to which init global floods
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global floods
 _PATIENCE = 4  # times as many rounds as without faults, at most
 _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
@@ -37,22 +37,22 @@ _DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
-    whole: over all links, also those cut before; note: what the user should know of it; exposed: faults that strike
-    all stages strike it, too.
+    all_links: over all links, also those cut before; note: what the user should know of it; faults_apply: faults of
+    all stages affect it, too.
     """
 
     name: str
     algorithm: Algorithm
     rounds: int
-    whole: bool = False
+    all_links: bool = False
     note: str = ""
-    exposed: bool = False
+    faults_apply: bool = False
 
 
 class InitContext(NamedTuple):
     """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
 
-    exposed: whether faults strike what comes before the method.
+    faults_apply: whether faults affect what comes before the method.
     """
 
     topology: Topology
@@ -60,17 +60,17 @@ class InitContext(NamedTuple):
     key: int
     k: int
     d: int
-    exposed: bool = False
+    faults_apply: bool = False
 
 
-def own(at: InitContext) -> tuple[Algorithm, ...]:
+def local(at: InitContext) -> tuple[Algorithm, ...]:
     """Seed every device from its own points."""
     return (LocalKMeansPP(at.k),)
 
 
-def box(at: InitContext) -> tuple[Algorithm, ...]:
+def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
     """Draw shared uniform seeds in the common bounding box."""
-    return (Box(at.k),)
+    return (BoundingBox(at.k),)
 
 
 def leader(at: InitContext) -> tuple[Algorithm, ...]:
@@ -79,7 +79,7 @@ def leader(at: InitContext) -> tuple[Algorithm, ...]:
     return (Leader(at.k, parents(at.topology, leaders)),)
 
 
-def raced(
+def d2_sampling(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
@@ -88,10 +88,10 @@ def raced(
     return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
 
 
-def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
+def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
     first = FloodedSummaries(at.k, hops, candidates)
-    if at.exposed and hops is None:  # devices may hold different pairs
+    if at.faults_apply and hops is None:  # devices may hold different pairs
         return (
             first,
             MinIdAgreement(at.k),
@@ -100,7 +100,7 @@ def summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) 
     return (first, SelectCandidate(at.k, candidates)) if candidates > 1 else (first,)
 
 
-def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
     tree = grow(at.topology)
     depth = int(tree.layer.max())
@@ -113,12 +113,12 @@ def rooted(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> 
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
-    "local": own,
-    "bounding-box": box,
+    "local": local,
+    "bounding-box": bounding_box,
     "leader": leader,
-    "d2-sampling": raced,
-    "flooded-summaries": summaries,
-    "tree-summaries": rooted,
+    "d2-sampling": d2_sampling,
+    "flooded-summaries": flooded_summaries,
+    "tree-summaries": tree_summaries,
 }
 _FLOODING = ("d2-sampling", "flooded-summaries")
 
@@ -127,7 +127,10 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
     if scale == "standard":
         _check_flooding(at, "--scale standard", "minmax")
-    return Stage("scale", Standardization(at.k) if scale == "standard" else Box(at.k), at.topology.hops + 2)
+    most = at.topology.hops + 2
+    if scale == "standard":
+        return Stage("standardization", Standardization(at.k), most)
+    return Stage("min-max-scaling", BoundingBox(at.k), most)
 
 
 def _check_flooding(at: InitContext, what: str, instead: str) -> None:
@@ -148,7 +151,7 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     if needs_hub(algorithm):
         if graph is not None:
             raise TopologyError(
-                f"{algorithm.name} talks to a server, so its graph is a star around a hub without points, which is "
+                f"{algorithm.name} uses a server, so its graph is a star around a hub without points, which is "
                 "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
             )
         return Topology.star(clients).call(names)
@@ -162,7 +165,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
         if algorithm.traits.normalization in ("coordinate", "entries"):
-            before = (Stage("box", Box(at.k), at.topology.hops + 2),)
+            before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
@@ -183,15 +186,15 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
     """With groups, return the stages before the last one, whose links give way beyond the limits found here."""
     warm = algorithm.at(_WARM)
-    start = () if seeded else (Stage("summaries", FloodedSummaries(at.k, hops=1), 3),)
-    look = Stage("warmup", warm, _BRIEF), Stage("review", Review(at.k), 3, whole=True), *start
-    first = Stage("gate", LinkSelection(at.k), 3), *start
+    start = () if seeded else (Stage("flooded-summaries", FloodedSummaries(at.k, hops=1), 3),)
+    look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", LinkReselection(at.k), 3, all_links=True), *start
+    first = Stage("link-selection", LinkSelection(at.k), 3), *start
     return (*first, *look * _REVIEWS, *_limit(algorithm, at))
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
-    """Return the stages that find how far apart neighbours may be before their link gives way."""
-    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("limits", SaturationThresholds(at.k), 3)
+    """Return the stages that find how far apart neighbors may be before their link gives way."""
+    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("saturation-thresholds", SaturationThresholds(at.k), 3)
 
 
 def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
@@ -203,10 +206,10 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     elif init.name in _FLOODING:
         _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
     algorithms = SEEDINGS[init.name](at, **dict(init.options))
-    names = ["raced" if init.name == "d2-sampling" else one.name for one in algorithms]
-    most = _PATIENCE * (at.topology.hops + 2) if at.exposed else at.topology.hops + 2
+    names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
+    most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, note=note, exposed=at.exposed and algorithm.traits.ends_under_faults)
+        Stage(name, algorithm, most, note=note, faults_apply=at.faults_apply and algorithm.traits.ends_under_faults)
         for name, algorithm in zip(names, algorithms, strict=True)
     )
 
@@ -247,7 +250,7 @@ def _why_tree(at: InitContext) -> str:
     """Return why init `global` takes a tree, nothing if it floods.
 
     Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
-    four bytes with copies; in the turn with most news each says the pairs of a widest layer of the graph, held thrice.
+    four bytes with copies; in the busiest turn each sends the pairs of a widest layer of the graph, held thrice.
     """
     n, topology = at.topology.n, at.topology
     rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
@@ -257,7 +260,7 @@ def _why_tree(at: InitContext) -> str:
         return ""
     return (
         f"init global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
-        f"flooding them would say {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
+        f"flooding them would send {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
         f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
     )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.core.batch import REDUCE, Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.messages import Tables, pack
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.init.flooded_summaries import summarize
@@ -32,7 +32,7 @@ def reduce(front: Front, most: int, devices: Devices) -> Front:
     flat = table.flat()
     points, weights = np.ascontiguousarray(flat[:, 1:-1]), np.ascontiguousarray(flat[:, -1])
     pooled = points, weights, weights, np.concatenate(([0], np.cumsum(table.rows)))
-    streams = devices.keys[who], REDUCE, 0
+    streams = devices.keys[who], int(Stream.REDUCE), 0
     found, counts, _ = devices.kernels.kmeans(*pooled, most // 2, 1, 1, _LIMIT, np.zeros(len(who)), *streams)
     real = counts > 0.0
     made = real.sum(axis=1)

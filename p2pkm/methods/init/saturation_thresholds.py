@@ -1,4 +1,4 @@
-"""How far apart neighbours may be before their link begins to give way."""
+"""How far apart neighbors may be before their link begins to give way."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -14,12 +14,12 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.total_variation import heard, lower_quartile, variation
 
 
-@register("limits")
+@register("saturation-thresholds")
 class SaturationThresholdsState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; quartile: float64[n], nan if unlinked; edge_limit: float64[e]."""
+    """centroids: float64[n, k, d]; converged: bool[n]; quartile: float64[n], nan if no links; edge_limit: [e]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     quartile: Floats
     edge_limit: Floats
 
@@ -31,7 +31,7 @@ class SaturationThresholds(MethodBase):
     Message: the centroids, then one row with q_i. The centroids stay as they are.
     """
 
-    name: ClassVar[str] = "limits"
+    name: ClassVar[str] = "saturation-thresholds"
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.OPENING_CENTROIDS, suppresses_small_clusters=True
     )
@@ -48,20 +48,20 @@ class SaturationThresholds(MethodBase):
         return SaturationThresholdsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
 
     def message(self, state: SaturationThresholdsState, devices: Devices) -> DenseMessages:
-        """Say the centroids, then the quartile."""
-        if devices.step == 0:
+        """Send the centroids, then the quartile."""
+        if devices.round == 0:
             return DenseMessages(*pack(state.centroids))
         rows = (state.quartile >= 0.0).astype(np.int64)
-        return DenseMessages(state.quartile[:, None, None], rows if devices.step == 1 else np.full(len(devices), -1))
+        return DenseMessages(state.quartile[:, None, None], rows if devices.round == 1 else np.full(len(devices), -1))
 
     def update(self, state: SaturationThresholdsState, inbox: Inbox, devices: Devices) -> SaturationThresholdsState:
         """Measure the own links, then take the smaller quartile of both ends."""
-        if devices.step == 1:
-            edges = heard(inbox, devices.active)
+        if devices.round == 1:
+            edges = heard(inbox, devices.active_edges)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
         both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)
-        fresh = np.flatnonzero(both)  # who has heard nothing has no quartile, and its links never give way
+        fresh = np.flatnonzero(both)  # who has received nothing has no quartile, and its links never give way
         limit = np.full(len(devices.indices), np.inf)
         limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
-        return state._replace(edge_limit=limit, settled=np.ones(len(devices), np.bool_))
+        return state._replace(edge_limit=limit, converged=np.ones(len(devices), np.bool_))

@@ -16,12 +16,12 @@ from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, sp
 from p2pkm.methods.init.flooded_summaries import summarize
 
 
-@register("choose")
+@register("select-candidate")
 class SelectCandidateState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
+    """centroids: float64[n, k, d]; converged: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     candidates: Floats
     flood: Flood
 
@@ -31,14 +31,14 @@ class SelectCandidate(MethodBase):
     """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
 
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
-    travels uncounted. A device without points says an empty table. Starts from a stage with `candidates`.
+    travels uncounted. A device without points sends an empty table. Starts from a stage with `candidates`.
 
     Privacy: d + 1 losses of one point tell where it is. With a `min_cluster_size` the losses are those of the summary
-    of the own points that everybody can have heard already, see `judges`, so they tell nothing more; a device that had
-    none to say says an empty table.
+    of the own points that every device can have received already, see `judges`, so they reveal nothing more; a device
+    that had none to send sends an empty table.
     """
 
-    name: ClassVar[str] = "choose"
+    name: ClassVar[str] = "select-candidate"
     traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
     k: int
     candidates: int = 1
@@ -65,7 +65,7 @@ class SelectCandidate(MethodBase):
         """Take in losses; choose if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
-        members = np.flatnonzero(ready & ~state.settled)
+        members = np.flatnonzero(ready & ~state.converged)
         centroids = state.centroids.copy()
         if len(members):
             collections, which = group(flood, members)
@@ -79,10 +79,10 @@ class SelectCandidate(MethodBase):
 def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
     """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
 
-    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are said before.
+    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are sent before.
     """
     if devices.min_count < 2:
-        return devices.own
+        return devices.kernel_inputs
     pairs, rows = pack(summarize(devices, k))
     real = pairs[np.arange(k) < rows[:, None]]
     return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))

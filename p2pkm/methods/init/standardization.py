@@ -14,12 +14,12 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
 
 
-@register("moments")
+@register("standardization")
 class StandardizationState(NamedTuple):
-    """centroids: float64[n, k, d], none yet; settled: bool[n]; mean, deviation: float64[n, d]; flood."""
+    """centroids: float64[n, k, d], none yet; converged: bool[n]; mean, deviation: float64[n, d]; flood."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mean: Floats
     deviation: Floats
     flood: Flood
@@ -40,11 +40,11 @@ class Standardization(MethodBase):
     Message: one row (weight, mean, squared deviations) of 2 d + 1 columns per device with points, flooded; the id of
     the origin travels uncounted.
 
-    Privacy: everybody sees the moments of every device; those of one point are that point, and those of two points are
-    both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
+    Privacy: every device sees the moments of every device; those of one point are that point, and those of two points
+    are both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
     """
 
-    name: ClassVar[str] = "moments"
+    name: ClassVar[str] = "standardization"
     traits: ClassVar[MethodTraits] = MethodTraits()
     k: int
     schedule: str = "jacobi"
@@ -76,7 +76,7 @@ class Standardization(MethodBase):
         """Take in moments; merge them if there was nothing new."""
         flood = hear(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
-        members = np.flatnonzero(ready & ~state.settled)
+        members = np.flatnonzero(ready & ~state.converged)
         mean, deviation = state.mean.copy(), state.deviation.copy()
         if len(members):
             collections, which = group(flood, members)

@@ -27,10 +27,10 @@ from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
 
 _PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
-LEAST, ROWS = 20, 40  # rows that a message may have at least, and if nobody says otherwise, for each cluster
+LEAST, ROWS = 20, 40  # rows that a message may have at least, and by default, for each cluster
 
 
-@register("rooted:walk")
+@register("tree-summaries:walk")
 class Walk(NamedTuple):
     """What a batch holds on the ways up and down.
 
@@ -38,7 +38,7 @@ class Walk(NamedTuple):
     ----------
     routes : Routes
     own : Tables
-        What each device says of itself on the way up: pairs, then losses.
+        What each device sends of itself on the way up: pairs, then losses.
     front : Front
         What those say whose turn comes next.
     told : tuple
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
     candidates: Tables
 
 
-@register("rooted")
+@register("tree-summaries")
 class RootedState(NamedTuple):
     """State of a batch.
 
@@ -62,13 +62,13 @@ class RootedState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         +inf until the candidates, or the chosen one, have come down.
-    settled : bool[n]
+    converged : bool[n]
     walk : Walk or None
         None at the end of the last way.
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     walk: Walk | None
 
 
@@ -80,7 +80,7 @@ class TreeSummaries(MethodBase):
     alone clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them
     instead, by weighted k-means. With several candidates the losses of all devices are summed on their way up, and
     the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each
-    component, is known to all, like the colours. Each way takes as many turns as the tree has layers below its root;
+    component, is known to all, like the colors. Each way takes as many turns as the tree has layers below its root;
     all are one round.
 
     Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
@@ -95,7 +95,7 @@ class TreeSummaries(MethodBase):
         At least 20 k; None: 40 k.
     """
 
-    name: ClassVar[str] = "rooted"
+    name: ClassVar[str] = "tree-summaries"
     traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
     k: int
     tree: Tree
@@ -145,10 +145,11 @@ class TreeSummaries(MethodBase):
         return known.pools(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
-        """Summarise the own points; the deepest layer speaks first."""
+        """Summarize the own points; the deepest layer sends first."""
         n = len(devices)
         routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
-        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))  # those alone: to nobody
+        # those alone: to no device
+        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
         nothing = np.full((n, self.k, devices.d), np.inf)
         front = Front(deepest, pairs.take(deepest))
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
@@ -159,7 +160,7 @@ class TreeSummaries(MethodBase):
         if walk is None:
             nobody = np.zeros(0, np.int64)
             return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
-        way, step = divmod(devices.turn + 1 if devices.step else 0, walk.routes.depth)
+        way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         if way in (_CANDIDATES, _CHOICE):
             return descend(walk.routes, walk.front, step, devices)
         return climb(walk.routes, walk.front, header=int(way == _PAIRS))
@@ -246,7 +247,7 @@ def _gather(told: Any, values: Floats, n: int) -> Tables:
 
 
 def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the one row of each device plus those that it heard, by neighbour."""
+    """Return the one row of each device plus those that it received, by neighbor."""
     total = own.tables.flat()
     np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
     return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))

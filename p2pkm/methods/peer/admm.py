@@ -18,19 +18,19 @@ from p2pkm.methods.init.value import Init
 
 @register("admm")
 class ADMMState(NamedTuple):
-    """centroids: float64[n, k, d], m; settled: bool[n]; duals: float64[n, k, d], p of the round before."""
+    """centroids: float64[n, k, d], m; converged: bool[n]; duals: float64[n, k, d], p of the round before."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     duals: Floats
 
 
 @dataclass(frozen=True)
 class ADMM(MethodBase):
-    r"""Let every device minimise its own k-means cost under the constraint that neighbours agree.
+    r"""Let every device minimize its own k-means cost under the constraint that neighbors agree.
 
     Device i has centroids m_ic and dual variables p_ic, 0 at the start; S_ic and n_ic are the sum and the number of its
-    points nearest to m_ic, N_i its deg_i neighbours::
+    points nearest to m_ic, N_i its deg_i neighbors::
 
         m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
         p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
@@ -45,7 +45,7 @@ class ADMM(MethodBase):
     Guarantee: sum_i p_ic = 0 always, so where all agree and rest, m_c is the mean of all points with label c. For
     fixed labels it converges for every eta > 0.
 
-    Privacy: the neighbours see centroids, no counts.
+    Privacy: the neighbors see centroids, no counts.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ADMM(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class ADMM(MethodBase):
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             init=self.init,
-            needs_static_links="balances prices over links that have to last, else they may grow without bound",
+            needs_static_links="keeps dual variables on links that must not change, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
         )
 
@@ -106,10 +106,10 @@ class ADMM(MethodBase):
 
     def message(self, state: ADMMState, devices: Devices) -> DenseMessages:
         """Say all k rows, in their order."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
-        """Raise the prices of the disagreements just heard of, then minimise."""
+        """Update the dual variables with the disagreements just received, then minimize."""
         real = np.isfinite(state.centroids)
         mine = np.where(real, state.centroids, 0.0)
         links, differ = np.zeros_like(mine), np.zeros_like(mine)
@@ -119,10 +119,10 @@ class ADMM(MethodBase):
             differ[who] += np.where(both, mine[who] - theirs, 0.0)
         eta = self.eta * devices.unit
         # the start is not a minimum under prices: what it disagrees in is not charged
-        duals = state.duals + eta * differ if devices.step > 1 else state.duals
+        duals = state.duals + eta * differ if devices.round > 1 else state.duals
         mass = local_sums(devices, state.centroids)
         total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
         weight = mass[:, :, -1:] + 2.0 * eta * links
         moves = real & (weight > 0.0)
         centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
-        return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.scale), duals)
+        return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std), duals)

@@ -20,10 +20,10 @@ _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived kee
 
 @register("consensus")
 class ConsensusState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
+    """centroids: float64[n, k, d]; converged: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
 
 
@@ -31,7 +31,7 @@ class ConsensusState(NamedTuple):
 class ConsensusLloyd(MethodBase):
     r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
 
-    A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
+    A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
     from the sum S_ic and the number n_ic of its own points nearest to w_ic::
 
         z_ic = (S_ic, n_ic)
@@ -46,7 +46,7 @@ class ConsensusLloyd(MethodBase):
     Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
     the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device says the sums and counts of its own points to its neighbours.
+    Privacy: in the first turn of every round a device sends the sums and counts of its own points to its neighbors.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class ConsensusLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class ConsensusLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -105,14 +105,14 @@ class ConsensusLloyd(MethodBase):
         return ConsensusState(start.centroids, asleep, local_sums(devices, start.centroids))
 
     def message(self, state: ConsensusState, devices: Devices) -> DenseMessages:
-        """Say the mass."""
-        return DenseMessages(state.mass, np.where(devices.awake, self.k, -1))
+        """Send the mass."""
+        return DenseMessages(state.mass, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
-        """Average with the neighbours; in the last turn of a round divide, and measure anew."""
+        """Average with the neighbors; in the last turn of a round divide, and measure anew."""
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
-        return ConsensusState(centroids, settled, local_sums(devices, centroids))
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
+        return ConsensusState(centroids, converged, local_sums(devices, centroids))

@@ -1,11 +1,11 @@
-"""Distributed coreset (Balcan, Ehrlich, Liang 2013): a small weighted sample of all points, clustered by everybody."""
+"""Distributed coreset (Balcan, Ehrlich, Liang 2013): every device clusters a small weighted sample."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import FloodThenPool, Known, OneRound, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
 from p2pkm.core.protocols import MethodBase
@@ -37,9 +37,10 @@ class Coreset(MethodBase):
     points and centroids.
 
     Message: with spread "flood" c_i, then the rows of d + 1 columns, each once over every link and direction; the id of
-    the origin travels uncounted, a device without points says an empty table. With spread "tree", along a breadth-first
-    tree from a middle of the graph that all can compute: the sum of the c_i up and C down, one number per link each,
-    the rows up in one table per link, the k centroids down. One round of as many turns as the graph's extent asks for.
+    the origin travels uncounted, a device without points sends an empty table. With spread "tree", along a
+    breadth-first tree from a middle of the graph that all can compute: the sum of the c_i up and C down, one number per
+    link each, the rows up in one table per link, the k centroids down. One round of as many turns as the graph's extent
+    asks for.
 
     Guarantee: the weights add up to the number of points, whatever is drawn. On average over the draws t points are
     drawn, whatever the number of devices, and the weighted cost of any centroids is their cost on all points.
@@ -92,15 +93,15 @@ class Coreset(MethodBase):
         whole(self.n_init, 1, "n_init")
         one_of(self.spread, ("flood", "tree"), "spread")
 
-    def on(self, topology: Topology) -> "Flooded | Rooted":
-        """Return the algorithm that the loop runs: when who speaks depends on the whole graph."""
-        return Flooded(self, max(1, topology.hops)) if self.spread == "flood" else Rooted(self, grow(topology))
+    def on(self, topology: Topology) -> "Flooded | OverTree":
+        """Return the algorithm that the loop runs: when who sends depends on the whole graph."""
+        return Flooded(self, max(1, topology.hops)) if self.spread == "flood" else OverTree(self, grow(topology))
 
     def begin(self, devices: Devices) -> "CoresetState":
         """Return the state in which every device has clustered its own points; it holds no table yet."""
-        own, counts, _ = devices.kmeans(self.k, SUMMARY, starts=_STARTS)
+        own, counts, _ = devices.kmeans(self.k, Stream.SUMMARY, starts=_STARTS)
         own, _ = pack(np.where((counts > 0.0)[:, :, None], own, np.inf))
-        costs, _ = devices.kernels.losses(*devices.own, own)
+        costs, _ = devices.kernels.losses(*devices.kernel_inputs, own)
         nothing = begin(devices, np.zeros((len(devices), 1, 1)), np.zeros(len(devices), np.int64))
         return CoresetState(np.full_like(own, np.inf), np.zeros(len(devices), np.bool_), own, costs, nothing)
 
@@ -120,7 +121,7 @@ class Coreset(MethodBase):
             Rows (b, w_b), then (q, w_q).
         rows : int64[n]
         """
-        _, labels = devices.kernels.losses(*devices.own, own)
+        _, labels = devices.kernels.losses(*devices.kernel_inputs, own)
         parts = []
         for i, key in enumerate(devices.keys):
             one = slice(devices.offsets[i], devices.offsets[i + 1])
@@ -142,8 +143,8 @@ class Coreset(MethodBase):
             squared += (column - coordinates[labels]) ** 2
         cumulative = np.cumsum(np.append(0.0, weights * squared))
         share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0  # C may have come as less
-        count = int(share) + int(uniforms(key, CHOICE, [1], 1)[0, 0] < share % 1.0)
-        draws = uniforms(key, CHOICE, [0], count)[0] * cumulative[-1]
+        count = int(share) + int(uniforms(key, Stream.CHOICE, [1], 1)[0, 0] < share % 1.0)
+        draws = uniforms(key, Stream.CHOICE, [0], count)[0] * cumulative[-1]
         drawn = np.searchsorted(cumulative[1:], draws, side="right")
         worth = total / (self.size * squared[drawn])
         mass = np.bincount(labels, weights, len(centroids))
@@ -156,7 +157,7 @@ class Coreset(MethodBase):
             return np.zeros((0, self.k, devices.d))
         collections, which = group(flood, members)
         clipped = [np.column_stack((rows[:, :-1], np.maximum(rows[:, -1], 0.0))) for rows in collections]
-        return devices.pooled_kmeans(clipped, self.k, CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)[which]
+        return devices.pooled_kmeans(clipped, self.k, Stream.CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)[which]
 
 
 @register("coreset")
@@ -167,7 +168,7 @@ class CoresetState(NamedTuple):
     ----------
     centroids : float64[n, k, d]
         +inf until the coreset is clustered.
-    settled : bool[n]
+    converged : bool[n]
     own : float64[n, k, d]
         B_i.
     costs : float64[n]
@@ -177,7 +178,7 @@ class CoresetState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     own: Floats
     costs: Floats
     flood: Flood
@@ -214,7 +215,7 @@ class Flooded(MethodBase):
         return FloodThenPool(self.hops, rows, known.features + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> CoresetState:
-        """Cluster the own points; only a device that has points has a cost to say."""
+        """Cluster the own points; only a device that has points has a cost to send."""
         state = self.method.begin(devices)
         rows = (devices.sizes > 0).astype(np.int64)
         return state._replace(flood=begin(devices, state.costs[:, None, None], rows))
@@ -232,12 +233,12 @@ class Flooded(MethodBase):
             flood = begin(devices, *self.method.draw(devices, state.own, totals))
         elif devices.turn == 2 * self.hops:
             found = self.method.cluster(devices, flood, everybody)
-            state = state._replace(centroids=found, settled=np.ones(len(devices), np.bool_))
+            state = state._replace(centroids=found, converged=np.ones(len(devices), np.bool_))
         return state._replace(flood=flood)
 
 
 @dataclass(frozen=True)
-class Rooted(MethodBase):
+class OverTree(MethodBase):
     """`Coreset` along trees, layer by layer: costs up, their sum down, rows up, centroids down.
 
     Each way takes as many turns as the deepest tree has layers below its root.
@@ -278,7 +279,7 @@ class Rooted(MethodBase):
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Say to the parent or to the children what is due, if it is the layer's turn."""
-        way, step = divmod(devices.turn + 1 if devices.step else 0, self.depth)
+        way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if way == 4:
             return silence(len(devices), 1, 1)
         speaks = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
@@ -289,7 +290,7 @@ class Rooted(MethodBase):
             values, rows = pack(state.centroids)
         else:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
-        heard = (devices.degrees == 0) & (devices.step == 0)  # who is alone says it to nobody, but is not done
+        heard = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
         heard[devices.sources[edges]] = True
         return DenseMessages(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 
@@ -302,7 +303,7 @@ class Rooted(MethodBase):
         if way == 1:
             return state._replace(flood=begin(devices, *self.method.draw(devices, state.own, state.costs)))
         if way == 3:
-            return state._replace(settled=np.ones(len(devices), np.bool_))
+            return state._replace(converged=np.ones(len(devices), np.bool_))
         roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)
         centroids = state.centroids.copy()
         centroids[roots] = self.method.cluster(devices, state.flood, roots)

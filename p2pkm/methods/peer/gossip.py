@@ -22,7 +22,7 @@ _SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_
 
 @dataclass(frozen=True)
 class GossipMatching(MethodBase):
-    r"""Blend the centroids with the own points, meet one neighbour, and go on with the common mean.
+    r"""Blend the centroids with the own points, meet one neighbor, and go on with the common mean.
 
     Device i has k centroids w_c with confidences c_c, at the start the numbers of its points nearest to them. A round
     is two steps. First a Lloyd step, blended (S_c and N_c are the sum and the number of the own points nearest to w_c,
@@ -51,12 +51,12 @@ class GossipMatching(MethodBase):
         Number of clusters.
     share : float
         Weight of the own points in a blend, above 0 and at most 1. The pair (c w, c) is an average over walks of about
-        1 / share meetings: with 1/2, the plain blend, a device hears little of what is further than two links away
+        1 / share meetings: with 1/2, the plain blend, a device receives little of what is further than two links away
         (on a ring of 10 with points dealt by distance: 1.31 times the central cost; 0.04: 1.010).
     init : Init or str
         How devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
 
     Raises
     ------
@@ -96,21 +96,21 @@ class GossipMatching(MethodBase):
         return PairwiseGossip(self, topology)
 
 
-@register("meetings")
-class MeetingsState(NamedTuple):
+@register("pairwise-gossip")
+class PairwiseGossipState(NamedTuple):
     """State of a batch.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
         After the last meeting.
-    settled : bool[n]
+    converged : bool[n]
     blended : float64[n, k, d + 1]
         The rows (w_c, c_c) that go into the next meeting; those of absent centroids are (+inf, 0).
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     blended: Floats
 
 
@@ -132,22 +132,22 @@ class PairwiseGossip(MethodBase):
         """Return k rows with their confidences to one partner."""
         return EveryTurn(self.k, known.features + 1, one_partner=True)
 
-    def initial_state(self, devices: Devices, start: Any) -> MeetingsState:
+    def initial_state(self, devices: Devices, start: Any) -> PairwiseGossipState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
         confidences = local_sums(devices, start.centroids)[:, :, -1]
         blended = blend(devices, start.centroids, confidences, self.method.share)
-        return MeetingsState(start.centroids, np.zeros(len(devices), np.bool_), blended)
+        return PairwiseGossipState(start.centroids, np.zeros(len(devices), np.bool_), blended)
 
-    def message(self, state: MeetingsState, devices: Devices) -> DenseMessages:
-        """Say the blended rows to the partner of the next round; a device without links says them to nobody."""
+    def message(self, state: PairwiseGossipState, devices: Devices) -> DenseMessages:
+        """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
         values, rows = pack(state.blended)
         varying = self.topology.varying
-        active = None if varying is None else varying.active(devices.step)
-        partner = match(self.topology, devices.shared_key, devices.step + 1, active)[devices.ids]
-        speaks = devices.awake & ((partner >= 0) | (devices.degrees == 0))
+        active = None if varying is None else varying.active(devices.round)
+        partner = match(self.topology, devices.shared_key, devices.round + 1, active)[devices.ids]
+        speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
-    def update(self, state: MeetingsState, inbox: Inbox, devices: Devices) -> MeetingsState:
+    def update(self, state: PairwiseGossipState, inbox: Inbox, devices: Devices) -> PairwiseGossipState:
         """Meet the partner who just spoke, if there is one; then blend for the next meeting."""
         met = state.blended.copy()
         source = devices.sources
@@ -156,8 +156,8 @@ class PairwiseGossip(MethodBase):
             theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
-        settled = has_converged(centroids, state.centroids, self.method.tol * devices.scale)
-        return MeetingsState(centroids, settled, blend(devices, centroids, met[:, :, -1], self.method.share))
+        converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)
+        return PairwiseGossipState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
 
 
 def blend(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:

@@ -37,7 +37,7 @@ class GTVMinState(NamedTuple):
     ----------
     centroids, previous : float64[n, k, d]
         Now, and before the last turn awake.
-    settled, oscillating, echo : bool[n]
+    converged, oscillating, echo : bool[n]
         Echo: back at the centroids of the round before last; oscillating: so in two rounds running, because an
         alternation that converges may look like one in every other round.
     calm : int8[n]
@@ -54,7 +54,7 @@ class GTVMinState(NamedTuple):
 
     centroids: Floats
     previous: Floats
-    settled: Mask
+    converged: Mask
     oscillating: Mask
     echo: Mask
     calm: NDArray[np.int8]
@@ -66,36 +66,37 @@ class GTVMinState(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class GTVMin(MethodBase):
-    r"""Minimise the k-means cost of every device plus the disagreement of neighbours.
+    r"""Minimize the k-means cost of every device plus the disagreement of neighbors.
 
     Objective, equation (7) of Jung 2025::
 
         F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
 
-    with the local loss L_i (6) and the generalised total variation d (4): each centroid to the nearest one of the
-    other side, summed over both sides. One pass at device i, all neighbours W_j held fixed:
+    with the local loss L_i (6) and the generalized total variation d (4): each centroid to the nearest one of the
+    other side, summed over both sides. One pass at device i, all neighbors W_j held fixed:
 
     * E1: each own point takes its nearest own centroid; n_c of them with sum S_c take centroid c.
-    * E2: each neighbour's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
-    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbour (the term marked with a star).
+    * E2: each neighbor's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
+    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbor (the term marked with a star).
     * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
       sum_j alpha_ij)``, relaxed by theta (`relaxation`): ``w + theta (w_new - w)``. A centroid without any weight
       stays.
 
     Message: the k centroids, once per turn awake.
 
-    Privacy: neighbours see the centroids of every turn; init `global` before it shows every device the centroids and
-    counts of all others, `groups` those of its neighbours.
+    Privacy: neighbors see the centroids of every turn; init `global` before it shows every device the centroids and
+    counts of all others, `groups` those of its neighbors.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
-    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, unless mail is late.
+    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, without delays.
 
     With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
-    link's variation as it has just heard it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to d0,
-    ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises either.
+    link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to
+    d0, ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises
+    either.
 
     Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
-    (line 23), so it does not minimise (8); ``update="as-printed"`` keeps it for comparison.
+    (line 23), so it does not minimize (8); ``update="as-printed"`` keeps it for comparison.
 
     Parameters
     ----------
@@ -120,12 +121,12 @@ class GTVMin(MethodBase):
         5 candidate clusterings.
     groups : bool
         Let groups of devices whose points differ have clusterings of their own: cut links between such devices, start
-        from the summaries of the neighbours that are left, and let links give way.
+        from the summaries of the neighbors that are left, and let links give way.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
         know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
     swaps : bool
-        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbour's row or
+        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
@@ -198,18 +199,18 @@ class GTVMin(MethodBase):
         none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = optional(start, "edge_limit")
         whole = devices.varying or not self.groups  # alike on all ranks
-        weight = None if limit is None and whole else devices.active.astype(np.float64)
+        weight = None if limit is None and whole else devices.active_edges.astype(np.float64)
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
                            limit, weight)  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
-        """Say the own centroids."""
-        if devices.awake.all():
+        """Send the own centroids."""
+        if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
-        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.awake)))
+        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.active_devices)))
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
-        """Run the passes at the awake devices."""
+        """Run the passes at the active devices."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
@@ -220,28 +221,28 @@ class GTVMin(MethodBase):
         if self.update_rule == "as-printed":  # it divides by at least one point
             masses, alpha = masses / devices.unit, alpha / devices.unit
         centroids, moves = devices.kernels.gtvmin(
-            points, masses, offsets, state.centroids, state.previous, devices.awake, devices.indptr,
+            points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
             self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
             self.star_term, self.update_rule == "as-printed",
         )  # fmt: skip
-        if self.swaps and devices.step % _EVERY == 0:
-            trying = devices.awake & (quiet < _TRIES)
+        if self.swaps and devices.round % _EVERY == 0:
+            trying = devices.active_devices & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
             moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
         moved = moves[:, 0]
-        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.scale)
-        calm = np.where(devices.awake, more, state.calm)
-        settled = calm >= (2 if self.schedule == "async" else 1)
+        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.data_std)
+        calm = np.where(devices.active_devices, more, state.calm)
+        converged = calm >= (2 if self.schedule == "async" else 1)
         if self.swaps:
-            settled &= quiet >= _TRIES
+            converged &= quiet >= _TRIES
         echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
-        return GTVMinState(centroids, state.centroids, settled, echo & state.echo, echo, calm, quiet, strength,
+        return GTVMinState(centroids, state.centroids, converged, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight)  # fmt: skip
 
     def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
-        """Return the relaxation, or its default: above 1, overshooting adds up where links vary or mail is late."""
+        """Return the relaxation, or its default: above 1, overshooting adds up with delays or varying links."""
         return (
             self.relaxation
             if self.relaxation is not None
@@ -253,7 +254,7 @@ class GTVMin(MethodBase):
     def _why_raw_points(self) -> str:
         """Return why single rows cannot be left out with these parameters."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
         return "with swaps tries own points as rows" if self.swaps else ""
 
     def _why_static_links(self) -> str:
@@ -267,11 +268,11 @@ class GTVMin(MethodBase):
     def no_min_count(self) -> str:
         """Return why small clusters cannot be suppressed with these parameters, "" if they can."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends what it did not look at in between"
+            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
         return "with swaps tries own points as rows" if self.swaps else ""
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbour."""
+        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
         return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
@@ -293,7 +294,7 @@ class GTVMin(MethodBase):
 
     def link_alpha(self, devices: Devices) -> Floats:
         """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
-        weights = devices.link_weights * devices.active
+        weights = devices.link_weights * devices.active_edges
         if self.alpha is not None:
             return self.alpha * weights
         coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
@@ -321,7 +322,7 @@ def _check(given: GTVMin) -> None:
     Raises
     ------
     ExperimentError
-        If one is; the message says which values are legal.
+        If one is; the message names which values are legal.
     """
     words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
              "robust": ("none", "saturate", *RULES)}  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import ALONE, Devices, Floats, Mask
+from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.expected_messages import Known, Silent
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase
@@ -16,10 +16,10 @@ from p2pkm.core.validation import whole
 
 @register("local")
 class AloneState(NamedTuple):
-    """centroids: float64[n, k, d]; settled: bool[n]."""
+    """centroids: float64[n, k, d]; converged: bool[n]."""
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LocalOnly(MethodBase):
 
     def initial_state(self, devices: Devices, start: Any) -> AloneState:
         """Cluster the own points."""
-        centroids, _, _ = devices.kmeans(self.k, ALONE, starts=self.n_init)
+        centroids, _, _ = devices.kmeans(self.k, Stream.LOCAL_ONLY, starts=self.n_init)
         return AloneState(centroids, np.ones(len(devices), np.bool_))
 
     def message(self, state: AloneState, devices: Devices) -> DenseMessages:

@@ -1,4 +1,4 @@
-"""Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbours."""
+"""Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbors."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +35,7 @@ class PushSumState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     mass : float64[n, k, d + 1]
         The rows (S, n) being shared out; with counters without what is offered already.
     account : Account or None
@@ -43,30 +43,30 @@ class PushSumState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
     account: RunningSums | None = None
 
 
 @dataclass(frozen=True)
 class PushSumLloyd(MethodBase):
-    r"""Share out the sums and counts among the neighbours, then take a Lloyd step.
+    r"""Share out the sums and counts among the neighbors, then take a Lloyd step.
 
-    A round is one Lloyd step of T turns. Device i with neighbours N_i and deg_i of them, w_ic its centroid c, starts
+    A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
     from the sum S_ic and the number n_ic of its own points nearest to w_ic::
 
         z_ic = (S_ic, n_ic)
         T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
         (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
 
-    A sender needs its own degree alone. Devices with many neighbours gather more than others; this weight is the same
+    A sender needs its own degree alone. Devices with many neighbors gather more than others; this weight is the same
     in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
     centroids (any initialization but `local`).
 
-    With `counters`, for links that lose messages, a device says the total of all shares so far, and whoever hears it
-    adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been said and not heard yet stays the
-    same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of beginning
-    with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbours are
+    With `counters`, for links that lose messages, a device sends the total of all shares so far, and any device that
+    receives it adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been sent and not received yet
+    stays the same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of
+    beginning with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbors are
     away, keeps its centroids for that round.
 
     Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
@@ -74,8 +74,8 @@ class PushSumLloyd(MethodBase):
     Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
     devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device says a known fraction of the sums and counts of its own points
-    to its neighbours, which is to say those sums and counts.
+    Privacy: in the first turn of every round a device sends a known fraction of the sums and counts of its own points
+    to its neighbors, which amounts to sending those sums and counts.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ class PushSumLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to say running totals; None: if there are faults, on a graph that does not change.
+        Whether to send running totals; None: if there are faults, on a graph that does not change.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class PushSumLloyd(MethodBase):
     References
     ----------
     D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol Push-Sum,
-    with equal shares to all neighbours; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
+    with equal shares to all neighbors; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
     distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control 61, 2016.
     """
 
@@ -130,7 +130,7 @@ class PushSumLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -146,12 +146,12 @@ class PushSumLloyd(MethodBase):
         return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
 
     def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
-        """Say the share of each neighbour, or the total of all shares so far."""
+        """Send the share of each neighbor, or the total of all shares so far."""
         said = share(state.mass, devices) if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
-        """Add up the own share and those of the neighbours; in the last turn of a round divide, and measure anew."""
+        """Add up the own share and those of the neighbors; in the last turn of a round divide, and measure anew."""
         if state.account is not None:
             return self._update(state, state.account, inbox, devices)
         mass = share(state.mass, devices)
@@ -160,22 +160,22 @@ class PushSumLloyd(MethodBase):
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
-        return PushSumState(centroids, settled, local_sums(devices, centroids))
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
+        return PushSumState(centroids, converged, local_sums(devices, centroids))
 
     def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
-        """Do the same with counters: what is kept, and what the totals of the neighbours have grown by."""
+        """Do the same with counters: what is kept, and what the totals of the neighbors have grown by."""
         gain, edge_heard = draw(devices, inbox, account)
-        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, _fair(devices))
             found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         part = share(mass, devices)
-        return PushSumState(centroids, settled, part, RunningSums(own, account.total + part, edge_heard))
+        return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_heard))
 
 
 def _fair(devices: Devices) -> Floats:
@@ -185,5 +185,5 @@ def _fair(devices: Devices) -> Floats:
 
 
 def share(mass: Floats, devices: Devices) -> Floats:
-    """Return what each device keeps, and what it gives to each of its neighbours."""
+    """Return what each device keeps, and what it gives to each of its neighbors."""
     return mass / (1.0 + devices.degrees)[:, None, None]

@@ -35,7 +35,7 @@ class TrackingState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-    settled : bool[n]
+    converged : bool[n]
     mass, own : float64[n, k, d + 1]
         The rows z that follow the mean over all devices (with counters without what is offered already), and r, the
         sums and counts of the own points.
@@ -44,7 +44,7 @@ class TrackingState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     mass: Floats
     own: Floats
     account: RunningSums | None = None
@@ -65,18 +65,18 @@ class TrackingLloyd(MethodBase):
     hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
     initialization but `local`).
 
-    With `counters`, for links that lose messages, device i says the total of all its z so far and takes the part that
-    it offers out of its own; neighbour j adds P_ij times what is new in the total that it hears. Without losses that is
-    the same average; with them, sum_i z_ic plus what has been offered and not heard yet stays sum_i r_ic. Whoever
-    holds too little, because its neighbours are away, keeps its centroids for that round.
+    With `counters`, for links that lose messages, device i sends the total of all its z so far and takes the part that
+    it offers out of its own; neighbor j adds P_ij times what is new in the total that it receives. Without losses that
+    is the same average; with them, sum_i z_ic plus what has been offered and not received yet stays sum_i r_ic. Whoever
+    holds too little, because its neighbors are away, keeps its centroids for that round.
 
     Message: k rows z, once per turn and at the opening.
 
     Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
     devices of a connected graph.
 
-    Privacy: the first message is the sums and counts of the own points; whoever hears all neighbours of a device can
-    work out how they change.
+    Privacy: the first message is the sums and counts of the own points; any device that receives all neighbors of a
+    device can work out how they change.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ class TrackingLloyd(MethodBase):
     init : Init or str
         How all devices get their first centroids.
     tol : float
-        A device is settled when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to say running totals; None: if there are faults, on a graph that does not change.
+        Whether to send running totals; None: if there are faults, on a graph that does not change.
 
     Raises
     ------
@@ -132,7 +132,7 @@ class TrackingLloyd(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: everybody, T times a round."""
+        """Return the schedule: every device, T times a round."""
         return f"jacobi*{self.gossips}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
@@ -148,38 +148,38 @@ class TrackingLloyd(MethodBase):
         return TrackingState(start.centroids, asleep, own - offered(own, devices), own, account)
 
     def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
-        """Say the mass, or the total of all masses so far."""
+        """Send the mass, or the total of all masses so far."""
         said = state.mass if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.awake, self.k, -1))
+        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Average with the neighbours; in the last turn of a round divide, measure, and correct what is followed."""
+        """Average with the neighbors; in the last turn of a round divide, measure, and correct what is followed."""
         if state.account is not None:
             return self._update(state, state.account, inbox, devices)
         mass = mix(devices, state.mass, inbox)
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        settled = has_converged(centroids, state.centroids, self.tol * devices.scale)
+        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
         own = local_sums(devices, centroids)
-        return TrackingState(centroids, settled, mass + (own - state.own), own)
+        return TrackingState(centroids, converged, mass + (own - state.own), own)
 
     def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Do the same with counters: what is kept, and shares of what the totals of the neighbours have grown by."""
+        """Do the same with counters: what is kept, and shares of what the totals of the neighbors have grown by."""
         gain, edge_heard = draw(devices, inbox, account, mixing(devices))
-        mass, own, centroids, settled = state.mass + gain, account.own, state.centroids, state.settled
+        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, np.ones(len(devices)))
             found = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
-            settled = has_converged(centroids, state.centroids, self.tol * devices.scale) & ~thin
+            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
             own = local_sums(devices, centroids)
             mass += own - account.own
         kept = mass - offered(mass, devices)
-        return TrackingState(centroids, settled, kept, own, RunningSums(own, account.total + mass, edge_heard))
+        return TrackingState(centroids, converged, kept, own, RunningSums(own, account.total + mass, edge_heard))
 
 
 def offered(mass: Floats, devices: Devices) -> Floats:
-    """Return what each device gives to all of its neighbours together, sum_j P_ij z."""
+    """Return what each device gives to all of its neighbors together, sum_j P_ij z."""
     shares = np.bincount(devices.sources, mixing(devices), len(devices))
     return shares[:, None, None] * mass

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CENTRAL, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
@@ -19,7 +19,7 @@ class Central(ServerMethodBase):
     """Send all points to the server and cluster them there: the best of `n_init` runs from greedy k-means++ seeds.
 
     "lloyd" is k-means (name: central). "cdkm" (name: cdkm) is coordinate descent on the same cost: every point x of
-    weight u in turn leaves its cluster p, unless it is alone there, for the q that minimises the left side, while with
+    weight u in turn leaves its cluster p, unless it is alone there, for the q that minimizes the left side, while with
     the weights n and the means w of the clusters::
 
         n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2
@@ -92,7 +92,7 @@ class Central(ServerMethodBase):
         points, weights = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
         if self.method == "cdkm":
             return self._descend(hub, points, weights)
-        search = Search(self.k, CENTRAL, starts=self.n_init)  # the draws of the baseline that ratios refer to
+        search = Search(self.k, Stream.CENTRAL, starts=self.n_init)  # the draws of the baseline that ratios refer to
         found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
         return found[found[:, 0] < np.inf]
 
@@ -100,7 +100,7 @@ class Central(ServerMethodBase):
         """Return the best end of coordinate descent, the first on ties."""
         best, lowest = points[:0], np.inf
         for start in range(self.n_init):
-            search = Search(self.k, CENTRAL, limit=0, first=start)
+            search = Search(self.k, Stream.CENTRAL, limit=0, first=start)
             seeds, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
             found, cost = hub.kernels.cdkm(points, weights, seeds[seeds[:, 0] < np.inf], _SWEEPS)
             if cost < lowest:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -35,7 +35,7 @@ class FeCA(ServerMethodBase):
     Equal radii: the lowest client, then row; equally full balls: the one formed first. A single centroid has its reach
     as radius; if fewer than two are left by the theoretical rule, it takes half the least distance of all. With fewer
     than k balls the server has fewer centroids. Under the Stochastic Ball Model, separated as in theorem 4.1, the
-    theoretical variant ends within 4 / (5 eta) of the least distance of two true centres; the proof (41) presumes that
+    theoretical variant ends within 4 / (5 eta) of the least distance of two true centers; the proof (41) presumes that
     every client keeps the two closest ones: one that lost either may have too large a radius and join two clusters.
 
     Message: up one row (centroid, radius) per centroid left, once; down the at most k centroids.
@@ -120,7 +120,7 @@ class FeCA(ServerMethodBase):
             centroids, counts = self._seed(clients, k)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         local = pack(local)[0] if clients.min_count > 1 else local
-        _, labels = clients.kernels.losses(*clients.own, local)
+        _, labels = clients.kernels.losses(*clients.kernel_inputs, local)
         local = clients.refine(local, 1)[0] if clients.min_count > 1 else local  # the means of what is counted
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
@@ -147,11 +147,11 @@ class FeCA(ServerMethodBase):
 
     def _seed(self, clients: Devices, k: int) -> tuple[Floats, Floats]:
         """Return centroids and counts of every client's k-means."""
-        centroids, counts, _ = clients.kmeans(k, CLIENT, starts=self.n_init, limit=self.local_steps)
+        centroids, counts, _ = clients.kmeans(k, Stream.CLIENT, starts=self.n_init, limit=self.local_steps)
         return centroids, counts
 
     def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, least: int) -> Floats:
-        """Return what one client says, float64[r, d + 1]; absent centroids own no label."""
+        """Return what one client sends, float64[r, d + 1]; absent centroids own no label."""
         centroids, labels = _keep(centroids, labels, centroids[:, 0] < np.inf)
         if self.prune:
             centroids, labels = _prune(points, weights, centroids, labels, merge=self.pair == "merge")

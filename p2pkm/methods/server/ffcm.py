@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -30,12 +30,12 @@ class FFCM(ServerMethodBase):
                                                                is the best of `server_n_init` seedings)
 
     The points are scaled by one smallest and one largest entry of all clients. The first centroids are uniform in
-    [0, 1]^d; since the clients speak first here, they draw them from the seed that all share, and save the server's
+    [0, 1]^d; since the clients send first here, they draw them from the seed that all share, and save the server's
     first message.
 
     A point on a centroid has membership 1 there, in the first one if there are several; a centroid without membership
     stays where it is. So a client with fewer points than centroids says duplicates of support 0; version 2 counts them
-    like all others. A client without points says an empty table. A row that no client supports keeps its place in
+    like all others. A client without points sends an empty table. A row that no client supports keeps its place in
     version 1; version 2 returns fewer centroids if fewer are distinct, and goes on with these.
 
     Message: up one row (centroid, support) per centroid; down the centroids.
@@ -92,7 +92,7 @@ class FFCM(ServerMethodBase):
     def report(self, clients: Devices, model: Floats) -> Report:
         """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""
         start, rows = pack(_known(clients, model))
-        points, weights, offsets = clients.own
+        points, weights, offsets = clients.kernel_inputs
         relative = points, weights / clients.unit, offsets  # the tolerance is about memberships of points
         centroids, supports = clients.kernels.fuzzy(*relative, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
@@ -109,7 +109,7 @@ class FFCM(ServerMethodBase):
         rows = np.ascontiguousarray(np.concatenate(spoken)[:, :-1])
         start, (real,) = pack(model[None])
         if real == 0:
-            search = Search(self.k, SERVER, starts=self.server_n_init, limit=_STEPS)
+            search = Search(self.k, Stream.SERVER, starts=self.server_n_init, limit=_STEPS)
             found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
         else:
             table = rows, np.ones(len(rows)), np.array([0, len(rows)])
@@ -118,9 +118,9 @@ class FFCM(ServerMethodBase):
 
 
 def _known(devices: Devices, model: Floats) -> Floats:
-    """Return the model, float64[n, k, d]; who has heard of none draws the first centroids."""
+    """Return the model, float64[n, k, d]; a device that has received none draws the first centroids."""
     k, d = model.shape[1:]
-    first = uniforms(devices.shared_key, CLIENT, [0], k * d).reshape(k, d)
+    first = uniforms(devices.shared_key, Stream.CLIENT, [0], k * d).reshape(k, d)
     _, rows = pack(model)
     return np.where((rows > 0)[:, None, None], model, first)
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -26,8 +26,8 @@ class FKM(ServerMethodBase):
         server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
         client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
 
-    Before the first round a client says k-means++ seeds of its own points and how many are nearest to each. The server
-    draws anew in every round, so the method never settles: it runs all its rounds.
+    Before the first round a client sends k-means++ seeds of its own points and how many are nearest to each. The server
+    draws anew in every round, so the method never converges: it runs all its rounds.
 
     Message: up one row (centroid, count) per cluster that the client has; down the k centroids.
 
@@ -114,7 +114,7 @@ class FKM(ServerMethodBase):
         """Take a Lloyd step from the server's centroids; at the opening, seed."""
         shy = clients.min_count > 1  # then the last step comes after the count: a row is the mean of those counted
         steps = self.local_steps - shy
-        centroids, counts = self._seed(clients, steps) if clients.step == 0 else self._step(clients, model, steps)
+        centroids, counts = self._seed(clients, steps) if clients.round == 0 else self._step(clients, model, steps)
         enough = clients.members(centroids, counts) >= max(self.min_count, clients.min_count)
         centroids = clients.refine(centroids, 1)[0] if shy else centroids
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
@@ -133,7 +133,7 @@ class FKM(ServerMethodBase):
         points, weights = rows[:, :-1], rows[:, -1]
         ones = np.ones(len(rows))
         tol = _TOL * float(points.var(axis=0).mean())
-        search = Search(self.k, SERVER, starts=self.server_n_init, tol=tol, first=hub.step * self.server_n_init)
+        search = Search(self.k, Stream.SERVER, starts=self.server_n_init, tol=tol, first=hub.round * self.server_n_init)
         weights = weights if self.weighted else ones
         odds = ones if self.server_seeding == "unweighted" else weights
         found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
@@ -146,7 +146,7 @@ class FKM(ServerMethodBase):
             return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=steps)
         bare = self.seeding == "plusplus" and clients.min_count < 2  # a seed is a point as it is
         limit, starts = (0, 1) if bare else (steps, self.client_n_init)
-        centroids, counts, _ = clients.kmeans(self.k, CLIENT, starts=starts, limit=limit)
+        centroids, counts, _ = clients.kmeans(self.k, Stream.CLIENT, starts=starts, limit=limit)
         return centroids, counts
 
     def _step(self, clients: Devices, model: Floats, steps: int) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, NOISE, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -27,7 +27,7 @@ class FKMeansCB(ServerMethodBase):
         client i:  C_i <- kmeans(X_i + Z_i, k1),  entries of Z_i independent, density epsilon/2 exp(-epsilon |z|)
         server:    C_g <- kmeans([C_1 | ... | C_n], k2)
 
-    with k1 = `local_k` and k2 = `k`. The server does not weigh. The points that are labelled by C_g have no noise.
+    with k1 = `local_k` and k2 = `k`. The server does not weigh. The points that are labeled by C_g have no noise.
 
     Message: up at most k1 rows (centroid), once; down the k2 centroids.
 
@@ -94,7 +94,7 @@ class FKMeansCB(ServerMethodBase):
         k = self.local_k or max(self.k, 7)
         scale = 1.0 / (self.epsilon or math.inf)
         noised = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
-        local, _, _ = noised.kmeans(k, CLIENT, starts=self.client_n_init)
+        local, _, _ = noised.kmeans(k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(publish(noised, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
@@ -102,7 +102,7 @@ class FKMeansCB(ServerMethodBase):
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
-        search = Search(self.k, SERVER, starts=self.server_n_init)
+        search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
         found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
         return found[found[:, 0] < np.inf]
 
@@ -112,7 +112,7 @@ def _add_noise(clients: Devices, scale: float) -> Floats:
     points = clients.stored.astype(np.float64)
     for i, key in enumerate(clients.keys):
         own = slice(clients.offsets[i], clients.offsets[i + 1])
-        draws = uniforms(key, NOISE, [0], points[own].size)[0]
+        draws = uniforms(key, Stream.NOISE, [0], points[own].size)[0]
         points[own] += scale * _laplace(draws).reshape(-1, clients.d)
     return points
 

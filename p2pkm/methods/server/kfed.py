@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.core.batch import CHOICE, CLIENT, Devices, Floats, Kernels, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Kernels, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -23,7 +23,7 @@ class KFED(ServerMethodBase):
     r"""Cluster the points of every client into a few; let the server pick k of these centroids and average the rest.
 
     With the points x_i of a client, the rows of X, and the projection P on the top k' right singular vectors of X (not
-    centred; P = 1 if k' >= d), a client says the rows of W::
+    centered; P = 1 if k' >= d), a client sends the rows of W::
 
         v_1 .. v_k' = k-means++ seeds among the P x_i
         S_r         = {i : 3 |P x_i - v_r| <= |P x_i - v_s| for all s != r}
@@ -116,14 +116,14 @@ class KFED(ServerMethodBase):
         return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Cluster the own points; say the points themselves where they are few."""
+        """Cluster the own points; send the points themselves where they are few."""
         from threadpoolctl import threadpool_limits
 
         k = self._width(clients)
         few, start = clients.sizes <= k, np.full((len(clients), k, clients.d), np.inf)
         with threadpool_limits(1):  # more threads would add in another order
             for i in np.flatnonzero(~few):
-                search = Search(k, CLIENT, limit=0, greedy=self.seeding == "greedy")
+                search = Search(k, Stream.CLIENT, limit=0, greedy=self.seeding == "greedy")
                 points, weights = clients.table(i)
                 means = _start(clients.kernels, int(clients.keys[i]), points, weights / clients.unit, search)
                 start[i, : len(means)] = means
@@ -140,7 +140,7 @@ class KFED(ServerMethodBase):
         seeds = range(min(self._width(hub), len(rows)))
         if self.device == "random":
             filled = np.flatnonzero(np.diff(ends))
-            i = filled[int(uniforms(hub.shared_key, CHOICE, [0], 1)[0, 0] * len(filled))]
+            i = filled[int(uniforms(hub.shared_key, Stream.CHOICE, [0], 1)[0, 0] * len(filled))]
             seeds = range(ends[i], ends[i + 1])
         start = rows[_spread(rows, seeds, self.k)]
         table = rows, np.ones(len(rows)), np.array([0, len(rows)]), start[None], np.array([len(start)])

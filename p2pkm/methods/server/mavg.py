@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import CLIENT, Devices, Floats
+from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -18,7 +18,7 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 class MAvg(ServerMethodBase):
     """Match the centroids of every client with those of one client, and average what is matched.
 
-    Client i says the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
+    Client i sends the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
     many as anybody has, the server computes::
 
         p_i = argmin over the one-to-one maps p of sum_c |w_ic - w_r,p(c)|^2     (Hungarian method)
@@ -70,7 +70,7 @@ class MAvg(ServerMethodBase):
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points."""
-        local, _, _ = clients.kmeans(self.k, CLIENT, starts=self.client_n_init)
+        local, _, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import BIN, CLIENT, MASK, SERVER, Devices, Floats, Search, cluster
+from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -23,7 +23,7 @@ _POINTS = 2**31  # more than there can be
 
 @dataclass(frozen=True)
 class MUFC(ServerMethodBase):
-    r"""Cluster the clients' quantised seeds at a server that learns how many points of all each bin stands for.
+    r"""Cluster the clients' quantized seeds at a server that learns how many points of all each bin stands for.
 
     Every coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by `low` and `high`.
     Client l draws k' k-means++ seeds c of its points, q of them nearest to each, and numbers the seeds' bins
@@ -153,13 +153,13 @@ class MUFC(ServerMethodBase):
         return Reports(2 * (self.local_k or self.k) * n * n, -(-largest.bit_length() // 32), exact=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Seed, count, and say the masked power sums."""
+        """Seed, count, and send the masked power sums."""
         once = replace(clients, point_weights=np.ones_like(clients.point_weights))
         limit = 300 if self.local_lloyd else 0
-        seeds, counts, _ = once.kmeans(self._seeds, CLIENT, starts=1, limit=limit, greedy=False)
+        seeds, counts, _ = once.kmeans(self._seeds, Stream.CLIENT, starts=1, limit=limit, greedy=False)
         grid, length = _lay(clients), self._length(clients)
         values = np.zeros((len(clients), length, limbs.width(grid.p)))
-        for i in np.flatnonzero(clients.ids != clients.hub):
+        for i in np.flatnonzero(clients.ids != clients.server):
             sums = power_sums(_histogram(grid, seeds[i], counts[i]), length, grid.p)
             masks = _masks(clients, int(clients.ids[i]), length, grid.p)
             values[i] = limbs.split([(s + z) % grid.p for s, z in zip(sums, masks, strict=True)], values.shape[2])
@@ -175,9 +175,9 @@ class MUFC(ServerMethodBase):
         if not found:
             return model[model[:, 0] < np.inf]
         places = np.repeat(grid.places(list(found)), list(found.values()), axis=0)
-        offsets = uniforms(hub.shared_key, BIN, [0], places.size).reshape(places.shape) - 0.5
+        offsets = uniforms(hub.shared_key, Stream.BIN, [0], places.size).reshape(places.shape) - 0.5
         points = (places + offsets) / grid.density
-        search = Search(self.k, SERVER, starts=self.server_n_init)
+        search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
         centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, np.ones(len(points)), search)
         return centroids[centroids[:, 0] < np.inf]
 
@@ -263,5 +263,5 @@ def _stream(key: int, number: int, length: int, p: int) -> list[int]:
     """Return field elements drawn uniformly, but for less than 2^-64: from 64 bits more than they have."""
     words = p.bit_length() // 64 + 2
     blocks = np.arange((length * words + 3) // 4, dtype=np.uint64)
-    drawn = philox(blocks, number, key, MASK).astype("<u8").tobytes()
+    drawn = philox(blocks, number, key, Stream.MASK).astype("<u8").tobytes()
     return [int.from_bytes(drawn[i : i + 8 * words], "little") % p for i in range(0, 8 * words * length, 8 * words)]

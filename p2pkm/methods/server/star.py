@@ -20,10 +20,10 @@ class StarState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-        What each client last heard from the hub; at the hub, what it last said. Absent rows are +inf.
-    settled : bool[n]
+        What each client last received from the hub; at the hub, what it last sent. Absent rows are +inf.
+    converged : bool[n]
     values, rows : float64[n, r, w], int64[n]
-        What each client says next; rows -1: nothing.
+        What each client sends next; rows -1: nothing.
     local : float64[n, q, d]
         The centroids that each client clustered its own points by.
     held : int64[n]
@@ -35,7 +35,7 @@ class StarState(NamedTuple):
     """
 
     centroids: Floats
-    settled: Mask
+    converged: Mask
     values: Floats
     rows: Integers
     local: Floats
@@ -49,11 +49,11 @@ class StarState(NamedTuple):
 class Star(MethodBase):
     """Run a server method on the message layer; the hub is a device without points.
 
-    A round has two turns: the hub aggregates the clients' last tables and says its centroids, if any client has said
-    something new; then every client that heard something new takes the centroids over and reports, unless the method
-    is one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a
-    one-shot method n up and n down. Where mail may be lost, the hub goes on with the reports that it has, and a client
-    that hears nothing reports again.
+    A round has two turns: the hub aggregates the clients' last tables and sends its centroids, if any client has sent
+    a new table; then every client that received new centroids takes them over and reports, unless the method is
+    one-shot. The opening is the clients'. So R rounds on n clients cost n (R + 1) messages up and n R down; a one-shot
+    method n up and n down. Where messages may be lost, the hub continues with the reports that it has, and a client
+    that receives nothing reports again.
     """
 
     method: ServerMethod
@@ -87,15 +87,15 @@ class Star(MethodBase):
         asleep = np.zeros(n, np.bool_)
         induced = np.full(n, self.method.traits.induced_labels)
         state = StarState(model, asleep, *empty, np.zeros(n, np.int64), shift, span, induced)
-        return self._report(state, devices.of(devices.ids != devices.hub))
+        return self._report(state, devices.at_stage_start(devices.ids != devices.server))
 
     def message(self, state: StarState, devices: Devices) -> DenseMessages:
-        """Say the centroids in the hub's turn, the reports in the clients'."""
+        """Send the centroids in the hub's turn, the reports in the clients'."""
         if _is_hubs(devices):
             values, rows = pack(state.centroids)
-            return DenseMessages(values, np.where(devices.awake & (state.held >= 0), rows, -1))
+            return DenseMessages(values, np.where(devices.active_devices & (state.held >= 0), rows, -1))
         return DenseMessages(
-            state.values, np.where(devices.awake, state.rows, -1), ragged=True
+            state.values, np.where(devices.active_devices, state.rows, -1), ragged=True
         )  # all points, for example
 
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
@@ -104,7 +104,7 @@ class Star(MethodBase):
         np.logical_or.at(heard, devices.sources, inbox.fresh)
         if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
             np.logical_or.at(heard, devices.sources, inbox.slots >= 0)
-        acts = devices.awake & heard
+        acts = devices.active_devices & heard
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)
         centroids = state.centroids.copy()
@@ -114,20 +114,20 @@ class Star(MethodBase):
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
-        speaks = self._speaks(state, devices, acts)
-        if self.method.traits.one_shot > speaks.any() or not devices.awake.any():
+        speaks = self._sends(state, devices, acts)
+        if self.method.traits.one_shot > speaks.any() or not devices.active_devices.any():
             return state._replace(rows=np.full(len(devices), -1))
-        return self._report(state, replace(devices, awake=speaks))
+        return self._report(state, replace(devices, active_devices=speaks))
 
-    def _speaks(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
-        """Return which clients report; where mail may be lost, also who hears nothing: one-shot until answered."""
+    def _sends(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
+        """Return which clients report; with losses also those that receive nothing: one-shot until answered."""
         if self.method.traits.one_shot:
-            return devices.awake & devices.late & np.isposinf(state.centroids[:, 0, 0])
-        return devices.awake if devices.late else acts
+            return devices.active_devices & devices.late & np.isposinf(state.centroids[:, 0, 0])
+        return devices.active_devices if devices.late else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
-        """Return the state after the hub's turn; held -1: it has nothing to say."""
-        held, centroids = np.where(devices.awake, -1, 0), state.centroids.copy()
+        """Return the state after the hub's turn; held -1: it has nothing to send."""
+        held, centroids = np.where(devices.active_devices, -1, 0), state.centroids.copy()
         for i in np.flatnonzero(acts):
             slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
             rows, width = np.where(slots < 0, 0, inbox.rows[slots]), state.values.shape[2]
@@ -140,15 +140,15 @@ class Star(MethodBase):
         return self._take(state, centroids, acts)._replace(held=held)
 
     def _take(self, state: StarState, centroids: Floats, acts: Mask) -> StarState:
-        """Take over new centroids; who sees them stand still, in the units of the method, is settled."""
+        """Take over new centroids; who sees them stand still, in the units of the method, is converged."""
         with np.errstate(invalid="ignore"):
             moves = (centroids - state.centroids) / state.span[:, None]
         moves[np.isinf(centroids) & np.isinf(state.centroids)] = 0.0
         still = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.method.tol
-        return state._replace(centroids=centroids, settled=np.where(acts, still, state.settled))
+        return state._replace(centroids=centroids, converged=np.where(acts, still, state.converged))
 
     def _report(self, state: StarState, devices: Devices) -> StarState:
-        """Let the awake devices report; the method counts in its own units, the state in those of the data."""
+        """Let the active devices report; the method counts in its own units, the state in those of the data."""
         shift, span = state.shift[:, None], state.span[:, None]
         scaled = devices
         if self.method.traits.normalization != "none":
@@ -156,12 +156,14 @@ class Star(MethodBase):
             scaled = replace(devices, stored=(devices.stored - state.shift[owner]) / state.span[owner])
         model = (state.centroids - shift) / span
         values, rows, local = self.method.report(scaled, model)
-        unheard = devices.awake & np.isposinf(model[:, 0, 0])
-        if devices.late and devices.step and unheard.any():  # they say what they said at the opening
-            first = self.method.report(scaled.of(devices.awake), model)
+        unheard = devices.active_devices & np.isposinf(model[:, 0, 0])
+        if devices.late and devices.round and unheard.any():  # they repeat their report of the opening
+            first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
             values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
             rows = np.where(unheard, first.rows, rows)
-        return state._replace(values=values, rows=np.where(devices.awake, rows, -1), local=local * span + shift)
+        return state._replace(
+            values=values, rows=np.where(devices.active_devices, rows, -1), local=local * span + shift
+        )
 
     def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
         """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
@@ -188,4 +190,4 @@ def _choose(which: Mask, these: Floats, others: Floats) -> Floats:
 
 def _is_hubs(devices: Devices) -> bool:
     """Return whether this is the hub's turn; the opening is the clients'."""
-    return devices.step > 0 and devices.turn == 0
+    return devices.round > 0 and devices.turn == 0

@@ -10,7 +10,7 @@ from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BARS,
     BLUE,
-    GREY,
+    GRAY,
     ORANGE,
     average_steps,
     count,
@@ -65,7 +65,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
     else:
-        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=GREY)
+        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=GRAY)
     return ax
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
-from p2pkm.viz.style import CATEGORIES, GREY, choose_steps, dress, open_axes, save_figure, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, save_figure, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ _DRAWN = ("bytes", "bytes_busiest")
 def plot_quality(
     table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
 ) -> "Axes":
-    """Draw the excess of the cost over central k-means against bytes: colours are methods, markers graphs.
+    """Draw the excess of the cost over central k-means against bytes: colors are methods, markers graphs.
 
     A method that sends nothing is a dotted line. A thin line leads to the best mean that a method had before its
     quality got worse.
@@ -68,7 +68,7 @@ def plot_quality(
     if "bytes" in against:
         ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
     ax.set_yscale("symlog", linthresh=_LINEAR)
-    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
+    ax.axhline(0.0, color=GRAY, linewidth=0.8, zorder=0)
     drawn = ("ratio_mean", "ratio_low", "ratio_high", "ratio_best")
     ends = [100 * (row[name] - 1) for row in rows for name in drawn if row.get(name) is not None]
     ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
@@ -91,7 +91,7 @@ def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]
 def _explain(
     ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str], *, worse: bool, served: bool
 ) -> None:  # fmt: skip
-    """Say which colour is which method and which marker which graph."""
+    """State which color is which method and which marker which graph."""
     from matplotlib.lines import Line2D
 
     marks = []

@@ -11,8 +11,8 @@ from p2pkm.metrics.registry import find
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BLUE,
+    GRAY,
     GREEN,
-    GREY,
     INK,
     PALE,
     RED,
@@ -170,7 +170,7 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if not known.any():
-        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GRAY)
         return
     axes.set_ylabel(panel.label + _scale(axes, panel.values[known]), fontsize=9)
     if panel.best is not None:
@@ -188,7 +188,7 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
 
 
 def _choose_marks(known: Mask) -> list[int]:
-    """Return which records get a mark: all of a short run, else those without a neighbour to draw a line to."""
+    """Return which records get a mark: all of a short run, else those without a neighbor to draw a line to."""
     if len(known) > _MARKED:
         padded = np.concatenate(([False], known, [False]))
         known = known & ~padded[:-2] & ~padded[2:]
@@ -209,7 +209,7 @@ def _scale(axes: "Axes", values: Floats) -> str:
         axes.yaxis.set_major_locator(LogLocator(subs=choose_steps(low, high)))
     elif is_wide(sizes):
         axes.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(max(low, 1e-3 * high))))
-        axes.axhline(0, color=GREY, linewidth=0.6, zorder=1)
+        axes.axhline(0, color=GRAY, linewidth=0.6, zorder=1)
     elif high == 0:
         axes.set_ylim(-0.1, 1)
     elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors

@@ -7,7 +7,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
-from p2pkm.viz.style import CATEGORIES, GREY, INK, count, open_axes, shorten, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, count, open_axes, shorten, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,10 +20,10 @@ _GAP = 0.12  # between panels, of a panel
 
 
 def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers | list[int] | None" = None) -> "Axes":
-    """Draw a panel for each device: its points, its centroids, and behind them the points of all in grey.
+    """Draw a panel for each device: its points, its centroids, and behind them the points of all in gray.
 
-    Of more than 25 devices some are drawn, evenly spread, and the title says so. With more than two features the points
-    are shown on the two principal components of all. The points are those of the result's sample.
+    Of more than 25 devices some are drawn, evenly spread, and the title notes it. With more than two features the
+    points are shown on the two principal components of all. The points are those of the result's sample.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:
 
 
 def _draw_device(panel: Any, points: Floats, classes: Integers, own: Any) -> None:
-    """Draw the points of one device in the colours of their classes, before those of all."""
+    """Draw the points of one device in the colors of their classes, before those of all."""
     from matplotlib.colors import to_rgba_array
 
     behind = points[:: max(1, -(-len(points) // _BEHIND))]
     panel.scatter(behind[:, 0], behind[:, 1], s=2, color="#E2E2E2", linewidths=0, zorder=1, rasterized=True)
-    colors = to_rgba_array([*CATEGORIES, GREY])
+    colors = to_rgba_array([*CATEGORIES, GRAY])
     kind = np.where(classes[own] >= 0, classes[own] % len(CATEGORIES), len(CATEGORIES))
     size = float(np.clip(900 / max(own.sum(), 1), 3, 14))
     panel.scatter(points[own, 0], points[own, 1], s=size, c=colors[kind], linewidths=0, zorder=2)
@@ -110,11 +110,11 @@ def _choose_limits(points: Floats, centroids: Floats) -> list[tuple[float, float
 
 
 def _explain(ax: "Axes", classes: Integers, sampled: bool) -> None:
-    """Say what the marks are."""
-    labelled = bool((classes >= 0).any())
-    own = "own point" + (", by true class" if labelled else "") + (" (a sample)" if sampled else "")
+    """State what the marks are."""
+    labeled = bool((classes >= 0).any())
+    own = "own point" + (", by true class" if labeled else "") + (" (a sample)" if sampled else "")
     marks: dict[str, dict[str, Any]] = {
-        own: {"marker": "o", "color": CATEGORIES[0] if labelled else GREY},
+        own: {"marker": "o", "color": CATEGORIES[0] if labeled else GRAY},
         "point of any device": {"marker": "o", "color": "#D5D5D5"},
         "own centroid": {"marker": "x", "color": INK},
     }

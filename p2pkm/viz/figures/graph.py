@@ -10,7 +10,7 @@ from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     CATEGORIES,
-    GREY,
+    GRAY,
     INK,
     RASTER,
     RED,
@@ -37,9 +37,9 @@ _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "line
 def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
     """Draw the communication graph: devices and links colored by figures of theirs.
 
-    Devices whose figure is not known, such as those without points, are grey, devices with points but without a
+    Devices whose figure is not known, such as those without points, are gray, devices with points but without a
     centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
-    the title says so.
+    the title notes it.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
 def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Axes":
     """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
 
-    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title says so.
+    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title notes it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     drawn, nodes = links[draw_sample(len(links), _LINKS)], draw_sample(topology.n, _NODES)
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
-    draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GREY)
+    draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GRAY)
     ax.margins(0.08)
     spread = degrees.min() < degrees.max()
     colors: dict[str, Any] = {"color": CATEGORIES[4]}
@@ -122,7 +122,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
 
 
 def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
-    """Say what a picture leaves out, in no or one phrase."""
+    """State what a picture leaves out, in no or one phrase."""
     parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
     return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
 
@@ -131,7 +131,7 @@ def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree:
     """Return the title; its second line says what the picture leaves out."""
     notes = _tell_samples(topology.n, nodes, links, drawn)
     if agree and links:
-        notes.append("all neighbours agree: GTV 0 on every link")
+        notes.append("all neighbors agree: GTV 0 on every link")
     server = " and a server" if topology.hub >= 0 else ""
     title = f"Communication graph: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
     return "\n".join([title, *(["; ".join(notes)] if notes else [])])
@@ -140,9 +140,9 @@ def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree:
 def draw_links(
     ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats, least: str = "#D9D9D9"
 ) -> Any:
-    """Draw links, `least` the colour of those without GTV, those of largest on top.
+    """Draw links, `least` the color of those without GTV, those of largest on top.
 
-    Return what a colour bar needs, None if no two neighbours differ.
+    Return what a color bar needs, None if no two neighbors differ.
     """
     from matplotlib.collections import LineCollection
 
@@ -161,7 +161,7 @@ def draw_links(
 
 
 def shade_links(least: str = "#D9D9D9") -> Any:
-    """Return the colours of links, from `least` for those without a figure to dark."""
+    """Return the colors of links, from `least` for those without a figure to dark."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("links", [least, "#F2B48A", "#D55E00", "#5E1F00"])
@@ -173,7 +173,7 @@ def style_links(count: int) -> float:
 
 
 def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorScale, topology: "Topology") -> Any:
-    """Draw devices; return what a colour bar needs, None if no device has a figure or all have 0."""
+    """Draw devices; return what a color bar needs, None if no device has a figure or all have 0."""
     values, n = reading.values, len(places)
     border = style_marks(n, len(nodes))
     known = nodes[np.isfinite(values[nodes])]
@@ -183,7 +183,7 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorSca
         marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
     empty, lost = nodes[np.isnan(values[nodes])], nodes[np.isinf(values[nodes])]
     if len(empty):
-        ax.scatter(places[empty, 0], places[empty, 1], color=GREY, label=reading.unknown, **border)
+        ax.scatter(places[empty, 0], places[empty, 1], color=GRAY, label=reading.unknown, **border)
     if len(lost):
         look = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
         ax.scatter(places[lost, 0], places[lost, 1], **look)
@@ -207,7 +207,7 @@ def style_marks(n: int, drawn: int) -> dict[str, Any]:
 
 
 def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
-    """Write the devices' numbers, light on dark colours, or their names below them."""
+    """Write the devices' numbers, light on dark colors, or their names below them."""
     for i, (x, y) in enumerate(places):
         if topology.names is not None:
             ax.annotate(shorten(topology.names[i]), (x, y), xytext=(0, -11), textcoords="offset points", ha="center",

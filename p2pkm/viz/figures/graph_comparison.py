@@ -1,4 +1,4 @@
-"""Several graphs: small drawings, and bars of what theory says of each."""
+"""Several graphs: small drawings, and bars of what theory predicts for each."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Mask
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.style import BLUE, DPI, GREY, INK, ORANGE, RASTER, count, draw_sample, write_number
+from p2pkm.viz.style import BLUE, DPI, GRAY, INK, ORANGE, RASTER, count, draw_sample, write_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _LINKS, _NODES = 2_000, 5_000  # above, a sample is drawn
 _FIGURES = {
     "diameter": "diameter\n(hops)",
     "spectral_gap": "spectral gap",
-    "effective_neighbors": "effective\nneighbours",
+    "effective_neighbors": "effective\nneighbors",
     "path_load": "path load of the\nbusiest device",
     "contraction": "contraction,\njacobi",
     "disagreement": "disagreement\nleft",
@@ -133,11 +133,11 @@ def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
     for place, (panel, value) in enumerate(zip(panels, values, strict=True)):
         mark = "" if panel.figures[key]["exact"] else "~"
         text = "–" if value is None else f"{mark}{write_number(value)}"
-        ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=GREY if value is None else INK)
+        ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=GRAY if value is None else INK)
     ax.set_xlim(0, most)
     ax.set_ylim(len(panels) - 0.5, -0.5)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
-    ax.spines["left"].set_color(GREY)
+    ax.spines["left"].set_color(GRAY)
     ax.tick_params(length=0)
     ax.set_xticks([])
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from p2pkm.viz.open_run import Run
 
 _WRITTEN = (24, 16)  # devices and classes; up to these the counts are written
-_WIDE = 8.0  # largest over smallest count from which colours are logarithmic
+_WIDE = 8.0  # largest over smallest count from which colors are logarithmic
 _COLUMNS = 2_000  # of the map; more devices share columns
 
 
@@ -112,7 +112,7 @@ def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Ax
 
 
 def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
-    """Draw counts as colours, classes upwards, devices to the right; written out if there are few."""
+    """Draw counts as colors, classes upwards, devices to the right; written out if there are few."""
     n, n_classes = table.shape
     step = -(-n // _COLUMNS)
     starts = np.arange(0, n, step)
@@ -133,5 +133,5 @@ def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
             if number:
                 dark = float(np.asarray(norm(number))) < 0.6
                 ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color="white" if dark else INK)
-    label = "points (grey: none)" if step == 1 else f"points, mean of {step} devices"
+    label = "points (gray: none)" if step == 1 else f"points, mean of {step} devices"
     add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)

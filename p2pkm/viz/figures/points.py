@@ -9,7 +9,7 @@ from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
 from p2pkm.viz.style import (
     CATEGORIES,
-    GREY,
+    GRAY,
     INK,
     ORANGE,
     RASTER,
@@ -34,8 +34,8 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
     """Draw the sample of points and every device's centroids.
 
     With two features as they are; with more on the two principal components of the sample, and the title says how
-    much of the variance they show; with one feature every device has its own line. Points have the light colour of
-    their true class, grey without labels.
+    much of the variance they show; with one feature every device has its own line. Points have the light color of
+    their true class, gray without labels.
 
     Parameters
     ----------
@@ -92,20 +92,20 @@ def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floa
 
 
 def draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool) -> None:
-    """Draw points lightly, each class in its colour; the colours repeat after seven classes."""
+    """Draw points lightly, each class in its color; the colors repeat after seven classes."""
     from matplotlib.colors import to_rgba_array
 
     if not len(points):
         return
-    colors = to_rgba_array([*CATEGORIES, GREY])
-    labelled = bool((classes >= 0).any())
+    colors = to_rgba_array([*CATEGORIES, GRAY])
+    labeled = bool((classes >= 0).any())
     shown = colors[np.where(classes >= 0, classes % len(CATEGORIES), len(CATEGORIES))]
     shown[:, :3] = 0.45 + 0.55 * shown[:, :3]
     size = float(np.clip(9_000 / len(points), 4, 16))
     ax.scatter(
         points[:, 0], points[:, 1], s=4 * size if upright else size, c=shown, marker="|" if upright else "o",
         linewidths=0.8 if upright else 0, zorder=1, rasterized=len(points) > RASTER,
-        label="point, colored by true class" if labelled else "point",
+        label="point, colored by true class" if labeled else "point",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import line_up, read_records
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.style import BLUE, CATEGORIES, GREY, count_in_thousands, dress, is_wide, open_axes, write_plainly
+from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, count_in_thousands, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,12 +51,12 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
         raise DataError(
-            "the run was not compared with central k-means; leave out --no-baselines, or look at more rounds"
+            "the run was not compared with central k-means; leave out --no-baselines, or record more rounds"
         )
     ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
     _, spans = line_up(result.rounds)
     numbers = np.cumsum([record["round"] == 0 for record in result.rounds]) - 1
-    ax.plot(places[known], excess[known], color=GREY, linewidth=1.0, zorder=1)
+    ax.plot(places[known], excess[known], color=GRAY, linewidth=1.0, zorder=1)
     for number in np.unique(numbers[known]):
         here = known & (numbers == number)
         color = CATEGORIES[number % len(CATEGORIES)] if len(spans) > 1 else BLUE
@@ -69,7 +69,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)
         ax.set_ylim(min(2 * low, -0.3 * _LINEAR), max(2 * high, _LINEAR))
-        ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
+        ax.axhline(0, color=GRAY, linewidth=0.6, zorder=0)
         write_plainly(ax.yaxis)
     if against == "bytes":
         count_in_thousands(ax.xaxis, "B")

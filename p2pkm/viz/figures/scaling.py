@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from p2pkm.viz.style import BLUE, GREY, ORANGE, RED, dress, open_axes, write_plainly
+from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
     ranks, seconds = _columns(found["strong"])
     ax.plot(ranks, seconds, color=BLUE, marker="o", markersize=4.5, label="the same run on more ranks")
     ideal = [seconds[0] * ranks[0] / r for r in ranks]
-    ax.plot(ranks, ideal, color=GREY, linewidth=1.0, linestyle=":", label="the same, if messages cost nothing")
+    ax.plot(ranks, ideal, color=GRAY, linewidth=1.0, linestyle=":", label="the same, if messages cost nothing")
     if found["weak"]:
         weak, label = _columns(found["weak"]), f"{found['weak'][0]['devices']:,} devices on each rank"
         ax.plot(*weak, color=ORANGE, marker="s", markersize=4.5, label=label)

@@ -16,7 +16,7 @@ from p2pkm.storage.study_table import Row, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
-    GREY,
+    GRAY,
     INK,
     add_bar,
     choose_steps,
@@ -38,7 +38,7 @@ _NEAR = "rounds_to_1pct_of_central"
 _PAIRS = 3  # most options that are mapped pair by pair
 _MEASURES = {
     "spectral_gap": "spectral gap of the Metropolis matrix",
-    "effective_neighbors": "effective neighbours (decay 0.95)",
+    "effective_neighbors": "effective neighbors (decay 0.95)",
     "algebraic_connectivity": "algebraic connectivity",
     "mean_path": "mean hops between two devices",
     "diameter": "diameter",
@@ -69,7 +69,7 @@ def plot_measures(
     """Draw what theory knows of the graphs against what a study measured, a panel per measure.
 
     A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
-    colours; the graphs stand above, each over its own place. Marks are hollow, and the legend says so, where no run
+    colors; the graphs stand above, each over its own place. Marks are hollow, and the legend notes it, where no run
     came within 1 % of central k-means.
 
     Parameters
@@ -126,7 +126,7 @@ def _is_far(group: Sequence[Row]) -> bool:
 
 
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
-    """Draw the excess of the cost over central k-means against what it takes: colours are methods, markers graphs.
+    """Draw the excess of the cost over central k-means against what it takes: colors are methods, markers graphs.
 
     Parameters
     ----------
@@ -260,14 +260,14 @@ def _name_graphs(panel: "Axes", rows: Sequence[Row], measure: str) -> None:
     panel.autoscale_view()
     true = np.array([to_axes.transform((places[graph], panel.get_ylim()[0]))[0] for graph in order])
     for graph, here, there in zip(order, true, spread_apart(true, _APART), strict=True):
-        panel.plot([here, here, there], [0.0, 1.0, 1.1], color=GREY, linewidth=0.5, transform=panel.transAxes,
+        panel.plot([here, here, there], [0.0, 1.0, 1.1], color=GRAY, linewidth=0.5, transform=panel.transAxes,
                    clip_on=False, zorder=0)  # fmt: skip
         panel.text(there, 1.11, names[graph], rotation=60, rotation_mode="anchor", ha="left", va="center", fontsize=8.5,
                    color=INK, transform=panel.transAxes)  # fmt: skip
 
 
 def spread_apart(places: Floats, apart: float) -> Floats:
-    """Return places, float64[n] ascending, moved as little as needs be so that neighbours are so far apart."""
+    """Return places, float64[n] ascending, moved as little as needs be so that neighbors are so far apart."""
     blocks: list[list[float]] = []  # sum of wished starts, and size
     for number, place in enumerate(places):
         blocks.append([place - number * apart, 1.0])

@@ -1,4 +1,4 @@
-"""Arrays on their way into a page: quantised, one after the other, compressed, as text."""
+"""Arrays on their way into a page: quantized, one after the other, compressed, as text."""
 
 import base64
 import gzip

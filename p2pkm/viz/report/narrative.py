@@ -25,7 +25,7 @@ def narrate(result: Result) -> str:
         _agree(result),
         _end(result.summary),
         _pay(result),
-        *_strike(result),
+        *_fault_sentence(result),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -56,7 +56,7 @@ def tell_ratio(ratio: float) -> str:
 def _rate(summary: dict[str, Any]) -> str:
     mean, worst, alone = (summary[name] for name in ("ratio_mean", "ratio_worst", "ratio_local_only"))
     if summary["centroid_sets"] == 0:
-        return "No device holds a centroid, so there is no quality to report; the notes say what to change."
+        return "No device holds a centroid, so there is no quality to report; the notes suggest what to change."
     if mean is None:
         return "The run was not compared with central k-means."
     words = f"On all points their centroids cost {tell_ratio(mean)} central k-means"
@@ -68,7 +68,7 @@ def _rate(summary: dict[str, Any]) -> str:
 
 
 def _reach(summary: dict[str, Any]) -> str:
-    """Say when the run came within 1 % of central k-means, and whether quality got worse before the end."""
+    """State when the run came within 1 % of central k-means, and whether quality got worse before the end."""
     names = ("ratio_mean", "ratio_best", "rounds_to_1pct_of_central", "method_rounds_to_1pct_of_central")
     mean, best, every, method = (summary.get(name) for name in names)
     if mean is None or best is None:
@@ -122,7 +122,7 @@ def _pay(result: Result) -> str:
     return f"{cost}; the hot spot is {who} with {share:.2g} % of what was sent and received, {mean:.2g} times the mean."
 
 
-def _strike(result: Result) -> list[str]:
+def _fault_sentence(result: Result) -> list[str]:
     """Name faults, Byzantine devices and what was suppressed."""
     summary, words = result.summary, []
     names = ("messages_lost", "unavailable_fraction", "messages_rejected", "min_cluster_size")

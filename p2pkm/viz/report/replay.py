@@ -22,7 +22,7 @@ and End jump. Point at a device or a centroid, or tap it, to see the device's fi
 _DEVICES = {"cost": "cost per point", "disagreement": "disagreement"}
 _LINKS = {"sent": "bytes in this step", "gtv": "disagreement (GTV)"}
 _FIXED = ("device", "edge_a", "edge_b")  # the same in all frames
-_TOLD = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "settled")
+_TOLD = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "converged")
 
 
 def show_replay(result: Result) -> tuple[Html, bool]:
@@ -53,7 +53,7 @@ def _check(frames: Frames) -> None:
               "gtv": (f, links), "bytes": (f, links)}  # fmt: skip
     wrong = [name for name, shape in shapes.items() if getattr(frames, name).shape != shape]
     if wrong:
-        raise DataError(f"frames.npz: {', '.join(wrong)} has another shape than the centroids say")
+        raise DataError(f"frames.npz: {', '.join(wrong)} does not match the shape of the centroids")
 
 
 def _thin(frames: Frames) -> Frames:
@@ -127,7 +127,7 @@ def _tell_frame(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(content: dict[str, Any], result: Result, outside: int) -> list[str]:
-    """Say what the replay leaves out."""
+    """State what the replay leaves out."""
     notes = []
     if not content["whole"]:
         links = len(result.topology.indices) // 2

@@ -76,7 +76,9 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
-        section("Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _strike(told), class_="verdict")),
+        section(
+            "Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _fault_sentence(told), class_="verdict")
+        ),
         _name_failures(bad, axes),
         section("Figures", tag("div", *_collect_figures(kind, folder, told.get("table", ())), class_="figures")),
         section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
@@ -134,7 +136,7 @@ def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> st
     words.append(f"{title}: {name(best)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
                  f"with {write_size(best['bytes'])} a run.")  # fmt: skip
     if single:
-        words.append("With one seed nobody can tell differences from chance.")
+        words.append("With one seed differences cannot be told from chance.")
     elif level:
         words.append(f"Tied with it (the paired 95 % interval of the difference contains 0): {_list(level, name)}.")
     near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
@@ -162,7 +164,7 @@ def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
 
 
 def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
-    """Say which configurations came within 1 % of central k-means for good, the first of them, and which never did."""
+    """State which configurations came within 1 % of central k-means for good, the first, and which never did."""
     first, figure = "method_rounds_to_1pct_of_central", "rounds_to_1pct_of_central"
     came = sorted((row for row in rated if row[first] is not None), key=lambda row: row[first])
     words = []
@@ -181,8 +183,8 @@ def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
     return [f"Quality got worse before the end of {told}{more}."] if worse else []
 
 
-def _strike(told: dict[str, Any]) -> str:
-    """Say what struck all runs alike, who lied in them, and what was held against it."""
+def _fault_sentence(told: dict[str, Any]) -> str:
+    """State which faults and Byzantine devices all runs had, and which defense they used."""
     options = told.get("base") or {}
     words = [f"--{name.replace('_', '-')} {options[name]}" for name in _STRIKING if options.get(name)]
     return f" All runs with {', '.join(words)}." if words else ""

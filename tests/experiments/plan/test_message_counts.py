@@ -106,7 +106,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
                    scale=scale, partition=partition)  # fmt: skip
     check(rows)
     course, volume, (_, sent) = rows[0]
-    assert course.name == "scale" and volume.exact_messages
+    assert course.name == {"standard": "standardization", "minmax": "min-max-scaling"}[scale] and volume.exact_messages
     if partition == "iid":
         width = 5 if scale == "standard" else 4
         assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
@@ -168,10 +168,11 @@ def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
 
 def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
-    assert {course.name for course, _, _ in compare(**options, rounds=2)} == {"summaries", "choose", "gtvmin"}
+    names = {course.name for course, _, _ in compare(**options, rounds=2)}
+    assert names == {"flooded-summaries", "select-candidate", "gtvmin"}
     monkeypatch.setattr("p2pkm.methods.init.pipelines._ROWS", 100)
     rows = compare(**options, rounds=2)
-    assert [course.name for course, _, _ in rows] == ["rooted"] * 2 + ["gtvmin"] * 3
+    assert [course.name for course, _, _ in rows] == ["tree-summaries"] * 2 + ["gtvmin"] * 3
     assert check(rows) == 1.0
 
 
@@ -215,4 +216,4 @@ def test_a_split_counts_what_the_placement_does(name, ranks, wish):
     assert part.peers == max(len(one.peers) for one in places)
     assert part.sent == max(sum(len(peer.send) for peer in one.peers) for one in places)
     assert part.ghosts == max(len(one.ghosts) for one in places)
-    assert part.cut == sum(len(peer.speaking) for one in places for peer in one.peers) // 2
+    assert part.cut == sum(len(peer.send_edges) for one in places for peer in one.peers) // 2

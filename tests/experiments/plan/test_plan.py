@@ -51,22 +51,22 @@ def test_sizes_are_those_of_the_data(text):
     size, table = measure(spec), load(spec, seed=0)
     assert (size.points, size.features) == table.points.shape
     assert size.classes == table.classes
-    assert size.labelled == (table.labels is not None)
+    assert size.labeled == (table.labels is not None)
     assert size.distinct == len(np.unique(table.points, axis=0))
     assert size.devices == (None if table.device is None else len(np.unique(table.device)))
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-def test_sizes_of_points_that_stay_on_disk_are_those_of_their_headers(tmp_path, labelled):
+@pytest.mark.parametrize("labeled", [False, True])
+def test_sizes_of_points_that_stay_on_disk_are_those_of_their_headers(tmp_path, labeled):
     for i in range(3):
         np.save(tmp_path / f"part-{i}.npy", np.ones((4 + i, 2)))
-        if labelled:
+        if labeled:
             np.save(tmp_path / f"part-{i}.labels.npy", np.arange(4 + i) % 4)
     spec = parse_source(str(tmp_path / "part-*.npy"))
-    assert measure(spec) == Size(15, 2, devices=3, labelled=labelled, stored=True)
-    assert measure(spec, whole_file=True).classes == (4 if labelled else None)
+    assert measure(spec) == Size(15, 2, devices=3, labeled=labeled, stored=True)
+    assert measure(spec, whole_file=True).classes == (4 if labeled else None)
     alone = parse_source(str(tmp_path / "part-1.npy"))
-    assert measure(alone, partition=Spec("blocks", {})) == Size(5, 2, labelled=labelled, stored=True)
+    assert measure(alone, partition=Spec("blocks", {})) == Size(5, 2, labeled=labeled, stored=True)
     assert not measure(alone).stored
 
 
@@ -98,7 +98,7 @@ def test_sizes_of_files_are_those_of_the_data(tmp_path, suffix, columns):
     spec = parse_source(str(path))
     size = measure(spec, **columns)
     assert (size.points, size.features) == load(spec, seed=0, **columns).points.shape
-    assert size.labelled == ("label_column" in columns)
+    assert size.labeled == ("label_column" in columns)
 
 
 def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
@@ -245,7 +245,8 @@ def test_a_server_is_not_shared_out():
 def test_text_names_every_stage_and_every_number_of_ranks(uncalibrated):
     ending = here("plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--rounds", "20")
     assert ending.code == 0, ending.err
-    for word in ("summaries", "choose", "gtvmin", "4,096", "12 devices, 17 links", "rank 0", "not", "free here"):
+    for word in ("flooded-summaries", "select-candidate", "gtvmin", "4,096", "12 devices, 17 links", "rank 0", "not",
+                 "free here"):  # fmt: skip
         assert word in ending.out or word == "not"
     assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-from p2pkm.core.batch import SWAP
+from p2pkm.core.batch import Stream
 from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.centroid_swaps import _exchange, own_objective, swap
@@ -41,7 +41,7 @@ def test_a_trapped_device_moves_a_centroid_to_one_of_its_points():
     assert_allclose(np.sort(found[-1][0], axis=0), [[0.05], [10.05], [20.05]])
     assert loss(np.array(LUMPS), found[3][0]) > 50  # nothing happens before the fourth round
     assert loss(np.array(LUMPS), found[4][0]) < 1
-    assert state.quiet[0] == 3 and state.settled[0]
+    assert state.quiet[0] == 3 and state.converged[0]
 
 
 def test_a_neighbors_row_is_a_candidate():
@@ -65,7 +65,7 @@ def test_the_swap_is_the_cheapest_removal_and_the_best_gain(seed):
     for i in range(n):
         found = _exchange(devices, i, start[i], inbox, alpha)
         points, links = points_of(devices, i), range(devices.indptr[i], devices.indptr[i + 1])
-        draws = uniforms(int(devices.keys[i]), SWAP, [0], 8)[0]
+        draws = uniforms(int(devices.keys[i]), Stream.SWAP, [0], 8)[0]
         drawn = [points[int(u * len(points))] for u in draws if len(points)]
         candidates = [*(row for e in links for row in start[devices.indices[e]]), *drawn]
         if not candidates:

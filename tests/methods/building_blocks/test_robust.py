@@ -22,7 +22,7 @@ rules = pytest.mark.parametrize("rule", RULES)
 
 
 def hear(own, others, rule, *, awake=None):
-    """Return what a device with the own rows takes as heard of each neighbour, a list of arrays."""
+    """Return what a device with the own rows takes as heard of each neighbor, a list of arrays."""
     k, d = np.shape(own)
     table = arrange([np.zeros((1, d))] * (1 + len(others)), [(0, j) for j in range(1, 1 + len(others))])
     centroids = np.full((1 + len(others), k, d), np.inf)
@@ -31,7 +31,7 @@ def hear(own, others, rule, *, awake=None):
     inbox = table.network.exchange(DenseMessages(*pack(centroids)))
     said = np.arange(k)[:, None] < inbox.rows[:, None, None]
     inbox = inbox._replace(tables=np.where(said, inbox.tables, 0.0))  # what lies behind the last row says nothing
-    devices = table.devices if awake is None else table.devices.of(awake)
+    devices = table.devices if awake is None else table.devices.at_stage_start(awake)
     found, mirror = robust_filter(rule, centroids, inbox, devices)
     assert (mirror == -1).all()
     edges = range(len(others))
@@ -96,14 +96,14 @@ def test_both_rules_are_what_their_definition_says(rule, g, k, d, seed):
 
 
 @rules
-def test_where_neighbours_agree_nothing_changes(rule):
+def test_where_neighbors_agree_nothing_changes(rule):
     rows = np.random.default_rng(0).normal(size=(3, 2))
     assert_array_equal(np.array(hear(rows, [rows] * 5, rule)), [rows] * 5)
 
 
 @rules
 @pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
-def test_one_liar_of_four_neighbours_moves_nobody_farther_than_an_honest_one(rule, kernels):
+def test_one_liar_of_four_neighbors_moves_nobody_farther_than_an_honest_one(rule, kernels):
     """A device in the middle of five others, one of which says ever larger numbers."""
     rng = np.random.default_rng(2)
     data, links = [rng.normal(size=(4, 2)) for _ in range(5)], [(0, j) for j in range(1, 5)]
@@ -118,8 +118,8 @@ def test_one_liar_of_four_neighbours_moves_nobody_farther_than_an_honest_one(rul
     assert_allclose(found[1], found[2], atol=1e-3)
 
 
-def test_a_step_with_trimmed_neighbours_by_hand():
-    """alpha 1, one centroid 0, points 1 and 3, neighbours at 2, 4 and 100: E2 and E3 hear 0, 4 and 0."""
+def test_a_step_with_trimmed_neighbors_by_hand():
+    """alpha 1, one centroid 0, points 1 and 3, neighbors at 2, 4 and 100: E2 and E3 hear 0, 4 and 0."""
     data, links = [np.array([[1.0], [3.0]]), *[np.zeros((0, 1))] * 3], [(0, 1), (0, 2), (0, 3)]
     start = np.array([0.0, 2.0, 4.0, 100.0]).reshape(4, 1, 1)
     table = arrange(data, links, d=1)
@@ -138,7 +138,7 @@ def test_saturate_finds_its_limits_in_stages_of_its_own():
     shards = p2pkm.Shards.deal(*_points(6))
     result = p2pkm.simulate(p2pkm.GTVMin(4, robust="saturate"), topologies.ring(6), shards, rounds=20)
     names = list(dict.fromkeys(one["stage"] for one in result.rounds))
-    assert names == ["summaries", "choose", "warmup", "limits", "gtvmin"]
+    assert names == ["flooded-summaries", "select-candidate", "warmup", "saturation-thresholds", "gtvmin"]
     objectives = [one["objective"] for one in result.rounds if one["stage"] == "gtvmin"]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(objectives))
 

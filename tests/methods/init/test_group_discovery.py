@@ -13,7 +13,7 @@ import p2pkm
 import topologies
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.total_variation import lower_quartile, saturated_penalty, saturation_weight
-from p2pkm.methods.init.link_reselection import Review
+from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.schedules import asynchronous
@@ -31,10 +31,10 @@ def talk(algorithm, table, start=None, rounds=3):
     state = algorithm.initial_state(devices, given)
     inbox = network.exchange(algorithm.message(state, devices))
     for t in range(1, rounds + 1):
-        now = devices.at(t, 0, devices.awake)
+        now = devices.at_turn(t, 0, devices.active_devices)
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
-    assert state.settled.all()
+    assert state.converged.all()
     return state
 
 
@@ -169,7 +169,7 @@ def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
 def test_the_review_keeps_links_over_which_centroids_serve(seed):
     table, start = draw(seed)
     devices = table.devices
-    state = talk(Review(start.shape[1]), table, start)
+    state = talk(LinkReselection(start.shape[1]), table, start)
     cost = {(i, j): loss(points_of(devices, i), start[j]) for i in range(len(start)) for j in range(len(start))}
     wants = set()
     for i, j in zip(devices.sources, devices.indices, strict=True):
@@ -191,7 +191,7 @@ def test_the_review_mends_a_cut_between_devices_that_saw_different_clusters():
     alike = (table.devices.sources < 3) == (table.devices.indices < 3)
     assert_array_equal(talk(LinkSelection(3), table).edge_active, alike)
     start = 3 * [[[0.0], [8.8], [9.2]]] + 3 * [[[0.0], [9.0], [30.0]]]
-    assert talk(Review(3), table, start).edge_active.all()
+    assert talk(LinkReselection(3), table, start).edge_active.all()
 
 
 # --- limits and weights ---
@@ -292,13 +292,13 @@ def test_only_awake_devices_weigh_their_links_anew():
     method = p2pkm.GTVMin(1, alpha=1.0)
     state = method.initial_state(table.devices, Limited(np.array([[[0.0]], [[9.0]]]), np.array([1.0, 1.0])))
     inbox = table.network.exchange(method.message(state, table.devices))
-    state = method.update(state, inbox, table.devices.at(1, 0, np.array([True, False])))
+    state = method.update(state, inbox, table.devices.at_turn(1, 0, np.array([True, False])))
     assert_allclose(state.edge_weight, [1 / (2 * 81), 1.0])
 
 
 def test_a_link_out_of_use_lets_both_ends_wake():
     table = arrange([[[0.0]]] * 2, [(0, 1)])
-    apart = table.devices.using(np.zeros(2, bool), np.zeros(2, np.int64))
+    apart = table.devices.with_active_edges(np.zeros(2, bool), np.zeros(2, np.int64))
     for t in range(1, 9):
         assert next(asynchronous(table.devices).turns(t)).sum() == 1
         assert next(asynchronous(apart).turns(t)).all()
@@ -338,10 +338,10 @@ def test_the_ledger_by_hand():
     result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, tol=0.0), table.topology, p2pkm.Shards.from_list(data),
                             rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
-    gate = ("gate", e + e + kept, 8 * (e * 2 * 3 + e + kept))
-    summaries = ("summaries", kept, 8 * kept * 2 * 3)
-    review = ("review", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
-    limits = ("limits", kept + kept, 8 * (kept * 2 * 2 + kept))
+    gate = ("link-selection", e + e + kept, 8 * (e * 2 * 3 + e + kept))
+    summaries = ("flooded-summaries", kept, 8 * kept * 2 * 3)
+    review = ("link-reselection", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
+    limits = ("saturation-thresholds", kept + kept, 8 * (kept * 2 * 2 + kept))
 
     def sweeps(name, rounds):
         return name, kept * (rounds + 1), 8 * kept * 2 * 2 * (rounds + 1)
@@ -397,5 +397,5 @@ def test_a_given_start_takes_the_place_of_the_summaries():
     result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True), table.topology, p2pkm.Shards.from_list(data), start=start,
                             rounds=2)  # fmt: skip
     names = list(dict.fromkeys(record["stage"] for record in result.rounds))
-    assert names == ["gate", "warmup", "review", "limits", "gtvmin"]
+    assert names == ["link-selection", "warmup", "link-reselection", "saturation-thresholds", "gtvmin"]
     assert_array_equal(result.groups, [0, 0, 1, 1])

@@ -6,7 +6,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import p2pkm
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.standardization import Standardization
 from tests.support.stages import state_of
 
@@ -25,7 +25,7 @@ def test_standard_scaling_equals_that_of_a_server(graph):
 
 
 def test_min_max_scaling_equals_that_of_a_server():
-    shift, span = state_of(Box(1), nx.path_graph(4), p2pkm.Shards.from_list(BLOCKS)).scaling
+    shift, span = state_of(BoundingBox(1), nx.path_graph(4), p2pkm.Shards.from_list(BLOCKS)).scaling
     server = MinMaxScaler().fit(POOLED)
     np.testing.assert_array_equal(shift, np.tile(server.data_min_, (4, 1)))
     np.testing.assert_array_equal(span, np.tile(server.data_range_, (4, 1)))
@@ -45,6 +45,7 @@ def test_a_scaled_run_equals_a_run_on_scaled_points(scale, tmp_path, capsys):
     one, other = p2pkm.load(tmp_path / "a"), p2pkm.load(tmp_path / "b")
     np.testing.assert_allclose(one.centroids, other.centroids, atol=1e-9)
     assert one.summary["ratio_mean"] == pytest.approx(other.summary["ratio_mean"], rel=1e-9)
-    assert one.rounds[0]["stage"] == "scale" and other.rounds[0]["stage"] != "scale"
+    stage = {"standard": "standardization", "minmax": "min-max-scaling"}[scale]
+    assert one.rounds[0]["stage"] == stage and other.rounds[0]["stage"] != stage
     assert one.summary["bytes"] > other.summary["bytes"]
     np.testing.assert_array_equal(one.predict(values), other.predict(scaler.transform(values)))

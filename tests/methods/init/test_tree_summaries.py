@@ -119,13 +119,13 @@ def test_bounded_tables_cost_at_most_a_percent(name):
 
 
 def listen(algorithm, table):
-    """Return the letters of every exchange of a walk over the tree, and the last state."""
+    """Return the sparse messages of every exchange of a walk over the tree, and the last state."""
     devices, network = table.devices, table.network
     awake = np.ones(len(devices), np.bool_)
     state = algorithm.initial_state(devices, None)
-    said = [algorithm.message(state, devices.of(awake))]
+    said = [algorithm.message(state, devices.at_stage_start(awake))]
     for turn in range(int(algorithm.schedule.partition("*")[2])):
-        now = devices.at(1, turn, awake)
+        now = devices.at_turn(1, turn, awake)
         state = algorithm.update(state, network.deliver(said[-1]), now)
         said.append(algorithm.message(state, now))
     return said, state
@@ -141,10 +141,10 @@ def test_no_message_has_more_rows_than_allowed():
     rng = np.random.default_rng(1)
     data = [rng.normal(0, 4, (12, 2)) for _ in range(90)]
     said, _ = walk(topologies.small_world(90, degree=4, rewire=0.2, seed=1), data, 3, 60)
-    up = [letters for letters in said if letters.header]
-    assert max(letters.tables.rows.max() for letters in up) <= 60
-    assert max(letters.tables.rows.max() for letters in up) > 30
-    weights = np.concatenate([letters.tables.flat() for letters in up])[:, -1]
+    up = [sparse for sparse in said if sparse.header]
+    assert max(sparse.tables.rows.max() for sparse in up) <= 60
+    assert max(sparse.tables.rows.max() for sparse in up) > 30
+    weights = np.concatenate([sparse.tables.flat() for sparse in up])[:, -1]
     assert (weights > 0).all()
 
 
@@ -153,9 +153,9 @@ def test_every_device_but_the_roots_says_each_way_one_table_to_its_parent_or_its
     graph = nx.convert_node_labels_to_integers(nx.union(graph, nx.empty_graph(1), rename=("", "c")))
     said, state = walk(graph, [np.ones((2, 2)) * i for i in range(20)], 2, 40)
     links = 20 - 3
-    assert sum(len(letters.edges) for letters in said) == 4 * links
-    assert [len(letters.who) for letters in said][-1] == 0
-    assert state.settled.all()
+    assert sum(len(sparse.edges) for sparse in said) == 4 * links
+    assert [len(sparse.who) for sparse in said][-1] == 0
+    assert state.converged.all()
     assert np.isfinite(state.centroids).any(axis=(1, 2)).all()
 
 
@@ -168,7 +168,7 @@ def test_news_travel_one_link_per_turn():
     for turn, (one, two) in enumerate(zip(calm, stirred, strict=True)):
         assert_array_equal(one.who, two.who)
         for place, device in enumerate(one.who):
-            here, there = (letters.tables.take(np.array([place])).flat() for letters in (one, two))
+            here, there = (sparse.tables.take(np.array([place])).flat() for sparse in (one, two))
             if here.shape != there.shape or (here != there).any():
                 assert min(abs(device - disturbed), 60 - abs(device - disturbed)) <= turn
                 reached.add(int(device))
@@ -221,7 +221,7 @@ def test_recipe_global_takes_a_tree_above_the_bound_and_says_so(monkeypatch, nam
     monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name] - 1)
     over = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0)
     assert_array_equal(over.centroids, flooded.centroids)
-    assert {record["stage"] for record in over.rounds} == {"rooted", "gtvmin"}
+    assert {record["stage"] for record in over.rounds} == {"tree-summaries", "gtvmin"}
     (note,) = set(over.notes) - set(flooded.notes)
     assert "spanning tree" in note
     assert over.summary["bytes"] < flooded.summary["bytes"]

@@ -134,19 +134,19 @@ def test_a_run_settles_and_reports():
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(ConsensusLloyd(16), topologies.small_world(8, seed=1), shards)
     assert result.summary["termination"] == "converged"
-    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["summaries", "consensus"]
+    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["flooded-summaries", "consensus"]
     assert result.summary["ratio_worst"] < 1.02
 
 
 def test_settled_means_that_no_coordinate_moved():
     table = arrange([column(0, 4), column(8)], [(0, 1)])
-    scale = table.devices.scale
+    scale = table.devices.data_std
     start = np.full((2, 1, 1), 4 - 0.1 * scale)  # one gossip of two devices is the mean 4
-    for tol, settled in ((0.11, True), (0.09, False)):
+    for tol, converged in ((0.11, True), (0.09, False)):
         found, _ = states(ConsensusLloyd(1, gossips=1, tol=tol), table, start, 2)
-        assert not found[0].settled.any()
-        assert_array_equal(found[1].settled, settled)
-        assert found[2].settled.all()
+        assert not found[0].converged.any()
+        assert_array_equal(found[1].converged, converged)
+        assert found[2].converged.all()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.core.batch import CHOICE, CLUSTER, SUMMARY, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels import numba as compiled
@@ -37,7 +37,7 @@ def parts(table, k, size):
     found, costs = [], []
     for i in range(len(devices)):
         points, key = points_of(devices, i), int(devices.keys[i])
-        own = cluster(devices.kernels, key, points, np.ones(len(points)), Search(k, SUMMARY, starts=3))[0]
+        own = cluster(devices.kernels, key, points, np.ones(len(points)), Search(k, Stream.SUMMARY, starts=3))[0]
         own = own[np.isfinite(own[:, 0])]
         distances = squared(points, own).min(axis=1) if len(points) else np.zeros(0)
         found.append((points, own, distances))
@@ -47,9 +47,9 @@ def parts(table, k, size):
         same = devices_of(table.topology, i)
         total = sum(costs[j] for j in same)
         whole, fraction = divmod(size * costs[i] / total if total > 0 else 0.0, 1.0)
-        count = int(whole) + int(uniforms(int(devices.keys[i]), CHOICE, [1], 1)[0, 0] < fraction)
+        count = int(whole) + int(uniforms(int(devices.keys[i]), Stream.CHOICE, [1], 1)[0, 0] < fraction)
         rows, mass = [], [sum(1.0 for x in points if nearest(x, own) == b) for b in range(len(own))]
-        for u in uniforms(int(devices.keys[i]), CHOICE, [0], count)[0]:
+        for u in uniforms(int(devices.keys[i]), Stream.CHOICE, [0], count)[0]:
             q, reached = 0, distances[0]
             while reached <= u * costs[i]:
                 q += 1
@@ -77,7 +77,7 @@ def twin(table, k, size, n_init):
         rows = np.concatenate([tables[j] for j in devices_of(table.topology, i)])
         if len(rows):
             weights = np.array([max(w, 0.0) for w in rows[:, -1]])
-            search = Search(k, CLUSTER, starts=n_init)
+            search = Search(k, Stream.CLUSTER, starts=n_init)
             found[i] = cluster(devices.kernels, devices.shared_key, rows[:, :-1], weights, search)[0]
     return found
 
@@ -95,7 +95,7 @@ def test_the_twin_finds_the_same(name, spread, kernels):
     table = arrange(deal(n), links, kernels=kernels)
     found, _ = run(table, 2, size=9, n_init=4, spread=spread)
     assert np.isinf(found[0].centroids).all()
-    assert found[-1].settled.all() and not found[-2].settled.any()
+    assert found[-1].converged.all() and not found[-2].converged.any()
     assert_allclose(found[-1].centroids, twin(table, 2, 9, 4), atol=1e-9)
 
 
@@ -174,7 +174,7 @@ def test_what_lies_beyond_the_rows_of_a_table_is_not_read():
     table = arrange([column(1), column(1)], [(0, 1)])
     found, _ = run(table, 2, spread="tree")
     heard = Inbox(np.full((2, 2, 1), 7.0), np.array([1, 1]), np.array([1, 0]), np.array([1, 0]))
-    late = table.devices.at(1, 3, np.ones(2, bool))
+    late = table.devices.at_turn(1, 3, np.ones(2, bool))
     state = Coreset(2, spread="tree").on(table.topology).update(found[-1], heard, late)
     assert_array_equal(state.centroids[:, :, 0], [[7, np.inf]] * 2)
 
@@ -314,7 +314,7 @@ def test_points_that_are_all_alike_cost_nothing_and_none_is_drawn(spread):
     found, said = run(table, 4, size=10, spread=spread)
     assert_array_equal(found[-1].centroids[:, 0], 3.0)
     assert np.isinf(found[-1].centroids[:, 1:]).all()
-    assert max(mail.rows.max() for mail in said) <= 2
+    assert max(messages.rows.max() for messages in said) <= 2
 
 
 def test_nothing_comes_before_it_and_it_takes_no_start():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-from p2pkm.core.batch import MATCH
+from p2pkm.core.batch import Stream
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox
@@ -38,7 +38,7 @@ def test_a_matching_is_maximal_and_takes_links_in_ascending_key(graph, t):
     topology, key = table.topology, table.devices.shared_key
     partner = match(topology, key, t)
     links = [(i, j) for i, j in links_of(topology) if i < j]
-    draws = {link: int(philox(link[0] * topology.n + link[1], t, key, MATCH)[0, 0]) for link in links}
+    draws = {link: int(philox(link[0] * topology.n + link[1], t, key, Stream.MATCH)[0, 0]) for link in links}
     expected = np.full(topology.n, -1)
     for i, j in sorted(links, key=draws.get):
         if expected[i] < 0 and expected[j] < 0:
@@ -168,7 +168,7 @@ def test_a_device_alone_goes_halfway_to_its_means():
     found, said = run(table, [column(3, 20)], 40)
     close(found[1].centroids[0], column(3.5, 20))  # 3 keeps 0, 2 and 10: mean 4
     close(found[40].centroids[0], column(4, 20))
-    assert_array_equal([mail.rows for mail in said], 2)  # to nobody, but it is not done
+    assert_array_equal([messages.rows for messages in said], 2)  # to nobody, but it is not done
 
 
 def test_only_the_two_of_a_meeting_hear_each_other():
@@ -196,10 +196,10 @@ def test_messages_by_hand():
     table = arrange(data, links)
     _, said = run(table, start, 4)
     rows = np.array([3, 3, 2, 3, 3])
-    for t, mail in enumerate(said, 1):
+    for t, messages in enumerate(said, 1):
         partner = match(table.topology, table.devices.shared_key, t)
-        assert_array_equal(mail.rows, np.where(partner >= 0, rows, -1))
-        pairs = [link for link, goes in zip(links_of(table.topology), mail.edges, strict=True) if goes]
+        assert_array_equal(messages.rows, np.where(partner >= 0, rows, -1))
+        pairs = [link for link, goes in zip(links_of(table.topology), messages.edges, strict=True) if goes]
         assert pairs == [(i, j) for i, j in enumerate(partner) if j >= 0]
     spoken = [match(table.topology, table.devices.shared_key, t) >= 0 for t in (1, 2, 3, 4)]
     assert table.network.ledger.totals == (np.sum(spoken), sum(rows[one].sum() for one in spoken) * 3 * 8)
@@ -207,11 +207,11 @@ def test_messages_by_hand():
 
 def test_settled_means_that_no_coordinate_moved():
     table = arrange([column(0, 2), column(10)], [(0, 1)])
-    scale = table.devices.scale
-    for tol, settled in ((2.01, True), (1.99, False)):  # from 0 to 2
+    scale = table.devices.data_std
+    for tol, converged in ((2.01, True), (1.99, False)):  # from 0 to 2
         found, _ = run(table, np.zeros((2, 1, 1)), 1, tol=tol / scale)
-        assert_array_equal(found[1].settled, settled)
-        assert not found[0].settled.any()
+        assert_array_equal(found[1].converged, converged)
+        assert not found[0].converged.any()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def variations(table, centroids):
 
 
 def local_objective(algorithm, table, centroids, i, theirs=None):
-    """Return (8) of device i: its loss and its links; theirs: the centroids of its neighbours."""
+    """Return (8) of device i: its loss and its links; theirs: the centroids of its neighbors."""
     own, theirs = table.devices, centroids if theirs is None else theirs
     links = range(own.indptr[i], own.indptr[i + 1])
     alpha = algorithm.link_alpha(own)
@@ -119,7 +119,7 @@ def test_rows_held_in_another_order_are_matched(form):
     ("alpha", "printed"),
     [(0.1, (2.5, 2.0)), (0.25, (2.0, 2.0)), (1.0, (1.0, 1.0)), (4.0, (1 / 3, 0.25)), (100.0, (3 / 201, 0.01))],
 )
-def test_the_m_step_is_the_minimiser_and_the_printed_one_is_not(form, alpha, printed):
+def test_the_m_step_is_the_minimizer_and_the_printed_one_is_not(form, alpha, printed):
     table = arrange([column(1), np.zeros((0, 1))], PAIR, kernels=form)
     start = np.ones((2, 1, 1))
     close(last(jacobi(1, alpha), table, start, 1).ravel(), [1.0, 1.0])
@@ -152,13 +152,13 @@ def test_undamped_jacobi_swaps_a_pair_that_no_point_takes(form):
     close(objective(jacobi(2, 3.0), table, found), 96.0)
 
 
-def test_a_swap_for_ever_is_called_stalled():
+def test_a_swap_for_ever_is_called_oscillating():
     graph = nx.empty_graph(3)
     graph.add_edge(0, 1)
     shards = p2pkm.Shards.from_list([np.zeros((0, 1)), np.zeros((0, 1)), column(5, 6)])
     given = {"rounds": 50, "start": [column(0), column(1), column(5)], "baselines": False, "allow_disconnected": True}
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=3.0, schedule="jacobi"), graph, shards, **given)
-    assert result.summary["termination"] == "stalled"
+    assert result.summary["termination"] == "oscillating"
     assert result.summary["rounds"] == 3  # the first round that returns, and one more to be sure
     assert result.summary["descent"] == "certified"
     for other in ({"schedule": "jacobi", "relaxation": 0.5}, {"relaxation": 1.0}, {"schedule": "async"}):
@@ -195,7 +195,7 @@ def test_several_passes_of_jacobi_can_raise_the_objective(form):
     close(objective(turns, table, found), 1.152)
 
 
-def test_many_centroids_of_a_neighbour_may_match_one(form):
+def test_many_centroids_of_a_neighbor_may_match_one(form):
     table = arrange([column(0, 4), column(100)], PAIR, kernels=form)
     start = np.array([column(0, 50), column(1, 3)])
     algorithm = jacobi(2, 0.5)
@@ -214,7 +214,7 @@ def test_without_the_star_term_a_device_clusters_the_augmented_set(form):
     state = algorithm.initial_state(own, Start(start, np.zeros(len(own), np.bool_)))
     inbox = network.exchange(algorithm.message(state, own))
     for t in range(1, 6):
-        now = own.at(t, 0, np.array([True, False]))
+        now = own.at_turn(t, 0, np.array([True, False]))
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
     close(state.centroids, [column(1, 11), column(2, 13)])

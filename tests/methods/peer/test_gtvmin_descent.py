@@ -148,7 +148,7 @@ def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, t
 
 
 def step(alpha, seed, update):
-    """Return (8) of one device before and after one step from own points, the neighbours' rows near by."""
+    """Return (8) of one device before and after one step from own points, the neighbors' rows near by."""
     rng = np.random.default_rng(seed)
     k, d, neighbors = int(rng.integers(2, 5)), int(rng.integers(1, 4)), int(rng.integers(1, 4))
     points = rng.normal(0, 1, (int(rng.integers(k, 12)), d)) + rng.normal(0, 6, d)

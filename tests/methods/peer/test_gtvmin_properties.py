@@ -116,7 +116,7 @@ def test_one_cluster_tends_to_the_pooled_mean_as_alpha_grows():
 
 
 @given(seeds, st.sampled_from([0.01, 0.5, 20.0]), st.booleans())
-def test_a_centroid_stays_in_the_box_of_own_points_and_neighbours_centroids(seed, alpha, star):
+def test_a_centroid_stays_in_the_box_of_own_points_and_neighbors_centroids(seed, alpha, star):
     data, links, start, _ = instance(seed)
     table = arrange(data, links, d=2)
     found = last(method(3, alpha, star_term=star), table, start, 1)
@@ -141,7 +141,7 @@ def test_without_the_star_term_a_device_runs_lloyd_on_the_augmented_set(alpha):
         own, algorithm = table.devices, method(3, alpha, star_term=False, local_steps=40)
         inbox = table.network.exchange(algorithm.message(state, own))
         awake = np.arange(len(own)) == 0
-        moved = algorithm.update(state, inbox, own.at(1, 0, awake)).centroids
+        moved = algorithm.update(state, inbox, own.at_turn(1, 0, awake)).centroids
         assert_array_equal(moved[1:], history[0][1:])
         rows = start[own.indices[: own.indptr[1]]].reshape(-1, 2)
         weights = np.concatenate((np.ones(len(data[0])), np.full(len(rows), alpha)))

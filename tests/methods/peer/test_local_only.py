@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.batch import ALONE
+from p2pkm.core.batch import Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.peer.local_only import LocalOnly
 from tests.support.server import clients_of
@@ -17,12 +17,12 @@ def test_every_device_clusters_its_own_points_and_is_silent():
     network.open()
     method = LocalOnly(3)
     state = method.initial_state(devices, None)
-    inbox = network.exchange(method.message(state, devices.of(devices.ids != devices.hub)))
-    assert method.update(state, inbox, devices.at(1, 0, devices.ids == devices.hub)) is state
+    inbox = network.exchange(method.message(state, devices.at_stage_start(devices.ids != devices.server)))
+    assert method.update(state, inbox, devices.at_turn(1, 0, devices.ids == devices.server)) is state
     assert network.ledger.totals == (0, 0)
-    assert state.settled.all() and state.settled.shape == (5,)
+    assert state.converged.all() and state.converged.shape == (5,)
     assert_array_equal(np.isfinite(state.centroids[:, :, 0]).sum(axis=1), [3, 0, 2, 3, 0])
-    assert_array_equal(state.centroids, devices.kmeans(3, ALONE, starts=5)[0])
+    assert_array_equal(state.centroids, devices.kmeans(3, Stream.LOCAL_ONLY, starts=5)[0])
 
 
 def test_more_seedings_are_not_worse():

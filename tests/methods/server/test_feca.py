@@ -213,9 +213,9 @@ def test_messages_and_bytes_by_hand():
 
 
 def in_balls(seed, k=5, clients=6, points=60):
-    """Deal the Stochastic Ball Model with eta and the least distance of two centres, for lambda = 3 of theorem 4.1."""
+    """Deal the Stochastic Ball Model with eta and the least distance of two centers, for lambda = 3 of theorem 4.1."""
     X, y = balls(clusters=k, points=clients * points, separation=1e8, seed=seed)
-    true = np.stack([X[y == c].mean(axis=0) for c in range(k)])  # a centre, up to a fraction of the radius 1
+    true = np.stack([X[y == c].mean(axis=0) for c in range(k)])  # a center, up to a fraction of the radius 1
     apart = [far(true[a], true[b]) for a in range(k) for b in range(a)]
     eta = min(apart) / (10 * 3 * k**2 * math.sqrt(max(apart)))
     assert max(apart) >= 4 * 3**2 * k**4
@@ -225,10 +225,10 @@ def in_balls(seed, k=5, clients=6, points=60):
 
 @pytest.mark.parametrize("seeding", ["plusplus", "random"])
 def test_theorem_4_1(seeding):
-    """Every centroid ends within 4 / (5 eta) Delta_min of a true centre.
+    """Every centroid ends within 4 / (5 eta) Delta_min of a true center.
 
     The proof takes (42) for granted: the least distance that a client is left with, twice its radius, is Delta_min up
-    to 8 / (5 eta). A client that lost one of the two closest centres breaks it, and the theorem with it.
+    to 8 / (5 eta). A client that lost one of the two closest centers breaks it, and the theorem with it.
     """
     held, removed = 0, 0
     for seed in range(40):
@@ -247,8 +247,8 @@ def test_theorem_4_1(seeding):
     assert held == 40 if seeding == "plusplus" else 3 <= held < 40
 
 
-def test_theorem_4_1_needs_a_client_to_keep_the_two_closest_centres():
-    # centres 0, 1 and 3 far apart on this scale; a client without 1 has radius 3 / 2 and takes it along
+def test_theorem_4_1_needs_a_client_to_keep_the_two_closest_centers():
+    # centers 0, 1 and 3 far apart on this scale; a client without 1 has radius 3 / 2 and takes it along
     tables = [[[0, 0, 1.5], [3, 0, 1.5]], [[0, 0, 0.5], [1, 0, 0.5], [3, 0, 0.5]]]
     assert_array_equal(aggregate(3, tables), [[1 / 3, 0], [3, 0]])
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from p2pkm.core.batch import CLIENT, SERVER, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
@@ -156,7 +156,7 @@ def test_the_first_k_means_of_version_2_is_the_best_of_ten_seedings():
     tables, model = [np.column_stack((rows, np.ones(40)))], np.full((9, 1), np.inf)
 
     def best_of(starts):
-        search = Search(9, SERVER, starts=starts, limit=500)
+        search = Search(9, Stream.SERVER, starts=starts, limit=500)
         return cluster(plain, devices.shared_key, rows, np.ones(40), search)[0]
 
     assert not np.array_equal(best_of(1), best_of(10))
@@ -170,7 +170,7 @@ def test_the_first_k_means_of_version_2_is_the_best_of_ten_seedings():
 def test_a_row_that_nobody_supports_keeps_its_place():
     assert_array_equal(aggregate(1, [[[0, 1], [4, 0]], [], [[2, 1], [8, 0]]], [7, 9]), [[1.0], [9.0]])
     devices, _ = clients_of([np.zeros((1, 1))])
-    first = uniforms(devices.shared_key, CLIENT, [0], 2)[0]
+    first = uniforms(devices.shared_key, Stream.CLIENT, [0], 2)[0]
     assert_array_equal(aggregate(1, [[[0, 1], [4, 0]]], [np.inf, np.inf]), [[0.0], [first[1]]])
 
 
@@ -203,7 +203,7 @@ def test_rounds_follow_the_published_updates(version):
         data = deal(seed)
         scaled, back = frame(data)
         run = serve(FFCM(3, version=version), data, 3, seed=seed)
-        first = uniforms(run.devices.shared_key, CLIENT, [0], 6)[0].reshape(3, 2).tolist()
+        first = uniforms(run.devices.shared_key, Stream.CLIENT, [0], 6)[0].reshape(3, 2).tolist()
         said = [local_means(points.tolist(), first) for points in scaled]
         for t in range(3):
             for table, (centroids, supports) in zip(run.uplinks[t], said, strict=True):
@@ -277,8 +277,8 @@ def test_a_weight_is_a_number_of_copies(version, monkeypatch):
 @VERSIONS
 def test_everybody_settles_where_nothing_moves(version):
     data = [np.repeat([[0.0, 0.0], [1.0, 1.0]], 4, axis=0)] * 3
-    assert serve(FFCM(2, version=version), data, 10).state.settled.all()
-    assert not serve(FFCM(2, version=version), data, 1).state.settled.any()
+    assert serve(FFCM(2, version=version), data, 10).state.converged.all()
+    assert not serve(FFCM(2, version=version), data, 1).state.converged.any()
 
 
 @VERSIONS

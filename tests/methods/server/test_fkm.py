@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
 
 import p2pkm
-from p2pkm.core.batch import SERVER, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.fkm import FKM
@@ -91,7 +91,7 @@ def test_one_round_by_hand():
     unweighted = np.sort(FKM(2, weighted=False).aggregate(devices, tables, np.full((2, 1), np.inf)), axis=0)
     assert_allclose(unweighted, [[0.5], [11.0]])
     model = np.array([[4 / 7], [11.0]])
-    said = FKM(2).report(devices.at(1, 1, np.array([True, True, False])), np.stack([model] * 3))
+    said = FKM(2).report(devices.at_turn(1, 1, np.array([True, True, False])), np.stack([model] * 3))
     assert_allclose(said.values[0, :2], [[0.0, 3.0], [10.0, 2.0]])
     assert_allclose(said.values[1, :2], [[1.0, 4.0], [12.0, 2.0]])
     assert_array_equal(said.rows, [2, 2, 0])
@@ -103,10 +103,10 @@ def test_the_server_clusters_as_scikit_learn_does_from_the_same_seeds():
     for seed in range(30):
         rows = np.column_stack((rng.normal(0, 4, (25, 2)), rng.integers(2, 40, 25)))
         ones = np.ones(25)
-        step = devices.at(seed, 0, devices.awake)
+        step = devices.at_turn(seed, 0, devices.active_devices)
         found = FKM(4, server_n_init=1).aggregate(step, [rows], np.full((4, 2), np.inf))
         seeds, _, _ = cluster(plain, devices.shared_key, rows[:, :2], rows[:, 2],
-                              Search(4, SERVER, limit=0, first=seed), ones)  # fmt: skip
+                              Search(4, Stream.SERVER, limit=0, first=seed), ones)  # fmt: skip
         oracle = KMeans(4, init=seeds, n_init=1, max_iter=300, tol=1e-4).fit(rows[:, :2], sample_weight=rows[:, 2])
         assert_allclose(found, oracle.cluster_centers_, rtol=1e-9)
 
@@ -183,9 +183,9 @@ def test_the_servers_seeds_heed_the_counts_only_if_asked_to(seeding):
     counts = np.ones(20) if seeding == "unweighted" else rows[:, 1]
     for step in range(20):
         found = FKM(4, server_n_init=1, server_seeding=seeding).aggregate(
-            devices.at(step, 0, devices.awake), [rows], np.full((4, 1), np.inf)
+            devices.at_turn(step, 0, devices.active_devices), [rows], np.full((4, 1), np.inf)
         )
-        search = Search(4, SERVER, tol=1e-4 * rows[:, 0].var(), first=step)
+        search = Search(4, Stream.SERVER, tol=1e-4 * rows[:, 0].var(), first=step)
         expected, _, _ = cluster(plain, devices.shared_key, rows[:, :1], rows[:, 1], search, counts)
         assert_array_equal(found, expected[np.isfinite(expected[:, 0])])
         seeds, _, _ = cluster(plain, devices.shared_key, rows[:, :1], rows[:, 1], search._replace(limit=0), counts)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kstest, laplace
 
-from p2pkm.core.batch import CLIENT, NOISE, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels.reference import uniforms
@@ -22,12 +22,12 @@ def normal(seed, sizes, d=2):
 
 def noise(key, shape, epsilon):
     """Return the noise of one client, by the quantile function of the Laplace distribution."""
-    draws = uniforms(key, NOISE, [0], shape[0] * shape[1])[0]
+    draws = uniforms(key, Stream.NOISE, [0], shape[0] * shape[1])[0]
     return laplace.ppf(draws).reshape(shape) / epsilon
 
 
 def test_the_noise_is_laplace_and_symmetric_and_finite():
-    draws = uniforms(7, NOISE, [0], 20_000)[0]
+    draws = uniforms(7, Stream.NOISE, [0], 20_000)[0]
     assert kstest(_laplace(draws), laplace.cdf).pvalue > 0.01
     assert_allclose(_laplace(draws), laplace.ppf(draws), atol=1e-9)
     edges = np.array([0.0, 0.5 - 2.0**-53, 0.5, 1.0 - 2.0**-53])
@@ -40,7 +40,7 @@ def test_a_client_says_the_centroids_of_its_noised_points(epsilon):
     played = serve(FKMeansCB(3, local_k=5, epsilon=epsilon), data)
     for points, key, said, local in zip(data, played.devices.keys[:4], played.uplinks[0], played.local, strict=True):
         noised = points + (0.0 if epsilon is None else noise(key, points.shape, epsilon))
-        found, _, _ = cluster(compiled, int(key), noised, np.ones(len(points)), Search(5, CLIENT))
+        found, _, _ = cluster(compiled, int(key), noised, np.ones(len(points)), Search(5, Stream.CLIENT))
         assert_allclose(said, found[: min(5, len(points))], atol=1e-9)
         assert_array_equal(said, local)
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
-from p2pkm.core.batch import CHOICE, CLIENT
+from p2pkm.core.batch import Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
@@ -27,7 +27,7 @@ def squared(a, b):
 
 def seeds_of(points, k, key):
     """Plain k-means++: one draw, in proportion to the squared distance, per seed."""
-    draws = uniforms(key, CLIENT, [0], k)[0]
+    draws = uniforms(key, Stream.CLIENT, [0], k)[0]
     chosen = [int(draws[0] * len(points))]
     for draw in draws[1:]:
         closest = [min(squared(x, points[c]) for c in chosen) for x in points]
@@ -85,7 +85,7 @@ def test_a_run_is_what_the_paper_says(d, finish, device):
         for said, expected, local in zip(played.uplinks[0], tables, played.local, strict=True):
             assert_allclose(said, expected, atol=1e-9)
             assert_array_equal(said, local)
-        drawn = int(uniforms(played.devices.shared_key, CHOICE, [0], 1)[0, 0] * 5)
+        drawn = int(uniforms(played.devices.shared_key, Stream.CHOICE, [0], 1)[0, 0] * 5)
         first = tables[drawn] if device == "random" else np.concatenate(tables)[:3]
         expected = server(tables, 6, first, 1 if finish == "one" else 1000)
         assert_allclose(played.model, expected, atol=1e-9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-from p2pkm.core.batch import BIN, MASK, SERVER, Search, cluster
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.finite_field.effort import estimate
@@ -116,9 +116,9 @@ def test_the_server_clusters_a_uniform_point_of_its_bin_for_every_point():
     shift, span, m, side = measure(data)
     counted = recover(totals(played, SMALL), SMALL)
     places = [((b - 1) % side, (b - 1) // side) for b, q in counted.items() for _ in range(q)]
-    draws = plain.uniforms(played.devices.shared_key, BIN, [0], 2 * m).reshape(m, 2)
+    draws = plain.uniforms(played.devices.shared_key, Stream.BIN, [0], 2 * m).reshape(m, 2)
     points = (np.array(places) - 0.5 + draws) / sqrt(m)
-    search = Search(3, SERVER, starts=10)
+    search = Search(3, Stream.SERVER, starts=10)
     centroids, _, _ = cluster(plain, played.devices.shared_key, points, np.ones(m), search)
     assert_allclose(played.model, centroids * span + shift, rtol=1e-12)
 
@@ -156,10 +156,10 @@ def received(method, data, monkeypatch, **more):
     """Run a whole simulation and return every number that the server receives, by stage, and the result."""
     heard, exchange = [], LocalNetwork.exchange
 
-    def record(self, mail):
-        n, rows = len(data), np.maximum(mail.rows, 0)
-        heard.append([mail.values[i, : rows[i]].copy() for i in range(n)])
-        return exchange(self, mail)
+    def record(self, messages):
+        n, rows = len(data), np.maximum(messages.rows, 0)
+        heard.append([messages.values[i, : rows[i]].copy() for i in range(n)])
+        return exchange(self, messages)
 
     monkeypatch.setattr(LocalNetwork, "exchange", record)
     result = p2pkm.simulate(method, None, p2pkm.Shards.from_list(data), **more)
@@ -271,7 +271,7 @@ def test_masks_are_differences_of_streams_around_a_ring():
     played = serve(MUFC(2), [np.empty((0, 1)), np.empty((0, 1)), [[1.0], [2.0]]])
     streams = []
     for client in range(3):
-        words = plain.philox(np.arange(6), client, played.devices.shared_key, MASK).ravel().tolist()
+        words = plain.philox(np.arange(6), client, played.devices.shared_key, Stream.MASK).ravel().tolist()
         streams.append([(low + (high << 64)) % SMALL for low, high in zip(words[::2], words[1::2], strict=True)])
     for client in (0, 1):
         pairs = zip(streams[client], streams[client + 1], strict=True)

@@ -41,7 +41,7 @@ def test_messages_of_rounds_on_clients(name):
     """R rounds cost n (R + 1) messages up and n R down, a one-shot method n and n, alone none."""
     method, n = find(name)(3), 4
     result = p2pkm.simulate(method, None, shards(n), rounds=1 if name in ONE_SHOT else 3)
-    before = [record["messages"] for record in result.rounds if record["stage"] == "box"]
+    before = [record["messages"] for record in result.rounds if record["stage"] == "bounding-box"]
     sent = result.summary["messages"] - (before[-1] if before else 0)
     rounds = result.summary["rounds"]
     assert sent == (0 if name == "local" else 2 * n if name in ONE_SHOT else n * (rounds + 1) + n * rounds)
@@ -160,7 +160,7 @@ def test_units_are_those_of_the_method_inside_and_of_the_data_outside(frame):
 
 
 def test_a_graph_a_start_and_a_missing_graph_are_refused():
-    with pytest.raises(TopologyError, match="fkm talks to a server"):
+    with pytest.raises(TopologyError, match="fkm uses a server"):
         p2pkm.simulate(p2pkm.FKM(3), topologies.ring(4), shards())
     with pytest.raises(ExperimentError, match="leave start out"):
         p2pkm.simulate(p2pkm.FKM(3), None, shards(), start=np.zeros((4, 3, 2)))

@@ -16,24 +16,24 @@ from p2pkm.methods.init.value import Init
 
 @register("neighbor-mean")
 class NeighborMeanState(NamedTuple):
-    """Centroids float64[n, k, d] and settled bool[n]."""
+    """Centroids float64[n, k, d] and converged bool[n]."""
 
     centroids: Any
-    settled: Any
+    converged: Any
 
 
 @dataclass(frozen=True)
 class NeighborMean(MethodBase):
     """Move every centroid towards those of the same number at the neighbors, then take a Lloyd step.
 
-    One round at device i with neighbours j::
+    One round at device i with neighbors j::
 
         w_i,c <- (1 - pull) mean of the own points nearest to w_i,c + pull mean over j of w_j,c
 
     Without own points near by only the second term is left.
 
     Message: the k centroids.
-    Privacy: neighbours see the centroids, nobody sees points.
+    Privacy: neighbors see the centroids, nobody sees points.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class NeighborMean(MethodBase):
     init : Init or str
         As of other methods.
     tol : float
-        Largest move, relative to the scale of the data, at which a device has settled.
+        Largest move, relative to the scale of the data, at which a device has converged.
 
     References
     ----------
@@ -74,12 +74,12 @@ class NeighborMean(MethodBase):
 
     def message(self, state: NeighborMeanState, devices: Devices) -> DenseMessages:
         """Say the centroids."""
-        return DenseMessages(state.centroids, np.where(devices.awake, self.k, -1))
+        return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: NeighborMeanState, inbox: Inbox, devices: Devices) -> NeighborMeanState:
         """Average, device by device and neighbors in ascending id: the same bits wherever a device is hosted."""
         centroids = state.centroids.copy()
-        for i in np.flatnonzero(devices.awake):
+        for i in np.flatnonzero(devices.active_devices):
             links = range(devices.indptr[i], devices.indptr[i + 1])
             heard = [inbox.tables[inbox.slots[e], : self.k] for e in links]
             theirs = sum(heard, np.zeros_like(centroids[i])) / len(heard) if heard else state.centroids[i]
@@ -90,7 +90,7 @@ class NeighborMean(MethodBase):
                 mine = near.mean(axis=0) if len(near) else theirs[c]
                 centroids[i, c] = (1 - self.pull) * mine + self.pull * theirs[c]
         moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
-        return NeighborMeanState(centroids, moves <= self.tol * devices.scale)
+        return NeighborMeanState(centroids, moves <= self.tol * devices.data_std)
 
 
 def deal_sorted(table: Any, n: int, *, feature: int = 0, minimum: int = 0, seed: int = 0) -> Any:

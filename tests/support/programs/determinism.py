@@ -1,7 +1,7 @@
 """Runs of many kinds, as lines of JSON on rank 0; started by mpirun, and imported for the same runs in one process.
 
 mpirun -n 3 python tests/support/programs/determinism.py runs
-mpirun -n 3 python tests/support/programs/determinism.py mail
+mpirun -n 3 python tests/support/programs/determinism.py messages
 """
 
 import hashlib
@@ -192,8 +192,8 @@ def runs():
         yield {"name": name, "ledger": ledger, "seen": seen.hexdigest(), **{key: result.summary[key] for key in KEYS}}
 
 
-def draw_mail(rng, n, e, kind):
-    """Return the mail of all devices: some silent, some empty, some in part, perhaps over some edges only."""
+def draw_messages(rng, n, e, kind):
+    """Return the messages of all devices: some silent, some empty, some in part, perhaps over some edges only."""
     width, r = int(rng.integers(1, 5)), int(rng.integers(1, 6))
     values = rng.normal(size=(n, r, width))
     rows = rng.integers(0, r + 1, n)
@@ -212,12 +212,14 @@ def draw_mask(rng, topology, share):
     return kept[low, high]
 
 
-def part_of(mail, placement):
+def part_of(messages, placement):
     """Return what one rank says; ragged tables are only as long as its longest."""
-    values, rows = mail.values[placement.ids], mail.rows[placement.ids]
-    if mail.ragged:
+    values, rows = messages.values[placement.ids], messages.rows[placement.ids]
+    if messages.ragged:
         values = values[:, : max(1, rows.max(initial=0))].copy()
-    return mail._replace(values=values, rows=rows, edges=None if mail.edges is None else mail.edges[placement.edges])
+    return messages._replace(
+        values=values, rows=rows, edges=None if messages.edges is None else messages.edges[placement.edges]
+    )
 
 
 def compare(here, whole, placement, widths):
@@ -225,7 +227,7 @@ def compare(here, whole, placement, widths):
     edges = placement.edges
     heard = whole.slots[edges]
     same = np.array_equal(here.fresh, whole.fresh[edges])
-    blocks = np.where(heard >= 0, heard // placement.division.owner.size, 0)  # of older tables, where mail is late
+    blocks = np.where(heard >= 0, heard // placement.division.owner.size, 0)  # of older tables, where messages are late
     same &= np.array_equal(here.slots, np.where(heard >= 0, blocks * placement.slots + placement.senders, -1))
     for mine, theirs in zip(here.slots[heard >= 0], heard[heard >= 0], strict=True):
         count, width = whole.rows[theirs], widths[theirs % len(widths)]
@@ -243,7 +245,7 @@ class FaultTrace:
         self._edges, self._step, self._e = topology.mirror[edges], 0, len(topology.indices)
         self._held = np.zeros(len(self._edges), np.int64)
 
-    def hear(self, said):
+    def receive(self, said):
         """Return what is heard; `said.rows` is of this rank's slots, so every exchange counts as a table of all."""
         self._step += 1
         late = np.random.default_rng(self._step).integers(0, 9, self._e)[self._edges]
@@ -254,8 +256,8 @@ class FaultTrace:
         return ReceivedTables(np.where(self._held > 0, self._step - self._held, -1), fresh)
 
 
-def draw_letters(rng, topology):
-    """Return the letters of all devices: a few tables, some of them of shared rows, over some edges."""
+def draw_sparse(rng, topology):
+    """Return the sparse messages of all devices: a few tables, some of them of shared rows, over some edges."""
     who = np.flatnonzero(rng.random(topology.n) < rng.choice([0.0, 0.2, 0.8]))
     values = rng.normal(size=(12, int(rng.integers(1, 5))))
     starts = rng.integers(0, 9, len(who))
@@ -263,12 +265,12 @@ def draw_letters(rng, topology):
     return SparseMessages(who, Tables(values, starts, rng.integers(0, 4, len(who))), edges)
 
 
-def letters_of(letters, placement):
+def sparse_of(sparse, placement):
     """Return what one rank says."""
-    mine = np.isin(letters.who, placement.ids)
-    who = np.searchsorted(placement.ids, letters.who[mine])
-    edges = np.flatnonzero(np.isin(np.r_[placement.edges], letters.edges))
-    return SparseMessages(who, letters.tables.take(mine), edges, letters.header)
+    mine = np.isin(sparse.who, placement.ids)
+    who = np.searchsorted(placement.ids, sparse.who[mine])
+    edges = np.flatnonzero(np.isin(np.r_[placement.edges], sparse.edges))
+    return SparseMessages(who, sparse.tables.take(mine), edges, sparse.header)
 
 
 def compare_letters(here, whole, placement):
@@ -302,26 +304,26 @@ def exchanges():
             for _ in range(5):
                 word = str(rng.choice(["plain", "selective"])) if kind in {"mixed", "masked"} else kind
                 active = draw_mask(rng, topology, 0.6 if kind == "masked" else 1.0)
-                network.use(active[placement.edges])
-                local.use(active)
-                mail = draw_mail(rng, n, len(topology.indices), word)
-                widths[mail.rows >= 0] = mail.values.shape[2]
-                here, whole = network.exchange(part_of(mail, placement)), local.exchange(mail)
+                network.set_active_edges(active[placement.edges])
+                local.set_active_edges(active)
+                messages = draw_messages(rng, n, len(topology.indices), word)
+                widths[messages.rows >= 0] = messages.values.shape[2]
+                here, whole = network.exchange(part_of(messages, placement)), local.exchange(messages)
                 same.append(compare(here, whole, placement, widths))
-                letters = draw_letters(rng, topology)
-                here, whole = network.deliver(letters_of(letters, placement)), local.deliver(letters)
+                sparse = draw_sparse(rng, topology)
+                here, whole = network.deliver(sparse_of(sparse, placement)), local.deliver(sparse)
                 same.append(compare_letters(here, whole, placement))
-                same.append(np.array_equal(here.tables.values[: len(letters.tables.values)], letters.tables.values))
-                peeked = network.peek(mail.values[placement.ids])
-                same.append(np.array_equal(peeked, mail.values[np.concatenate((placement.ids, placement.ghosts))]))
+                same.append(np.array_equal(here.tables.values[: len(sparse.tables.values)], sparse.tables.values))
+                peeked = network.halo_exchange_uncounted(messages.values[placement.ids])
+                same.append(np.array_equal(peeked, messages.values[np.concatenate((placement.ids, placement.ghosts))]))
         held = list(getattr(network, "_requests", []))
         network.close()
         freed += [not request for request in held]
-        ledger = network.share(network.ledger.edges, placement.edge_counts)
+        ledger = network.allgather_by_device(network.ledger.edges, placement.edge_counts)
         same.append(np.array_equal(ledger, local.ledger.edges))
         same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
         wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))
-        yield {"name": f"mail {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
+        yield {"name": f"messages {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
 
 
 if __name__ == "__main__":

@@ -106,10 +106,10 @@ def changing(size, *, server_alone=False):
 
         def outgoing(self, messages, context):
             devices = context.devices
-            if server_alone and not (devices.step and devices.turn == 0):
+            if server_alone and not (devices.round and devices.turn == 0):
                 return messages
-            key = ((context.stage + 2) << 40) + (devices.step << 20) + devices.turn
-            change = _change_letters if isinstance(messages, SparseMessages) else _change_mail
+            key = ((context.stage + 2) << 40) + (devices.round << 20) + devices.turn
+            change = _change_sparse if isinstance(messages, SparseMessages) else _change_messages
             return change(messages, devices.ids, key, size)
 
     TRANSFORMS["perturbation"] = Perturbation
@@ -125,19 +125,22 @@ def noise(key, senders, rows, width):
     return 2.0 * uniforms(key, PURPOSE, streams, width) - 1.0 if len(streams) else np.zeros((0, width))
 
 
-def _change_mail(mail, ids, key, size):
-    values, (device, row) = mail.values.copy(), np.nonzero(np.arange(mail.values.shape[1]) < mail.rows[:, None])
-    values[device, row, mail.header :] += size * noise(key, ids[device], row, values.shape[2] - mail.header)
-    return mail._replace(values=values)
+def _change_messages(messages, ids, key, size):
+    values, (device, row) = (
+        messages.values.copy(),
+        np.nonzero(np.arange(messages.values.shape[1]) < messages.rows[:, None]),
+    )
+    values[device, row, messages.header :] += size * noise(key, ids[device], row, values.shape[2] - messages.header)
+    return messages._replace(values=values)
 
 
-def _change_letters(letters, ids, key, size):
-    values, rows = letters.tables.flat(), letters.tables.rows
+def _change_sparse(sparse, ids, key, size):
+    values, rows = sparse.tables.flat(), sparse.tables.rows
     starts = np.cumsum(rows) - rows
     row = np.arange(len(values)) - np.repeat(starts, rows)
-    values[:, letters.header :] += size * noise(key, np.repeat(ids[letters.who], rows), row,
-                                                values.shape[1] - letters.header)  # fmt: skip
-    return letters._replace(tables=Tables(values, starts, rows))
+    values[:, sparse.header :] += size * noise(key, np.repeat(ids[sparse.who], rows), row,
+                                                values.shape[1] - sparse.header)  # fmt: skip
+    return sparse._replace(tables=Tables(values, starts, rows))
 
 
 @dataclass(frozen=True)

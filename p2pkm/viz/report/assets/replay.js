@@ -1,5 +1,5 @@
 "use strict";
-// The replay: one state (frame, device, colours), two pictures drawn from it, and controls that change it.
+// The replay: one state (frame, device, colors), two pictures drawn from it, and controls that change it.
 (async () => {
   const byId = (name) => document.getElementById(`replay-${name}`);
   const told = JSON.parse(byId("data").textContent);
@@ -28,7 +28,7 @@
   const perPoint = data.cost.map((cost, i) => cost / data.size[i % devices]); // NaN and infinite stay unknown
   const shades = {
     cost: { values: perPoint, ...range(perPoint), title: "cost per point" },
-    disagreement: { values: data.disagreement, ...range(data.disagreement), title: "disagreement with neighbours" },
+    disagreement: { values: data.disagreement, ...range(data.disagreement), title: "disagreement with neighbors" },
     sent: { values: data.sent, ...range(data.sent), title: "bytes since the frame before", whole: true },
     gtv: { values: data.gtv, ...range(data.gtv), title: "GTV of a link" },
   };
@@ -63,7 +63,7 @@
     return { canvas, pen: canvas.getContext("2d"), width: 0, height: 0, spots: [] };
   }
 
-  // ------------------------------------------------------------------------------------------- numbers and colours
+  // ------------------------------------------------------------------------------------------- numbers and colors
 
   function range(values) {
     let low = Infinity, high = -Infinity, least = Infinity;
@@ -348,7 +348,7 @@
 
   // ------------------------------------------------------------------------------------------------------ the page
 
-  function measure() { // sizes and colours of now
+  function measure() { // sizes and colors of now
     if (!views.cloud.canvas.clientWidth) return; // not laid out
     const style = getComputedStyle(document.documentElement);
     ink = Object.fromEntries(["text", "muted", "line", "pale", "paper", "card", "accent", "lit"]
@@ -380,7 +380,7 @@
     drawStrip();
   }
 
-  function explain() { // what the colours mean
+  function explain() { // what the colors mean
     const key = (one, ramp) => {
       const bar = document.createElement("span");
       bar.className = `ramp ${ramp}`;
@@ -402,7 +402,7 @@
     if (excess !== null) parts.push(`${show(excess)} % above central k-means`);
     if (one.gtv !== null) parts.push(`GTV ${show(one.gtv)}`);
     parts.push(`${showBytes(one.bytes)} sent so far`);
-    if (one.settled !== null) parts.push(`${one.settled} of ${told.all} settled`);
+    if (one.converged !== null) parts.push(`${one.converged} of ${told.all} converged`);
     byId("now").textContent = parts.join(" · ");
     slider.setAttribute("aria-valuetext", `${one.stage}, round ${one.round}, frame ${frame + 1} of ${frames}`);
   }
@@ -453,7 +453,7 @@
     let sent = 0;
     for (const e of around[who]) for (let t = 0; t <= frame; t++) sent += data.sent[t * links + e];
     const at = frame * devices + who, own = who < devices;
-    const rows = [["neighbours", data.degree[who]]];
+    const rows = [["neighbors", data.degree[who]]];
     if (own) {
       rows.unshift(["points", data.size[who]]);
       rows.push(["cost", data.cost[at]], ["cost per point", perPoint[at]], ["disagreement", data.disagreement[at]]);
