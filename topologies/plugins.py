@@ -54,7 +54,7 @@ def _normalize(name: str) -> str:
 def _load(point: "EntryPoint") -> Any:
     try:
         return point.load()
-    except Exception as error:  # whatever somebody else's module raises
+    except Exception as error:  # whatever a foreign module raises
         raise PluginError(
             f"{_origin(point)} cannot be imported: {type(error).__name__}: {error}; mend or uninstall the package"
         ) from error

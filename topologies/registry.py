@@ -45,7 +45,7 @@ AnyGraph: TypeAlias = "Graph | CSRGraph | TimeVaryingGraph"
 
 
 def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
-    """Build a graph of the gallery, as `build` does with what its recipe says; `recipes` lists the names.
+    """Build a graph of the gallery, as `build` does with its entry; `recipes` lists the names.
 
     Parameters
     ----------

@@ -292,6 +292,6 @@ def byzantine_note(ids: Integers) -> list[str]:
 
 
 def _replaceable(traits: MethodTraits) -> bool:
-    """Return whether rows stand for centroids that could be replaced, where nobody must be honest."""
+    """Return whether rows stand for centroids that could be replaced, where no honesty is required."""
     closed = (MessageContent.OTHER, MessageContent.KEYED_POINTS)
     return not traits.needs_honest_messages and traits.message_content not in closed

@@ -18,7 +18,7 @@ _KEPT = 8  # rounds
 
 
 class FaultModel(Protocol):
-    """What goes wrong on a graph; every rank asks alike."""
+    """Faults of a run on its graph; every rank asks alike."""
 
     @property
     def stages(self) -> str:
@@ -43,7 +43,7 @@ class FaultModel(Protocol):
 
 
 class TraceFaults:
-    """Play what a tape says on its graph; see `FaultModel` for the meaning of each method."""
+    """Apply a fault trace on its graph; see `FaultModel` for the meaning of each method."""
 
     def __init__(self, tape: FaultTrace, n: int) -> None:
         self.stages, self._n, self._tape, self.ignored_events = tape.stages, n, tape, tape.ignored_events
@@ -58,11 +58,11 @@ class TraceFaults:
                 "tape_ignored_events": np.array(self.ignored_events)}  # fmt: skip
 
     def begin(self, t: int) -> Integers:
-        """Return what the tape says of devices and links from round t on."""
+        """Return the trace's events of devices and links from round t on."""
         return _of(self._begins, t)
 
     def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
-        """Return what the tape says of a message over each edge; a loss goes before a delay, the longest one counts."""
+        """Return the trace's delay of a message over each edge; a loss overrides a delay, the longest one counts."""
         events = _of(self._messages, t)
         events = events[(events[:, TURN] < 0) | (events[:, TURN] == turn)]
         message_delays, edges = np.zeros(len(source), np.int64), target * self._n + source  # ascending
@@ -121,7 +121,7 @@ def rebuild_fault_model(
 
 
 def play_tape(tape: FaultTrace, n: int) -> FaultModel | None:
-    """Return what a tape says, None if it has no events."""
+    """Return the events of a fault trace, None if it has none."""
     return TraceFaults(tape, n) if len(tape.events) else None
 
 

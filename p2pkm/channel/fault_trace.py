@@ -25,7 +25,7 @@ _OPTIONAL = {"tape": ("devices", "stages"), "away": ("rounds",), "asleep": ("rou
 
 
 class FaultTrace(NamedTuple):
-    """What goes wrong on one graph.
+    """Fault events on one graph.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ def read_tape(path: str, topology: Topology) -> FaultTrace:
     Raises
     ------
     ExperimentError
-        If there is no such file or a line is not an event; the message names the line and says what was expected.
+        If there is no such file or a line is not an event; the message names the line and what was expected.
     """
     try:
         with open(path, "rb") as file:
@@ -68,7 +68,7 @@ def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
-    """Return the events that the lines say; see `read_tape` for the errors. Empty lines are passed over."""
+    """Return the events of the lines; see `read_tape` for the errors. Empty lines are passed over."""
     rows: list[tuple[int, ...]] = []
     cuts, stages = [np.zeros((0, 6), np.int64)], "method"
     for number, line in enumerate(lines, 1):
@@ -109,7 +109,7 @@ def crossing(topology: Topology, side: Integers) -> Integers:
 
 
 def lower_half(topology: Topology) -> Integers:
-    """Return one side of a partition of which nobody says how: the devices with the lower ids."""
+    """Return one side of a partition without a given division: the devices with the lower ids."""
     return np.arange(topology.clients // 2)
 
 

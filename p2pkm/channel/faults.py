@@ -296,7 +296,7 @@ class FaultyAlgorithm:
         return self.algorithm.initial_state(devices, start)
 
     def message(self, state: Any, devices: Devices) -> DenseMessages:
-        """Return what those say who are there."""
+        """Return the messages of the devices that are available."""
         out = self.trouble.out
         self.trouble.note(devices.turn, state.converged)
         messages: DenseMessages = self.algorithm.message(

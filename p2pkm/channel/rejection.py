@@ -1,4 +1,4 @@
-"""What receivers reject: tables that cannot be tables of numbers, whoever sent them.
+"""What receivers reject: tables that cannot be tables of numbers, whichever device sent them.
 
 The rule looks at the table alone, so all receivers of a table come to the same verdict, and one look, before delivery,
 serves all of them. A table that is rejected counts as sent; for its receivers its sender was silent, so that the last

@@ -2,7 +2,7 @@
 
 Methods and stages of this package suppress by themselves (`Devices.min_count`,
 `p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made of; where
-`MethodTraits.suppresses_small_clusters` says so, points of small clusters take no part. `withhold` is for all others.
+`MethodTraits.suppresses_small_clusters` is set, points of small clusters take no part. `withhold` is for all others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,7 +54,7 @@ class Suppression(Transform):
             check_min_cluster_size(settings["least"], algorithm)
 
     def equip(self, devices: Devices) -> Devices:
-        """Tell the methods, which suppress by themselves where they can."""
+        """Pass the bound to the methods, which suppress small clusters themselves where they can."""
         return replace(devices, min_count=self._least)
 
     def begin(self, stage: Stage, *, closing: bool) -> "Suppression | None":
@@ -93,7 +93,7 @@ class Disclosure(Transform):
     Attributes
     ----------
     left : bool[m] or None
-        Which own points have left their device; None: of so many points nobody keeps count.
+        Which own points have left their device; None: not counted for so many points.
     """
 
     name: ClassVar[str] = "disclosure"
@@ -209,7 +209,7 @@ def _sent(messages: DenseMessages | SparseMessages, devices: Devices) -> Iterato
 def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
     """Return the messages without the rows of fewer than `min_count` own points: nearest to it of all in the table.
 
-    The hub has no points, and what it says is no device's.
+    The hub has no points, and what it sends is no device's.
     """
     d, most = devices.d, messages.values.shape[1]
     sets = np.ascontiguousarray(messages.values[:, :, :d], np.float64)
@@ -236,7 +236,7 @@ def check_min_cluster_size(least: int, algorithm: Any) -> None:
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:
-    """Return over how many links tables travel as they are in some stages, None: everywhere; a tree may tell all."""
+    """Return over how many links tables travel as they are in some stages, None: everywhere; at most all of a tree."""
     traits = [one.traits for one in algorithms]
     hops = [one.hops for one in traits if one.message_content in _FORWARDED or one.floods]
     return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])

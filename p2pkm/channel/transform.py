@@ -94,7 +94,7 @@ class Transform:
     """The base of all transforms: it lets everything pass. A subclass overrides what it needs.
 
     Before a run, `configure`, `check` and `place` turn the options of the run into settings, the keyword parameters of
-    the class; each rank builds its own transform of them. That of a plug-in gets as options what its spec says.
+    the class; each rank builds its own transform of them. That of a plug-in gets the options of its spec.
 
     Attributes
     ----------

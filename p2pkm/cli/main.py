@@ -1,4 +1,4 @@
-"""The command line: two doors, one parser; rank 0 reads it, the other ranks follow."""
+"""Entry points `p2pkm` and `python -m p2pkm`; rank 0 parses, the other ranks wait for its instructions."""
 
 import contextlib
 import os

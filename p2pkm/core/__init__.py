@@ -1,1 +1,1 @@
-"""Types that everybody shares: device batch, messages, method protocol, specs, errors, random streams."""
+"""Shared types: device batch, messages, method protocol, specs, errors, random streams."""

@@ -121,7 +121,7 @@ class Devices:
     varying : bool
         Whether the edges in use change from round to round of the last stage.
     shares : float64[e] or None
-        What the graph says a neighbor's share in an average should be at each edge, alike at both ends and 0 where the
+        A neighbor's share in an average at each edge, as the graph gives it, alike at both ends and 0 where the
         edge is not in use; None: it gives none.
     keys : uint64[n]
         Key of each device's random streams, a function of the seed and the id.

@@ -1,4 +1,4 @@
-"""Errors that a user can mend: each says what was given, what was expected and what to do."""
+"""Errors that a user can fix: each message has what was given, what was expected and what to do."""
 
 
 class P2PKMError(Exception):

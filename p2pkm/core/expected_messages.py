@@ -193,7 +193,7 @@ class FloodThenPool:
 
 @dataclass(frozen=True)
 class OneRound:
-    """The volumes of the opening and of the only round; who sends in which turn is not told."""
+    """The volumes of the opening and of the only round; who sends in which turn is not given."""
 
     opening: Volume
     rest: Volume

@@ -39,7 +39,7 @@ class DenseMessages(NamedTuple):
 
     @property
     def accepted(self) -> Integers:
-        """Return the rows of every table as its receivers take it, int64[n]: who says what they refuse is silent."""
+        """Return the rows of every table as its receivers take it, int64[n]: a rejected table counts as silence."""
         return self.rows if self.malformed is None else np.where(self.malformed, -1, self.rows)
 
 
@@ -58,7 +58,7 @@ class Inbox(NamedTuple):
     senders : int64[e]
         Index of the last table sent by each own edge's neighbor.
     sent : bool[s] or None
-        Who sent a table in this exchange; None: every device, or `over` says it all.
+        Who sent a table in this exchange; None: every device, or `over` decides alone.
     over : bool[e] or None
         The own edges over which something could come in this exchange; None: all.
     """
@@ -132,7 +132,7 @@ class Delivery(NamedTuple):
     edges : int64[f]
         Own edges over which something came, ascending: by device, and then by neighbor.
     tables : Tables
-        What came over each of them. Its values begin with those that the batch itself said, so that what points to
+        What came over each of them. Its values begin with those that the batch itself sent, so that what points to
         rows among these points to the same rows here.
     """
 

@@ -1,4 +1,4 @@
-"""What the environment says of the MPI launcher that started this process; MPI itself is not touched."""
+"""What the environment shows of the MPI launcher that started this process; MPI itself is not touched."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def launched() -> bool:
 
 
 def expected_size() -> int:
-    """Return how many processes the launcher started, 1 if it does not say."""
+    """Return how many processes the launcher started, 1 if unknown."""
     return int(next((os.environ[name] for name in _SIZES if name in os.environ), 1))
 
 
@@ -42,7 +42,7 @@ def expected_rank() -> int:
 
 
 def local_size() -> int:
-    """Return how many of the processes are on this machine; all of them if the launcher does not say."""
+    """Return how many of the processes are on this machine; all of them if unknown."""
     given = next((os.environ[name] for name in _LOCAL if name in os.environ), str(expected_size()))
     found = re.match(r"\d+", given)
     return int(found[0]) if found else 1

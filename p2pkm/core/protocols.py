@@ -17,7 +17,7 @@ class State(Protocol):
     are in use from then on; and `edge_degrees`, int64[e]: how many the neighbor at each edge then has.
 
     Optional fields, read by `p2pkm.core.states.optional`: `oscillating`, bool[n]: not converged, but going round in
-    circles (default: nobody). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
+    circles (default: none). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
     link gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
     strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
     (default: no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
@@ -122,7 +122,7 @@ class Algorithm(Protocol):
 
 
 class Report(NamedTuple):
-    """What the clients of a batch say to the server.
+    """What the clients of a batch send to the server.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ _PLAYED, _SERVED = ("initial_state", "message", "update"), ("tol", "report", "ag
 
 
 def check_method(kind: Any, name: str) -> Any:
-    """Return the class of a method that somebody else has written, after a look at what it declares.
+    """Return the class of a method from outside the package, after a look at what it declares.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class CheckpointWriter(Protocol):
         """Take the time from which on a checkpoint is being made."""
 
     def excuse(self, reason: str) -> None:
-        """Tell the user why there are none in this run."""
+        """Report why there are none in this run."""
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write one: the outline of the tree, and its arrays in device order."""

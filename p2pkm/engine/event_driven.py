@@ -14,7 +14,7 @@ and a transfer over edge (i, j) ends at ``max(t + b / bandwidth, free_i, free_j)
 sent at one time shares the lines, as under a barrier, and what is sent later waits its turn.
 
 At most `BOUND` tables are on their way over a link: a device does not begin a turn before there is room for what it
-will say. The age of a use is the time between a table being said and a turn that goes by it.
+will say. The age of a use is the time between a table being sent and a turn that goes by it.
 
 A turn wakes exactly one device; of several that begin at the same time the one comes first that has had fewer turns,
 then the one with the lower id. What is sent at a time is sent before a turn begins at that time. So with equal clocks
@@ -92,7 +92,7 @@ class Events:
         self._begin, self._say = np.full(n, np.inf), np.full(n, np.inf)  # when each does so next
         self._ready, self._free = np.zeros(n), np.zeros(n)  # has sent all it sent; line has carried all that was sent
         self._done = np.zeros(n)  # when each has computed its last turn
-        self._count, self._volume = np.zeros(n, np.int64), np.zeros(n)  # tables that each said, bytes of the last one
+        self._count, self._volume = np.zeros(n, np.int64), np.zeros(n)  # tables that each sent, bytes of the last one
         self._rows, self._said = np.zeros((2, bound + 1, n))  # of the last tables: their rows, and when they were sent
         self._arrive = np.full((bound, e), -np.inf)  # when the last tables are there; table c is in row c modulo bound
         self._used = np.zeros(e, np.int64)  # number of the table that was last used over each edge
@@ -184,7 +184,7 @@ class Events:
         return ReceivedTables(np.where(number > 0, count - number, -1), fresh)
 
     def _take_in(self, said: SentTables) -> None:
-        """Write down how many rows those said who have just computed, and when they will have done so."""
+        """Note how many rows those sent that have just computed, and when they will have done so."""
         own = said.rows[: len(self._ids)]
         if self._next < 0:
             who, rows = np.arange(self._topology.n), self._network.allgather_by_device(own)

@@ -10,7 +10,7 @@ from typing import Any
 from p2pkm.core.batch import Integers, Mask
 from p2pkm.core.protocols import Work
 
-_PASSES = 20  # of a server over the rows that it has heard: how often its k-means looks at them is not known
+_PASSES = 20  # of a server over the rows that it has received: how often its k-means looks at them is not known
 
 
 def count_flops(algorithm: Any, work: Work, server: Mask | None = None) -> Integers:

@@ -1,4 +1,4 @@
-"""Stages and the loop, all of it; knows no algorithm."""
+"""Run the stages of one experiment, round by round; independent of the method."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ class StageState(NamedTuple):
 
 
 class Checkpointer(Protocol):
-    """What keeps a run that it may be taken up again; on rank 0 it says when, and all ranks keep at once."""
+    """What keeps a run that it may be taken up again; on rank 0 it decides when, and all ranks keep at once."""
 
     @property
     def open(self) -> bool:
@@ -204,8 +204,8 @@ class _StopRequest(NamedTuple):
 def _check_termination(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
-    A logical AND over all devices, the simulator's convenience, uncounted. An opening is kept by nobody, so while
-    somebody keeps, a run that is asked to stop goes on to the end of the round.
+    A logical AND over all devices, the simulator's convenience, uncounted. No checkpoint is written of an opening, so
+    with checkpoints a run that is asked to stop goes on to the end of the round.
     """
     converged, keeper = state.converged, field.keeper
     oscillating = converged | optional(state, "oscillating", default=False)

@@ -17,7 +17,7 @@ from p2pkm.network.transport import World
 def load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     """Add the points that this rank reads by itself to its part, and see that they are those of a run that goes on.
 
-    If one rank cannot, all raise what it says.
+    If one rank cannot, all raise its error.
     """
     if "stored" not in order and "saved" not in order:
         return part

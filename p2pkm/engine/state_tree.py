@@ -193,7 +193,7 @@ def check_points(own: Any, marks: Any, kernels: Any) -> None:
 
 
 def fingerprint(own: Any, kernels: Any) -> Any:
-    """Return what tells the points of one device from others, float64[n, 1 + 2 d]: moments that feel their order."""
+    """Return a fingerprint of each device's points, float64[n, 1 + 2 d]: moments that feel their order."""
     marks = np.zeros((own.n, 1 + 2 * own.d))
     for devices, rows in iter_chunks(own.offsets):
         offsets = own.offsets[devices.start : devices.stop + 1] - rows.start

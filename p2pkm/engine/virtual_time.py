@@ -1,4 +1,4 @@
-"""Virtual time: how long a run would take in life, worked out at its end from what the ledger kept.
+"""Virtual time: how long a run would take on a network model, computed at its end from what the ledger kept.
 
 Every device has a clock of its own. In a turn
 
@@ -51,7 +51,7 @@ FREE = ("colored", "async")  # schedules without a barrier
 
 
 class Timing(NamedTuple):
-    """What a clock needs beside the ledger: the network in life, the stages as they were played, and by which events.
+    """What a clock needs beside the ledger: the link model, the stages as they were played, and by which events.
 
     events: those of the last stage, None: it was played by rounds.
     """
@@ -68,7 +68,7 @@ class Turn(NamedTuple):
     ----------
     awake : bool[n]
     rows : int64[n]
-        That each said, -1: none.
+        That each sent, -1: none.
     row_bytes : int
     edges : bool[e]
         The directed edges that were in use.
@@ -125,7 +125,7 @@ class Clock:
 def compute_virtual_time(
     timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
 ) -> dict[str, float | None]:
-    """Add `virtual_seconds` to every record and return what the summary says, on rank 0; every rank calls it."""
+    """Add `virtual_seconds` to every record and return the summary figures, on rank 0; every rank calls it."""
     if timing is None:
         return {}
     clock = Clock(timing.net, topology)
@@ -183,7 +183,7 @@ def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
 
 
 def _dense(exchange: ExchangeRecord, n: int) -> Integers:
-    """Return the rows that each own device said, int64[n], -1: none."""
+    """Return the rows that each own device sent, int64[n], -1: none."""
     rows = np.full(n, -1)
     who, said = exchange.said
     rows[who] = said

@@ -54,7 +54,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def lead_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions) -> int:
-    """Run one configuration over seeds, one folder each under one parent, and close with mean, sd and worst."""
+    """Run one configuration over seeds, one folder each, and print mean, standard deviation and worst."""
     with ExitStack() as held:
         return _run_seeds(experiment, seeds, manner, held)
 

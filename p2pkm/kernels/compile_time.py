@@ -1,9 +1,9 @@
-"""The time that this process spends on compiling kernels, and who is told that it begins; does not import numba."""
+"""The time that this process spends on compiling kernels, and who is notified when it begins; does not import numba."""
 
 import sys
 from collections.abc import Callable
 
-WAITING: list[Callable[[str], None]] = []  # who is told when something is compiled, once
+WAITING: list[Callable[[str], None]] = []  # notified when something is compiled, once
 
 
 def count_compilation() -> float:
@@ -13,5 +13,5 @@ def count_compilation() -> float:
 
 
 def announce_compilation(tell: Callable[[str], None]) -> None:
-    """Let somebody know, once, if kernels have to be compiled from now on."""
+    """Notify once if kernels have to be compiled from now on."""
     WAITING[:] = [tell]

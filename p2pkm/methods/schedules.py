@@ -26,7 +26,7 @@ class Schedule(NamedTuple):
     length : int
         Turns of a round, at most.
     check_termination : callable
-        Returns why to stop, given why the last round says so; nothing while that does not count yet.
+        Returns why to stop, given the reason of the last round; nothing while that does not count yet.
     """
 
     opening: Mask

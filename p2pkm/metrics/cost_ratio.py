@@ -183,7 +183,7 @@ def _add_rows(values: Floats) -> Floats:
 
 
 def gather_points(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
-    """Collect the points of all ranks, of very many a sample, with a note that says so; on rank 0, else None."""
+    """Collect the points of all ranks, of very many a sample, with a note; on rank 0, else None."""
     sizes = network.allgather_by_device(own.sizes)
     m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
     chosen = np.arange(m) if m <= most else spread(m, most, key, 0)

@@ -13,7 +13,7 @@ from p2pkm.metrics.cost_ratio import locate, spread
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
-_LABELED = 10_000_000  # points; above, nobody gathers the labels
+_LABELED = 10_000_000  # points; above, labels are not gathered
 _SAMPLE = 5_000
 
 

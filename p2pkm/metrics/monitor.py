@@ -30,7 +30,7 @@ class Monitor:
     ----------
     network : Network
     every : int
-        Record every so many rounds, and the last one of each stage.
+        Record every N rounds, and the last one of each stage.
     sink : callable
         Gets every record as it is made, on rank 0.
     topology : Topology

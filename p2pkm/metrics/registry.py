@@ -1,7 +1,7 @@
 """Every figure of a summary, once: the tables, the files, the report, the figures and the documentation read it here.
 
 A figure that can be computed from the finished run is one function and one entry of `METRICS`; the others are given
-by whoever counts them (ledger, channel, engine), under the key that stands here.
+by what counts them (ledger, channel, engine), under the key that stands here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Metric:
         What printed tables divide by, 1000 for kB.
     compute : callable, optional
         Returns its value, or float64[n] over the devices (NaN: not known), given the finished `Result`, which is the
-        same on every rank; None: somebody else gives it.
+        same on every rank; None: given elsewhere.
     reduce : callable
         Returns the figure of the summary from the known values of all devices.
     over_runs : callable

@@ -20,7 +20,7 @@ Singles = NDArray[np.float32]
 class Frames(NamedTuple):
     """A run in at most 60 pictures, evenly spread over its records; the first and the last record are among them.
 
-    What a stage before the others says that scales the points is left out, for it is in other units. Tables with fewer
+    What is sent in a stage that scales the points is left out, for it is in other units. Tables with fewer
     rows than the largest one are filled up with absent ones.
 
     Attributes

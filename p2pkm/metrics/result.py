@@ -124,7 +124,7 @@ class Result:
     ratios : float64[n] or None
         Cost of each device's centroids on all points over the central cost; NaN where it is not known.
     byzantine : int64[b] or None
-        The devices that lied.
+        The Byzantine devices.
     exposure : Exposure or None
     devices : dict of str to float64[n]
         The figures of `p2pkm.metrics.registry` that every device has a value of, by key; the server's, too, if the

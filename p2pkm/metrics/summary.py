@@ -36,7 +36,7 @@ from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
 
 _COMPARED = 1e7  # numbers that the distance to consensus looks at; of more devices every so many stand for all
-_MUCH, _SHORT = 0.3, 5.0  # share of the time that looking may take before the notes say so; of at least so many seconds
+_MUCH, _SHORT = 0.3, 5.0  # share of the time that recording may take before a note is made; of at least so many seconds
 _SELDOM = 10  # looks at every tenth round
 _HALF = 0.5  # of a link's strength
 
@@ -185,7 +185,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
 
 
 def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
-    """Return what the last record says of the whole run."""
+    """Return the figures of the last record that are about the whole run."""
     last = referee.trace[-1]
     found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
     found["rounds_before"] = trace(referee.trace)[-1][0] - last["round"]  # a stage may be played several times
@@ -356,7 +356,7 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
 
 
 def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> Integers:
-    """Return (exchange, sender, rows) of every table that somebody said, by exchange and by sender, int64[t, 3]."""
+    """Return (exchange, sender, rows) of every table sent, by exchange and by sender, int64[t, 3]."""
     number = np.repeat(np.arange(len(said)), [len(who) for who, _ in said])
     who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
     ids = network.placement.ids

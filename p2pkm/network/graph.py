@@ -140,7 +140,7 @@ class Topology:
             return self
         if self.names is None or self.hub >= 0:
             full = names if self.hub < 0 else (*names, SERVER)
-            return replace(self, names=full) if len(full) == self.n else self  # else other checks say so
+            return replace(self, names=full) if len(full) == self.n else self  # else other checks report it
         if set(names) != set(self.names):
             raise TopologyError(
                 "the nodes of the graph and the devices of the points have different names: of the nodes "

@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
     src, dst, messages, bytes, edge_rows : int64[e]
         Logical messages, bytes and rows over the edge from src to dst.
     stage, turn, sender, rows : int64[x] or None
-        Rows of every table that a device said, by stage and exchange (turn 0 is the opening); silent devices are left
+        Rows of every table that a device sent, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
     devices : int
         Number of devices, isolated ones and a hub included.
@@ -88,7 +88,7 @@ class ExchangeRecord(NamedTuple):
 
     @property
     def digest(self) -> tuple[int, int]:
-        """Return a fingerprint of who said what over which edges."""
+        """Return a fingerprint of who sent what over which edges."""
         over = b"" if self.edges is None else self.edges.dtype.str.encode() + np.ascontiguousarray(self.edges).tobytes()
         word = hashlib.sha256(np.concatenate(self.said).tobytes() + over).digest()
         return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
@@ -117,7 +117,7 @@ class Ledger:
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
     def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
-        """Write down one exchange over the own edges, bool[e], or all; it is added up when somebody asks."""
+        """Write down one exchange over the own edges, bool[e], or all; it is added up on demand."""
         if messages.malformed is not None:
             self.refused += messages.malformed * _count_receivers(self._indptr, edges)
         self._noted.append(

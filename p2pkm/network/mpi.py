@@ -58,7 +58,7 @@ class MPINetwork:
 
         The tables of boundary devices travel whether they sent or not (a table that was not sent anew is the one that
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
-        said, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
+        sent, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
         edges = narrow(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self._stage, self._turn)

@@ -1,4 +1,4 @@
-"""Families with a link for a share of all pairs: how many devices they can have before nobody can hold them."""
+"""Families with a link for a share of all pairs: how many devices they can have within memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

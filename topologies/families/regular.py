@@ -1,4 +1,4 @@
-"""Families without chance: the number of devices and the options say it all.
+"""Families without chance: determined by the number of devices and the options.
 
 Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError
 if an option is out of range.

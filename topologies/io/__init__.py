@@ -1,4 +1,4 @@
-"""Read a graph from a file; the suffix says the format."""
+"""Read a graph from a file; the suffix determines the format."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from topologies.io.edge_list import read_edge_list
 from topologies.validation import UNDIRECTED, Graph, sort_nodes
 
 LARGEST = 2**30  # bytes
-_FEW = 100_000  # nodes that can be made and looked at, whatever the file says
+_FEW = 100_000  # nodes that can be made and looked at, whatever the file contains
 
 
 def read(path: str | PathLike[str]) -> Graph:

@@ -1,4 +1,4 @@
-"""What the devices' own links say: degrees, triangles, the busiest device."""
+"""Measures of the devices' own links: degrees, triangles, the busiest device."""
 
 from typing import NamedTuple
 

@@ -18,7 +18,7 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
     The largest betweenness (Freeman, "A set of measures of centrality based on betweenness", 1977), by the sums of
     Brandes ("A faster algorithm for betweenness centrality", 2001): 1 at the hub of a star, 0 where all are linked.
     Of several shortest paths each counts its part. Where searches from all devices would take long, some random ones
-    say who is busiest, and others how busy; none above 100,000 devices.
+    identify the busiest, and others how busy it is; none above 100,000 devices.
 
     Parameters
     ----------

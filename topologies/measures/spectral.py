@@ -69,7 +69,7 @@ def effective_neighbors(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0)
     Up to 1,000 devices from all eigenvalues, above from a Gauss quadrature over random vectors. With a = decay^(-1/2)
     and r = a + sqrt(a^2 - 1) its m steps miss at most 2 a r^(1 - 2m) / (1 - decay) of the mean, twice the error of the
     best polynomial of degree 2m - 1 (Chebyshev's for 1 / (a - l)); so many are taken that this is nothing beside the
-    standard error, which is told. Where that would take too long, what they miss is told: the figure is too high.
+    standard error, which is given. Where that would take too long, what they miss is given: the figure is too high.
 
     Parameters
     ----------

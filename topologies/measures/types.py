@@ -1,4 +1,4 @@
-"""What measures read and return: a graph as arrays, and figures that say whether they are exact."""
+"""What measures read and return: a graph as arrays, and figures with a mark whether they are exact."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 

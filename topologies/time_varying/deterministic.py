@@ -54,7 +54,7 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
     ----------
     n : int
     size : int
-        Devices per machine, a divisor of n, not 2: of two, the one that stays has nobody to communicate with.
+        Devices per machine, a divisor of n, not 2: of two, the one that stays has no partner.
 
     References
     ----------
@@ -152,7 +152,7 @@ def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     into a_l parts of b^p_l devices. First every V_l averages by itself (a hyper-hypercube). Then, for l = 1, 2, ...,
     each device of V_l+1, V_l+2, ... trades with one of each part of V_l, with share
     ``|V_l| / (a_l (|V_l| + |V_l+1| + ...))``; so each part of V_l has the mean of all as its own, and averages once
-    more. Those of V_l that nobody trades with meet in groups of b meanwhile. If n has no prime factor above b, it is
+    more. Those of V_l without a partner meet in groups of b meanwhile. If n has no prime factor above b, it is
     the hyper-hypercube alone. Cost: degree at most `peers`, a period of at most 2 log(n) / log(b) + 2 rounds.
 
     Parameters

@@ -83,7 +83,7 @@ class TimeVaryingGraph:
         return CSRGraph(_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
 
     def degrees(self, turn: int) -> Integers:
-        """Return with how many others each device talks in a round, int64[n]."""
+        """Return with how many others each device exchanges messages in a round, int64[n]."""
         import numpy as np
 
         return np.diff(_before(self.active(turn))[self.indptr])

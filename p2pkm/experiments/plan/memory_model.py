@@ -73,7 +73,7 @@ class MemoryEstimate(NamedTuple):
 
     Attributes
     ----------
-    program, points, graph, centroids, messages, referee : int
+    program, points, graph, centroids, messages, monitor : int
         What it holds.
     seeding, rounds, reading, closing : int
         The tables of a flood; of a round; the points of all ranks while rank 0 makes and deals them (as a whole, in the
@@ -85,7 +85,7 @@ class MemoryEstimate(NamedTuple):
     graph: int
     centroids: int
     messages: int
-    referee: int
+    monitor: int
     seeding: int
     rounds: int
     reading: int
@@ -119,7 +119,7 @@ def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
         graph=graph,
         centroids=mine * (_DEVICE + _TABLES * table),
         messages=int(messages) + links * load.exchanges,
-        referee=_DIGEST * n * load.records if first else 0,
+        monitor=_DIGEST * n * load.records if first else 0,
         seeding=int(flood),
         rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
         reading=_read(load, own, first=first),

@@ -63,13 +63,13 @@ def _seconds(found: dict[str, Any]) -> Iterator[str]:
         f"seconds   per round, a core for every rank; a message takes {1e6 * link['latency']:.3g} us, "
         f"{write_size(link['bandwidth'])}/s ({link['source']})"
     )
-    yield f"  {'ranks':>8}{'seconds':>12}{'faster':>9}{'links cut':>14}{'ghosts':>12}  placement"
+    yield f"  {'ranks':>8}{'seconds':>12}{'faster':>9}{'edge cut':>14}{'halo size':>12}  rank partition"
     first = found["strong"][0]["seconds"]
     for row in found["strong"]:
         speedup = first / row["seconds"] if row["seconds"] else 1.0
         yield (
-            f"  {row['ranks']:>8,}{row['seconds']:>12.4g}{speedup:>8.1f}x{row['cut']:>14,}{row['ghosts']:>12,}"
-            f"  {row['placement']}"
+            f"  {row['ranks']:>8,}{row['seconds']:>12.4g}{speedup:>8.1f}x{row['edge_cut']:>14,}{row['halo_size']:>12,}"
+            f"  {row['rank_partition']}"
         )
     for row in found["weak"]:
         yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}  with {row['devices']:,} devices"

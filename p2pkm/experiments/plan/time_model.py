@@ -166,8 +166,14 @@ def strong(plan: RunPlan, costs: Costs, link: Link, parts: Sequence[Split]) -> l
     rows = []
     for part in parts:
         seconds = predict(plan, costs, link, part, -(-plan.size.points // part.ranks))
-        found = {"ranks": part.ranks, "seconds": seconds, "cut": part.cut, "ghosts": part.ghosts, "peers": part.peers}
-        rows.append(found | {"placement": part.placement})
+        found = {
+            "ranks": part.ranks,
+            "seconds": seconds,
+            "edge_cut": part.cut,
+            "halo_size": part.ghosts,
+            "peers": part.peers,
+        }
+        rows.append(found | {"rank_partition": part.placement})
     return rows
 
 

@@ -1,4 +1,4 @@
-"""When numba compiles a kernel, instead of reading it from its cache: said once, and counted apart."""
+"""When numba compiles a kernel, instead of reading it from its cache: reported once, and counted apart."""
 
 import time
 
@@ -11,7 +11,7 @@ _SAID = "compiling kernels, which is done once and takes up to half a minute; it
 
 @event.Listener.register
 class Compilation:
-    """Add up the seconds of compilation, nested ones once, and tell those who wait for it that it begins.
+    """Add up the seconds of compilation, nested ones once, and notify those registered that it begins.
 
     Attributes
     ----------

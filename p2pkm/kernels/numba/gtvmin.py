@@ -149,7 +149,7 @@ def _sweep(
 ):  # fmt: skip
     """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
 
-    nobody: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbor over each own edge where one look
+    none: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbor over each own edge where one look
     serves both ends; empty if every end is to look for itself.
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
@@ -271,7 +271,7 @@ def gtvmin(
 
 @njit(cache=True, nogil=True)
 def _equal(tables, centroids):
-    """Return whether every device holds what its table says."""
+    """Return whether every device holds the rows of its table."""
     for i in range(centroids.shape[0]):
         for c in range(centroids.shape[1]):
             for f in range(centroids.shape[2]):

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
-    """Take in the tables that were just heard: who holds which version of which origin's table now, and what is news.
+    """Take in the tables just received: who holds which version of which origin's table now, and what is new.
 
     Of an origin that a device does not hold yet it takes the first table that came, as it came. Tables are equal if all
     their bits are.

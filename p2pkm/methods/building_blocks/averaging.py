@@ -44,7 +44,7 @@ def iter_neighbor_tables(
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Yield the first neighbor that every device received, then the second, and so on: sums run in ascending id.
 
-    Those who never spoke, and those over links that are not in use, are left out.
+    Those that never sent, and those over links that are not in use, are left out.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def mixing(devices: Devices) -> Floats:
 
 @register("running-sums")
 class RunningSums(NamedTuple):
-    """What makes up for messages that are lost or late: running totals, so that the next one says it all.
+    """What makes up for messages that are lost or late: running totals, so that the next one replaces all lost ones.
 
     A device sends the total of all that it has ever offered; a neighbor adds what that has grown by since it last
     received it. What was offered and not received is in between, and nothing is ever gone (C. N. Hadjicostis, N. H.

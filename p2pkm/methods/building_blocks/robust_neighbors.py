@@ -1,4 +1,4 @@
-"""Rules that bound what a neighbor can do, as a change of what was heard: the update itself stays what it is.
+"""Rules that bound what a neighbor can do, as a change of what was received: the update itself stays what it is.
 
 Both see a neighbor's table from the own centroids: every own centroid c receives, of each neighbor, the row nearest to
 it, as c plus a difference, and the rule bounds the differences. Rows that are nobody's nearest are not received. So
@@ -15,7 +15,7 @@ from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.total_variation import heard, squared
 
 RULES = ("clip", "trim")
-_SHARE = 4  # one of so many neighbors may lie
+_SHARE = 4  # one of so many neighbors may be Byzantine
 
 
 def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> tuple[Inbox, Integers]:

@@ -1,4 +1,4 @@
-"""What a server makes of its clients' rows if some of them may lie: a mean or a median that few cannot move far."""
+"""What a server makes of its clients' rows if some may be Byzantine: a mean or a median that few cannot move far."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 
-_SHARE = 4  # one of so many clients may lie
+_SHARE = 4  # one of so many clients may be Byzantine
 _WHISKER = 1.5  # interquartile ranges beyond the quartiles: Tukey's fences
 
 
@@ -29,7 +29,7 @@ def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floa
     Every row of a client goes to the nearest reference row; what a client has there is its mean, weighted by counts.
     Each coordinate is then the mean of the clients' without the b smallest and the b largest of the q values, b the
     smaller of q / 4 rounded up and (q - 1) / 2 rounded down (trim), or their median. Clients weigh alike, for a count
-    may lie, too. A reference row that nobody comes to stays.
+    may be Byzantine, too. A reference row to which no row comes stays.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Rows of few points: such points take no part, so that no row that leaves a device holds anything of them.
 
-To withhold the row instead would say that there are few points, and would leave the neighbors' rows without their
+To withhold the row instead would reveal that there are few points, and would leave the neighbors' rows without their
 counterpart, which pulls them to the nearest of the others. Rows that are not paired with others are withheld, see
 `publish`.
 """

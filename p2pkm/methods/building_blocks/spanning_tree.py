@@ -151,7 +151,7 @@ def keep(heard: Tables, held: Tables) -> Tables:
     """Return the tables that were received as parts of an array that begins with the values of `held`.
 
     What equals a table that is held is that one again; anything else is added. So what is passed on unchanged is stored
-    once, whoever received it, and what pointed into the values of `held` points to the same rows in the new ones.
+    once for all that received it, and what pointed into the values of `held` points to the same rows in the new ones.
     """
     places, one, which = _distinct(heard)
     known = {table.tobytes(): start for table, start in _each(held.take(_distinct(held)[1]))}

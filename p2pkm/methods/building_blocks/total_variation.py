@@ -1,4 +1,4 @@
-"""What a device can say of its links: how far the tables at the two ends are apart.
+"""What a device can compute of its links: how far the tables at the two ends are apart.
 
 Both ends of a link come to the same bits: each adds the same two partial sums, and each partial sum runs over the rows
 of one end in that end's order.

@@ -1,4 +1,4 @@
-"""Starts that are not k-means++ seeds: random points, or centroids that somebody gives."""
+"""Starts that are not k-means++ seeds: random points, or given centroids."""
 
 from typing import Any
 

@@ -70,7 +70,7 @@ class Leader(MethodBase):
         )
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
-        """Take over what the parent said."""
+        """Take over what the parent sent."""
         centroids, news = state.centroids.copy(), np.zeros(len(devices), np.bool_)
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):

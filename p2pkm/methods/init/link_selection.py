@@ -54,7 +54,7 @@ class LinkSelection(MethodBase):
     Each device summarizes its points by k-means (greedy seeds, best of 3); g_ij is the count-weighted mean squared
     distance of i's pairs to j's nearest row plus the reverse, q_i the lower quartile (linear interpolation) over i's
     links. Both ends come to the same verdict. The best link of a device always stays: its g is at most q_i. A link to
-    a device without points stays, too, and counts for no quartile: nothing speaks against it.
+    a device without points stays, too, and counts for no quartile: no quartile excludes it.
 
     Message: at most k pairs of d + 1 columns, then one row with q_i, then, over the links that stay, one row with
     their number, which the strength of links depends on. The links that were cut are out of use from then on.
@@ -112,7 +112,7 @@ class LinkSelection(MethodBase):
 
 
 def send_degrees(devices: Devices, kept: Mask) -> DenseMessages:
-    """Say once, in the second round, how many own edges of the mask are kept, over these."""
+    """Send once, in the second round, how many own edges of the mask are kept, over these."""
     degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
     return DenseMessages(degrees[:, None, None], np.full(len(devices), 1 if devices.round == 2 else -1), edges=kept)
 

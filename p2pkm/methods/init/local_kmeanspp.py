@@ -53,7 +53,7 @@ class LocalKMeansPP(MethodBase):
         return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
 
     def message(self, state: OwnState, devices: Devices) -> DenseMessages:
-        """Say nothing."""
+        """Send nothing."""
         return silence(len(devices), 1, devices.d)
 
     def update(self, state: OwnState, inbox: Inbox, devices: Devices) -> OwnState:

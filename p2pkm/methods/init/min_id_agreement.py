@@ -27,7 +27,7 @@ class MinIdAgreementState(NamedTuple):
     converged : bool[n]
     candidates : float64[n, q, k, d]
     origin : int64[n]
-        The device that they come from, or N more than its id if it had to make do with its own points; 2 N: nobody.
+        The device that they come from, or N more than its id if it had to make do with its own points; 2 N: none.
     calm : int8[n]
         Rounds without news, counted up to 2.
     """
@@ -79,7 +79,7 @@ class MinIdAgreement(MethodBase):
         return _state(candidates, origin, np.zeros(n, np.int8))
 
     def message(self, state: MinIdAgreementState, devices: Devices) -> DenseMessages:
-        """Say all candidates and where they come from."""
+        """Send all candidates and where they come from."""
         n, q, k, d = state.candidates.shape
         values = np.empty((n, q * k, 1 + d))
         values[:, :, 0], values[:, :, 1:] = state.origin[:, None], state.candidates.reshape(n, q * k, d)

@@ -33,7 +33,7 @@ class SelectCandidate(MethodBase):
     Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
     travels uncounted. A device without points sends an empty table. Starts from a stage with `candidates`.
 
-    Privacy: d + 1 losses of one point tell where it is. With a `min_cluster_size` the losses are those of the summary
+    Privacy: d + 1 losses of one point reveal where it is. With a `min_cluster_size` the losses are those of the summary
     of the own points that every device can have received already, see `judges`, so they reveal nothing more; a device
     that had none to send sends an empty table.
     """

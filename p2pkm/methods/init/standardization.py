@@ -41,7 +41,7 @@ class Standardization(MethodBase):
     the origin travels uncounted.
 
     Privacy: every device sees the moments of every device; those of one point are that point, and those of two points
-    are both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points says none.
+    are both of them, coordinate by coordinate. With a `min_cluster_size` p a device of at most p points sends none.
     """
 
     name: ClassVar[str] = "standardization"

@@ -40,7 +40,7 @@ class Walk(NamedTuple):
     own : Tables
         What each device sends of itself on the way up: pairs, then losses.
     front : Front
-        What those say whose turn comes next.
+        What those send whose turn comes next.
     told : tuple
         On the way down the fronts so far, the last one first: (front, (front before, ...)).
     candidates : Tables
@@ -155,7 +155,7 @@ class TreeSummaries(MethodBase):
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
 
     def message(self, state: RootedState, devices: Devices) -> SparseMessages:
-        """Say to the parents or to the children what is due, layer by layer."""
+        """Send to the parents or to the children what is due, layer by layer."""
         walk = state.walk
         if walk is None:
             nobody = np.zeros(0, np.int64)
@@ -233,12 +233,12 @@ class TreeSummaries(MethodBase):
 
 
 def _turn(walk: Walk, front: Front) -> Walk:
-    """Begin a way down with what the roots say."""
+    """Begin a way down with what the roots send."""
     return walk._replace(front=front, told=(front, None))
 
 
 def _gather(told: Any, values: Floats, n: int) -> Tables:
-    """Return what each device was told, from all fronts; the values of each begin with those of the one before."""
+    """Return what each device received, from all fronts; the values of each begin with those of the one before."""
     starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while told is not None:
         front, told = told

@@ -92,7 +92,7 @@ class ADMM(MethodBase):
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             init=self.init,
-            needs_static_links="keeps dual variables on links that must not change, else they may grow without bound",
+            needs_static_links="keeps dual variables for links that have to last, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
         )
 
@@ -105,7 +105,7 @@ class ADMM(MethodBase):
         return ADMMState(start.centroids, np.zeros(len(devices), np.bool_), np.zeros_like(start.centroids))
 
     def message(self, state: ADMMState, devices: Devices) -> DenseMessages:
-        """Say all k rows, in their order."""
+        """Send all k rows, in their order."""
         return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:

@@ -278,7 +278,7 @@ class OverTree(MethodBase):
         return self.method.begin(devices)
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
-        """Say to the parent or to the children what is due, if it is the layer's turn."""
+        """Send to the parent or to the children what is due, if it is the layer's turn."""
         way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if way == 4:
             return silence(len(devices), 1, 1)

@@ -1,4 +1,4 @@
-"""Gossip k-means: own Lloyd steps, and meetings of two devices at a time."""
+"""Gossip k-means: own Lloyd steps, and averages of two devices at a time."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -148,7 +148,7 @@ class PairwiseGossip(MethodBase):
         return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: PairwiseGossipState, inbox: Inbox, devices: Devices) -> PairwiseGossipState:
-        """Meet the partner who just spoke, if there is one; then blend for the next meeting."""
+        """Average with the partner that just sent, if there is one; then blend for the next exchange."""
         met = state.blended.copy()
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):

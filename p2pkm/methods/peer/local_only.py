@@ -76,7 +76,7 @@ class LocalOnly(MethodBase):
         return AloneState(centroids, np.ones(len(devices), np.bool_))
 
     def message(self, state: AloneState, devices: Devices) -> DenseMessages:
-        """Say nothing."""
+        """Send nothing."""
         return silence(len(devices), 1, devices.d)
 
     def update(self, state: AloneState, inbox: Inbox, devices: Devices) -> AloneState:

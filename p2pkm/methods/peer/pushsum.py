@@ -66,8 +66,8 @@ class PushSumLloyd(MethodBase):
     With `counters`, for links that lose messages, a device sends the total of all shares so far, and any device that
     receives it adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been sent and not received yet
     stays the same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of
-    beginning with the own sums r anew, z changes by r(t+1) - r(t). Whoever holds too little, because its neighbors are
-    away, keeps its centroids for that round.
+    beginning with the own sums r anew, z changes by r(t+1) - r(t). A device that holds too little, because its
+    neighbors are away, keeps its centroids for that round.
 
     Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
 

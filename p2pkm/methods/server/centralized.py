@@ -76,7 +76,7 @@ class Central(ServerMethodBase):
         return Reports(known.points, known.features + 1, True, answered=enough, by_points=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Say all points."""
+        """Send all points."""
         n, sizes = len(clients), clients.sizes
         values = np.zeros((n, max(1, sizes.max(initial=0)), clients.d + 1))
         owner = np.repeat(np.arange(n), sizes)

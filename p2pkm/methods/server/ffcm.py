@@ -24,7 +24,7 @@ class FFCM(ServerMethodBase):
     With the points x of client i, from the server's centroids C and until the memberships stand still (exponent 2)::
 
         client i:   u_xc = 1 / sum_b |x - c|^2 / |x - b|^2,   c <- sum_x u_xc^2 x / sum_x u_xc^2
-                    says (C_i, S_i), S_ic = sum_x u_xc
+                    sends (C_i, S_i), S_ic = sum_x u_xc
         version 1:  c <- sum_i S_ic c_i / sum_i S_ic          (row by row)
         version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, except in the first round, where it
                                                                is the best of `server_n_init` seedings)
@@ -34,7 +34,7 @@ class FFCM(ServerMethodBase):
     first message.
 
     A point on a centroid has membership 1 there, in the first one if there are several; a centroid without membership
-    stays where it is. So a client with fewer points than centroids says duplicates of support 0; version 2 counts them
+    stays where it is. So a client with fewer points than centroids sends duplicates of support 0; version 2 counts them
     like all others. A client without points sends an empty table. A row that no client supports keeps its place in
     version 1; version 2 returns fewer centroids if fewer are distinct, and goes on with these.
 

@@ -21,7 +21,7 @@ _TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of 
 class FKM(ServerMethodBase):
     r"""Alternate a Lloyd step at every client with a weighted k-means of their centroids at the server.
 
-    With the points X_i of client i and the rows (C_i, S_i), centroids and numbers of points, that it says::
+    With the points X_i of client i and the rows (C_i, S_i), centroids and numbers of points, that it sends::
 
         server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
         client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
@@ -57,7 +57,7 @@ class FKM(ServerMethodBase):
     min_count : int
         Rows with fewer points nearest to them are not sent.
     robust : {"none", "trim", "median"}
-        What the server makes of rows that may be lies: it clusters those within Tukey's fences as above, and then
+        What the server makes of rows that may be Byzantine: it clusters those within Tukey's fences as above, and then
         takes the trimmed mean or the median, coordinate by coordinate, of what the clients have near each of these
         centroids, see `p2pkm.methods.building_blocks.robust_server`.
 

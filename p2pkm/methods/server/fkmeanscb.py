@@ -37,8 +37,8 @@ class FKMeansCB(ServerMethodBase):
     data without bounds no epsilon does. The low bits of a floating-point draw weaken the promise further. With
     `epsilon` None there is no noise, and centroids of one point are that point.
 
-    Departures: the printed density lacks the absolute value. A client with fewer than k1 points says as many rows as it
-    has distinct ones.
+    Departures: the printed density lacks the absolute value. A client with fewer than k1 points sends as many rows as
+    it has distinct ones.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ def test_plan_says_which_placement_it_counts(uncalibrated):
     words = ("plan", "--graph", "small-world", "--devices", "200", "--ranks", "5", "--format", "json")
     blocks = json.loads(here(*words, "--rank-partition", "blocks").out)["strong"]
     auto = json.loads(here(*words).out)["strong"]
-    assert {row["placement"] for row in blocks} == {"blocks"}
-    assert all(row["cut"] <= other["cut"] for row, other in zip(auto, blocks, strict=True))
+    assert {row["rank_partition"] for row in blocks} == {"blocks"}
+    assert all(row["edge_cut"] <= other["edge_cut"] for row, other in zip(auto, blocks, strict=True))
     for row, other in zip(auto, blocks, strict=True):
-        assert row["placement"] == "metis" or row["cut"] == other["cut"]
+        assert row["rank_partition"] == "metis" or row["edge_cut"] == other["edge_cut"]
