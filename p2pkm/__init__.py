@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from p2pkm.channel.byzantine import Byzantine as Byzantine
     from p2pkm.channel.sampled_faults import Faults as Faults
+    from p2pkm.channel.stale_policy import StalePolicy as StalePolicy
     from p2pkm.core.errors import DataError as DataError
     from p2pkm.core.errors import ExperimentError as ExperimentError
     from p2pkm.core.errors import NetworkError as NetworkError
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import slike as slike
     from p2pkm.data.sources import wine as wine
     from p2pkm.data.synthetic_communities import communities as communities
-    from p2pkm.engine.simulate import simulate as simulate
     from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.simulate import simulate as simulate
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.server.mufc import MUFC as MUFC
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
+    from p2pkm.network.link_model import LinkModel as LinkModel
     from p2pkm.storage.load import load as load
     from p2pkm.storage.study_table import Study as Study
     from p2pkm.storage.study_table import load_study as load_study
@@ -73,6 +75,8 @@ _HOMES = {
     "GossipMatching": "p2pkm.methods.peer.gossip",
     "GTVMin": "p2pkm.methods.peer.gtvmin",
     "Init": "p2pkm.methods.init.value",
+    "LinkModel": "p2pkm.network.link_model",
+    "StalePolicy": "p2pkm.channel.stale_policy",
     "Byzantine": "p2pkm.channel.byzantine",
     "Faults": "p2pkm.channel.sampled_faults",
     "KFED": "p2pkm.methods.server.kfed",
@@ -85,7 +89,7 @@ _HOMES = {
     "Shards": "p2pkm.data.shards",
     "Result": "p2pkm.metrics.result",
     "Topology": "p2pkm.network.graph",
-    "simulate": "p2pkm.engine.simulate",
+    "simulate": "p2pkm.experiments.simulate",
     "coupling_path": "p2pkm.experiments.coupling_path",
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",

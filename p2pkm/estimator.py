@@ -20,8 +20,8 @@ from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.data.partition import iid
 from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.engine.simulate import simulate
 from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check
+from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import pick
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE

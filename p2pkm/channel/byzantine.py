@@ -133,7 +133,7 @@ class ByzantineMessages(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the option `byzantine`."""
-        spec = Byzantine.of(options.get("byzantine"))
+        spec: Byzantine | None = options.get("byzantine")
         return None if spec is None else {"spec": spec}
 
     @classmethod

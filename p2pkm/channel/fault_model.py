@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LONGEST, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_tape
+from p2pkm.channel.fault_trace import DELAY, KIND, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_tape
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import parse
-from p2pkm.core.validation import whole
 from p2pkm.network.graph import Topology
-
-_KEPT = 8  # rounds
 
 
 class FaultModel(Protocol):
@@ -71,34 +67,6 @@ class TraceFaults:
         np.maximum.at(message_delays, at[~lost], events[here][~lost, ROUNDS])
         message_delays[at[lost]] = -1
         return message_delays
-
-
-class Stale(NamedTuple):
-    """What becomes of tables that should have been replaced: they are used for at most `age` rounds more."""
-
-    age: int
-
-
-def keep(*, age: int = _KEPT) -> Stale:
-    """Go on with the table that was last received, for at most so many rounds."""
-    whole(age, 1, "stale policy keep:age")
-    if age > LONGEST:
-        raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
-    return Stale(age)
-
-
-def drop() -> Stale:
-    """Use what comes in time, and nothing else."""
-    return Stale(0)
-
-
-STALE = {"keep": keep, "drop": drop}
-
-
-def parse_stale(text: str) -> Stale:
-    """Read ``keep``, ``keep:age=8`` or ``drop``."""
-    spec = parse(text, STALE, "stale policy")
-    return STALE[spec.name](**spec.options)
 
 
 def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> FaultModel | None:

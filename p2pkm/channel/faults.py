@@ -14,16 +14,14 @@ import numpy as np
 
 from p2pkm.channel.fault_model import (
     FaultModel,
-    Stale,
     build_fault_model,
     check_faults,
     locate,
-    parse_stale,
     rebuild_fault_model,
     use_fault_tolerant_variant,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
-from p2pkm.channel.sampled_faults import Faults
+from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.channel.transform import Order, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
@@ -58,13 +56,11 @@ class FaultInjector(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""
-        faults = Faults.of(options.get("faults"))
-        stale, model = options.get("stale_policy"), options.get("link_model")
-        policy = parse_stale("keep" if stale is None else stale)
+        faults, stale, model = (options.get(name) for name in ("faults", "stale_policy", "link_model"))
         if faults is None:
             if stale is not None:
                 raise ExperimentError(
-                    f"stale policy is {stale!r}, but there are no faults; leave it out, or add --faults"
+                    f"stale policy is {str(stale)!r}, but there are no faults; leave it out, or add --faults"
                 )
             return None
         if model is not None:
@@ -72,7 +68,7 @@ class FaultInjector(Transform):
                 "--faults and --link-model are both given: virtual time does not know who was unavailable. Leave one "
                 "of them out"
             )
-        return None if faults.empty else {"asked": faults, "stale": policy}
+        return None if faults.empty else {"asked": faults, "stale": stale or StalePolicy.keep()}
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
@@ -102,7 +98,7 @@ class FaultInjector(Transform):
         """Return the faults as this rank sees them."""
         return cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement)
 
-    def __init__(self, faults: FaultModel, stale: Stale, topology: Topology, placement: LocalSubgraph) -> None:
+    def __init__(self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
         self._stages, self._faults, self._age = faults.stages, faults, stale.age
         self._n, self._clients = n, topology.clients

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.registry import TRANSFORMS, find_plugins
+from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.messages import Delivery, Inbox
@@ -54,7 +54,8 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
         If an option cannot be read, or the method cannot be run with a transform.
     """
     found = [(kind, kind.configure(options)) for kind in TRANSFORMS.values()]
-    found += [(kind, kind.configure(keys)) for kind, keys in find_plugins(options.get("transforms"))]
+    plugins: PluginTransforms | None = options.get("transforms")
+    found += [(kind, kind.configure(spec.options)) for kind, spec in (plugins.parts if plugins else ())]
     parts = [(kind, settings) for kind, settings in found if settings is not None]
     for kind, settings in parts:
         kind.check(settings, algorithm)

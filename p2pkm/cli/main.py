@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import sys
+from itertools import pairwise
 from typing import Any
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
@@ -50,7 +51,7 @@ def _obey(arguments: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        _suggest(error)
+        _suggest(error, arguments)
         with contextlib.suppress(OSError):
             error.show()
         code = error.exit_code
@@ -70,14 +71,16 @@ def _obey(arguments: list[str]) -> int:
     return code or 0
 
 
-def _suggest(error: Any) -> None:
+def _suggest(error: Any, arguments: list[str]) -> None:
     """Name the commands where one is misspelled (not every version of click does), and options that were renamed."""
     import click
 
-    from p2pkm.core.spec import RENAMED, suggest
+    from p2pkm.core.spec import renamed, suggest
 
     old = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    if new := RENAMED.get(old[2:].replace("-", "_")):
+    words = "=".join(arguments).split("=")
+    value = dict(pairwise(words)).get(old)
+    if new := renamed(old[2:], value):
         error.message = f"No such option: {old}. It is called --{new.replace('_', '-')} now."
         error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})

@@ -42,6 +42,13 @@ RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what the
     "stragglers": "straggler",
     "pause": "straggler_length",
 }
+_RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}  # where a value of an option became an option of its own
+
+
+def renamed(name: str, value: object = None) -> str | None:
+    """Return what an option or key of version 0.1.0 with this value is called now, None: it is none; with _ for -."""
+    name = name.replace("-", "_")
+    return _RENAMED_WITH_VALUE.get((name, str(value))) or RENAMED.get(name)
 
 
 class Spec(NamedTuple):
@@ -184,12 +191,12 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
     return result
 
 
-def suggest(given: str, known: Iterable[str]) -> str:
-    """Name the new name of a word that was renamed, else the nearest known word, and all of them."""
+def suggest(given: str, known: Iterable[str], value: object = None) -> str:
+    """Name the new name of a word that was renamed, with this value, else the nearest known word, and all of them."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
-    new = RENAMED.get(given.replace("-", "_"))
+    new = renamed(given, value)
     if new in words:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)

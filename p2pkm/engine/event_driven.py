@@ -37,7 +37,7 @@ from p2pkm.engine import flop_count as operations
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import LinkModel
+from p2pkm.network.link_model import LinkParameters
 from p2pkm.network.transport import Network
 
 BOUND = 8  # tables of a sender on their way over a link
@@ -48,7 +48,7 @@ _KEPT = {
 }
 
 
-def schedule_events(algorithm: Any, net: LinkModel | None, topology: Topology) -> "Events | None":
+def schedule_events(algorithm: Any, net: LinkParameters | None, topology: Topology) -> "Events | None":
     """Return the clocks by which the last stage of a run is played; None if it goes by rounds.
 
     Raises
@@ -85,7 +85,7 @@ class Events:
         How many each device has begun.
     """
 
-    def __init__(self, net: LinkModel, topology: Topology, bound: int = BOUND) -> None:
+    def __init__(self, net: LinkParameters, topology: Topology, bound: int = BOUND) -> None:
         n, e = topology.n, len(topology.indices)
         self._net, self._topology, self.bound = net, topology, bound
         self.turns = np.zeros(n, np.int64)

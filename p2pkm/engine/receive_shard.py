@@ -8,17 +8,36 @@ import numpy as np
 from p2pkm.core.errors import DataError
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
-from p2pkm.engine.state_tree import check_points
+from p2pkm.engine.run_job import RankPart
+from p2pkm.engine.state_tree import check_points, rebuild
 from p2pkm.kernels import pick
-from p2pkm.network.rank_partition import divide
+from p2pkm.network.rank_partition import RankPartition, divide
 from p2pkm.network.transport import World
 
 
-def load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Add the points that this rank reads by itself to its part, and see that they are those of a run that goes on.
+def receive_part(world: World, order: dict[str, Any], part: dict[str, Any]) -> RankPart:
+    """Return this rank's part of a run.
 
-    If one rank cannot, all raise its error.
+    Parameters
+    ----------
+    order : dict
+        What was broadcast: the rank partition; `saved`, the outline of a checkpoint; `stored`, which points to read.
+    part : dict
+        What was dealt: points, centroids to start from, arrays of the checkpoint.
+
+    Raises
+    ------
+    DataError
+        On every rank, if one cannot read its points or they are not those of the checkpoint.
     """
+    part = _load_own_shard(world, order, part)
+    start = part.pop("start", None)
+    saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
+    return RankPart(Shards.from_arrays(part), start, RankPartition.from_arrays(order), saved)
+
+
+def _load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Add the points that this rank reads by itself, and check that they are those of a run that goes on."""
     if "stored" not in order and "saved" not in order:
         return part
     fault = ""

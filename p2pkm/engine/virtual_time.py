@@ -44,7 +44,7 @@ from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import ExchangeRecord
-from p2pkm.network.link_model import LinkModel
+from p2pkm.network.link_model import LinkParameters
 from p2pkm.network.transport import Network
 
 FREE = ("colored", "async")  # schedules without a barrier
@@ -56,7 +56,7 @@ class Timing(NamedTuple):
     events: those of the last stage, None: it was played by rounds.
     """
 
-    net: LinkModel
+    net: LinkParameters
     stages: tuple[Stage, ...]
     events: Events | None = None
 
@@ -92,7 +92,7 @@ class Clock:
     topology : Topology
     """
 
-    def __init__(self, net: LinkModel, topology: Topology) -> None:
+    def __init__(self, net: LinkParameters, topology: Topology) -> None:
         self._net, self._topology = net, topology
         self.ready = np.zeros(topology.n)  # when each has computed, and sent all that it had to
         self.heard = np.zeros(topology.n)  # when each has all that was sent to it

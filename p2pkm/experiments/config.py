@@ -1,7 +1,8 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 from p2pkm.core.cache import memoize_in_study
@@ -33,20 +34,20 @@ class Experiment:
         File of known centers to measure the distance to.
     rank_partition : str
         How devices are dealt to MPI ranks: as cuts fewer links, in contiguous blocks, or as METIS divides the graph.
-    link_model : str or None
-        Network in life, for virtual time; None: no virtual time.
+    link_model : LinkModel or None
+        How fast devices and links are, for virtual time; None: no virtual time.
     checkpoint_every : int or None
         Rounds between two checkpoints; None: about every 30 s, 0: never.
-    faults, stale_policy : str or None
+    faults, stale_policy : Faults and StalePolicy, or None
         What goes wrong, and what becomes of old tables then; None: nothing, and keep.
-    byzantine : str or None
-        How many devices say wrong tables, how and where; None: all are honest.
+    byzantine : Byzantine or None
+        How many devices send wrong tables, how and where; None: all are honest.
     min_cluster_size : int
         Nothing of rows of fewer own points leaves their device; 0: no matter how few.
     noise : float
         Standard deviation of the noise on every row of centroids that is sent, in that of the points; 0: none.
-    transforms : str or None
-        What other packages do to messages, a list of specs.
+    transforms : PluginTransforms or None
+        What other packages do to messages.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -75,11 +76,11 @@ class Experiment:
     record_every: int | None = None
     silhouette: bool = False
     true_centers: str | None = None
-    link_model: str | None = None
+    link_model: Any = None
     byzantine: Any = None
     min_cluster_size: int = 0
     noise: float = 0.0
-    transforms: str | None = None
+    transforms: Any = None
     out: str | None = None
     plot: bool = True
     baselines: bool = True
@@ -88,7 +89,7 @@ class Experiment:
     require_converged: bool = False
     checkpoint_every: int | None = None
     faults: Any = None
-    stale_policy: str | None = None
+    stale_policy: Any = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
@@ -122,7 +123,7 @@ class Experiment:
         for raw, value in given.items():
             name = raw.replace("-", "_")
             if name not in kinds:
-                raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds)}")
+                raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, kinds, value)}")
             if name.endswith("_column") and isinstance(value, int):
                 value = str(value)  # a column may be named by its index
             kind = str if name in _VALUES else kinds[name]
@@ -136,16 +137,37 @@ class Experiment:
 
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0: resolved fields, method, graph, points, centers, groups, net and channel."""
+    """A checked experiment on rank 0.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        Its resolved fields.
+    run : RunConfig
+    shards : Shards or Sharded
+    scores : OptionalMetrics
+    """
 
     experiment: Experiment
-    algorithm: Any
-    topology: Any
+    run: Any
     shards: Any
-    centers: Any
-    groups: Any = None
-    net: Any = None
-    channel: Any = None
+    scores: Any
+
+
+def check_draft(experiment: Experiment, ranks: int) -> tuple[Any, Spec]:
+    """Check what needs neither data nor graph; return the method (k = 1 if it is open) and the graph.
+
+    Raises
+    ------
+    P2PKMError
+        If something cannot work.
+    """
+    from p2pkm.engine.build_run import check_options
+
+    draft = build(experiment, experiment.clusters or 1)
+    graph = parse_graph(experiment, draft)
+    check_options(draft, vars(experiment), ranks)
+    return draft, graph
 
 
 def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
@@ -161,23 +183,19 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     P2PKMError
         If anything cannot be used; nothing has been written then.
     """
-    from p2pkm.channel.pipeline import plan_channel
     from p2pkm.data.out_of_core.index import open_stored
     from p2pkm.data.out_of_core.shards import Sharded
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
     from p2pkm.engine.build_batch import label_pooled
+    from p2pkm.engine.build_run import build_run
     from p2pkm.methods.init.pipelines import needs_hub
-    from p2pkm.metrics.monitor import usual_every
+    from p2pkm.metrics.summary import OptionalMetrics
     from p2pkm.network.graph import Topology
-    from p2pkm.network.link_model import parse_net
 
-    draft = build(experiment, experiment.clusters or 1)
-    graph, channel = parse_graph(experiment, draft), plan_channel(vars(experiment), draft)
-    spec = None if experiment.link_model is None else str(parse_net(experiment.link_model, experiment.devices))
+    draft, graph = check_draft(experiment, ranks or 1)
     source = parse_source(experiment.data)
-    partitions = known_partitions(experiment.partition)
-    partition = parse(experiment.partition, partitions, "partition") if experiment.partition else None
+    partitions, partition = known_partitions(experiment.partition), parse_partition(experiment.partition)
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
@@ -194,32 +212,28 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(graph, n, ranks or 16, names)
-    net, channel = _lay_out(spec, topology, graph, draft), channel.place(topology, experiment.seed)
     clusters = experiment.clusters or table.classes or 8
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else memoize_in_study(
         "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
         lambda: assign(table, partition, topology.clients, experiment.dtype))  # fmt: skip
-    rounds = draft.default_rounds if experiment.rounds is None else experiment.rounds
+    shards = shards if topology.hub < 0 else shards.with_hub()
+    run = build_run(build(experiment, clusters), vars(experiment), topology, shards, ranks=ranks or 1,
+                    graph=read_attributes(experiment, graph))  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=rounds, record_every=experiment.record_every or usual_every(topology.n),
-        link_model=spec,
+        clusters=clusters, rounds=run.rounds, record_every=run.record_every,
     )  # fmt: skip
     centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
-    shards = shards if topology.hub < 0 else shards.with_hub()
-    return Prepared(resolved, build(resolved, clusters), topology, shards, centers, table.groups, net, channel)
+    return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups))
 
 
-def _lay_out(spec: str | None, topology: Any, graph: Spec, method: Any) -> Any:
-    """Return the network in life, if asked for; refuse clocks that the method cannot be played by."""
-    from p2pkm.engine.event_driven import schedule_events
-    from p2pkm.network.link_model import rebuild_link_model
+def read_attributes(experiment: Experiment, graph: Spec) -> Any:
+    """Return the graph of a file, whose attributes a link model reads; None: there are none, or nobody asks."""
+    import topologies
 
-    net = rebuild_link_model(spec, topology, graph)
-    schedule_events(method, net, topology)
-    return net
+    return topologies.read(graph.options["path"]) if experiment.link_model and graph.name == "file" else None
 
 
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
@@ -237,6 +251,13 @@ def parse_graph(experiment: Experiment, method: Any) -> Spec:
             "peer-to-peer method such as gtvmin"
         )
     return complete(graph, kinds, experiment.seed)
+
+
+def parse_partition(text: str | None) -> Spec | None:
+    """Return the spec of a partition, None: the usual one."""
+    from p2pkm.data.partition import known as known_partitions
+
+    return parse(text, known_partitions(text), "partition") if text else None
 
 
 def build(experiment: Experiment, k: int) -> Any:
@@ -290,25 +311,23 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
     return topology
 
 
-def _read_init(text: str) -> Any:
-    from p2pkm.methods.init.value import Init
+def _value(module: str, kind: str) -> Callable[[str], Any]:
+    """Return what reads the text of a value; its module is imported when it is needed."""
 
-    return Init.of(text)
+    def read(text: str) -> Any:
+        return vars(import_module(module))[kind].of(text)
 
-
-def _read_faults(text: str) -> Any:
-    from p2pkm.channel.sampled_faults import Faults
-
-    return Faults.of(text)
+    return read
 
 
-def _read_byzantine(text: str) -> Any:
-    from p2pkm.channel.byzantine import Byzantine
-
-    return Byzantine.of(text)
-
-
-_VALUES = {"init": _read_init, "faults": _read_faults, "byzantine": _read_byzantine}  # fields that hold values
+_VALUES = {  # fields that hold values
+    "init": _value("p2pkm.methods.init.value", "Init"),
+    "link_model": _value("p2pkm.network.link_model", "LinkModel"),
+    "faults": _value("p2pkm.channel.sampled_faults", "Faults"),
+    "stale_policy": _value("p2pkm.channel.stale_policy", "StalePolicy"),
+    "byzantine": _value("p2pkm.channel.byzantine", "Byzantine"),
+    "transforms": _value("p2pkm.channel.registry", "PluginTransforms"),
+}
 _GRAPHS = 64  # that a study keeps
 _METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

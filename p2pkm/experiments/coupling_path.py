@@ -137,7 +137,7 @@ def coupling_path(  # noqa: PLR0913 - the public signature
     P2PKMError
         As `simulate`; ExperimentError, before anything runs, if a coupling or an option is out of range.
     """
-    from p2pkm.engine.simulate import simulate
+    from p2pkm.experiments.simulate import simulate
     from p2pkm.methods.peer.gtvmin import GTVMin
 
     results: list[Result] = []
@@ -243,7 +243,8 @@ def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Output
 def _at(prepared: Prepared, coupling: float) -> Prepared:
     """Return the same points and graph with another coupling."""
     changed = replace(prepared.experiment, coupling=coupling, out=None)
-    return prepared._replace(experiment=changed, algorithm=build(changed, prepared.algorithm.k))
+    run = replace(prepared.run, algorithm=build(changed, prepared.run.algorithm.k))
+    return prepared._replace(experiment=changed, run=run)
 
 
 def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -> list[Result]:

@@ -59,7 +59,7 @@ def _go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> int:
     with repeated_from(path):
         prepared = prepare_and_validate(experiment, world)
     if saved is not None:
-        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.topology, prepared.channel), path)
+        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.run.topology, prepared.run.channel), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
     return print_and_exit_code(

@@ -5,17 +5,18 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from p2pkm.core.errors import DataError, ExperimentError, NetworkError
+from p2pkm.core.errors import DataError, NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
 from p2pkm.core.termination import STOPPED
-from p2pkm.engine.receive_shard import load_own_shard
+from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Experiment, Prepared, prepare
+from p2pkm.experiments.config import Experiment, Prepared, check_draft, prepare
 from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
@@ -94,27 +95,14 @@ def hold_out(experiment: Experiment, manner: OutputOptions, held: ExitStack) -> 
 
 def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
-    from p2pkm.engine.validate import check
     from p2pkm.experiments.plan.memory_check import check_memory
-    from p2pkm.network.rank_partition import check_rank_partition
 
     ranks = world.size if launched() and world.library() is not None else None
     if compiles():
         check_threads()
-    check_rank_partition(experiment.rank_partition, world.size)
+    check_draft(experiment, world.size)
     check_memory(experiment, ranks)
-    prepared = prepare(experiment, ranks)
-    if experiment.rank_partition == "metis" and world.size > 1 and not prepared.shards.in_memory:
-        raise ExperimentError(
-            "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
-        )
-    resolved = prepared.experiment
-    check(
-        prepared.algorithm, prepared.topology, prepared.shards,
-        rounds=resolved.rounds or 0, record_every=resolved.record_every or 1,
-        allow_disconnected=resolved.allow_disconnected,
-    )  # fmt: skip
-    return prepared
+    return prepare(experiment, ranks)
 
 
 def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
@@ -139,24 +127,22 @@ def execute(
     lock: of the run folder, None: nothing is written. start: float64[n, k, d] or None, centroids that replace the
     seeding stages. taken: the run in the folder goes on.
     """
+    from p2pkm.engine.run_job import RootHooks, run_job
     from p2pkm.kernels.compile_time import announce_compilation
-    from p2pkm.metrics.summary import OptionalMetrics
 
-    resolved = prepared.experiment
+    resolved, run = prepared.experiment, prepared.run
     facts = {"ranks": world.size, "mpi": world.library()}
-    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, prepared.topology.list_names())
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, run.topology.list_names())
     if not (manner.quiet or prepared.shards.in_memory):
-        said = prepared.shards.describe(world.size, prepared.algorithm.k, len(prepared.topology.indices))
+        said = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
-    job = _job(world, prepared, start, None if taken is None else taken.checkpoint)
-    wishes = OptionalMetrics(resolved.silhouette, prepared.centers, prepared.groups)
-    progress = manner.console.progress(prepared.algorithm.name, job.rounds, quiet=manner.quiet, verbose=manner.verbose)
+    part = _deal(world, prepared, start, None if taken is None else taken.checkpoint)
+    progress = manner.console.progress(run.algorithm.name, run.rounds, quiet=manner.quiet, verbose=manner.verbose)
     if not manner.quiet:
         announce_compilation(progress.tell)
-    names = {"graph": resolved.graph, "data": resolved.data, "partition": resolved.partition,
-             "link_model": resolved.link_model, "faults": None if resolved.faults is None else str(resolved.faults),
-             "stale_policy": resolved.stale_policy,
-             "out": None if lock is None else str(lock.folder)}  # fmt: skip
+    told = resolved.to_mapping()
+    names = {name: told.get(name) for name in ("graph", "data", "partition", "link_model", "faults", "stale_policy")}
+    names["out"] = None if lock is None else str(lock.folder)
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -165,12 +151,15 @@ def execute(
 
     try:
         with asked_to_stop() as interrupted:
-            more = {"names": names, "sink": sink, "wishes": wishes, "tell": progress.tell}
+            hooks = RootHooks(sink=sink, tell=progress.tell, scores=prepared.scores, names=names)
             if folder is not None:
-                tells = partial(identify, resolved.to_mapping(), prepared.topology, prepared.channel)
-                more["vault"] = CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell)
-                more["begin"] = folder.begin if taken is None else partial(folder.reopen, taken.records)
-            result = _perform(job, world, interrupted=interrupted, **more)
+                tells = partial(identify, resolved.to_mapping(), run.topology, run.channel)
+                hooks = replace(
+                    hooks,
+                    checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell),
+                    begin=folder.begin if taken is None else partial(folder.reopen, taken.records),
+                )
+            result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
         if folder is not None:
             folder.finish(result, _draw_all if resolved.plot else None)
     except BaseException as error:
@@ -204,30 +193,28 @@ def worker_loop(world: World, errands: Mapping[str, Callable[[World, dict[str, A
             errand(world, order)
 
 
-def _job(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
-    """Tell every rank what to run and deal the points; return rank 0's own job."""
+def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
+    """Tell every rank what to run and deal the points; return rank 0's own part."""
     import numpy as np
 
     from p2pkm.engine.state_tree import split
     from p2pkm.network.rank_partition import choose
 
-    shards, topology = prepared.shards, prepared.topology
+    shards, topology = prepared.shards, prepared.run.topology
     stored = not shards.in_memory  # every rank reads its own, one range of rows
     sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.rank_partition)
     division = choose(topology, sizes, world.size, wish)
     texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
-    told |= prepared.channel.to_arrays()
-    told |= {} if prepared.net is None else {f"net_{name}": part for name, part in prepared.net._asdict().items()}
+    told |= prepared.run.to_arrays()
     changing = {} if topology.varying is None else {"changing": np.ones(1)}
     order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
     parts: Iterator[dict[str, Any]] = _split(None if stored else shards, start, division)
     if saved is not None:
         more = partial(split, saved.outline, saved.arrays, topology, division)
         parts = (part | more(rank) for rank, part in enumerate(parts))
-    part = load_own_shard(world, order, world.scatter(parts))
-    return _assemble(order, part, topology)
+    return receive_part(world, order, world.scatter(parts))
 
 
 def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
@@ -240,59 +227,29 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
 
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
     """Run what rank 0 runs."""
+    from p2pkm.engine.build_run import build_run
+    from p2pkm.engine.run_job import run_job
+    from p2pkm.experiments.config import build
+
+    experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    algorithm = build(experiment, experiment.clusters or 1)  # registers its states
     try:
-        job = _assemble(order, load_own_shard(world, order, world.scatter(None)), _read_topology(order))
+        part = receive_part(world, order, world.scatter(None))
     except DataError:
         return  # rank 0 says so
-    _perform(job, world, interrupted=interrupted)
+    run = build_run(algorithm, vars(experiment), _read_topology(order, experiment), None, ranks=world.size,
+                    arrays=order)  # fmt: skip
+    run_job(run, replace(part, interrupted=interrupted), world)
 
 
-def _read_topology(order: dict[str, Any]) -> Any:
+def _read_topology(order: dict[str, Any], experiment: Experiment) -> Any:
     """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
     from p2pkm.experiments.config import build, build_topology, parse_graph
     from p2pkm.network.graph import Topology
 
     if "changing" not in order:
         return Topology.from_arrays(order)
-    experiment = _read_experiment(order)
     return build_topology(parse_graph(experiment, build(experiment, 1)), experiment.devices, 1)
-
-
-def _read_experiment(order: dict[str, Any]) -> Experiment:
-    return Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
-
-
-def _assemble(order: dict[str, Any], part: dict[str, Any], topology: Any) -> Any:
-    """Build the job from what was broadcast and dealt."""
-    from p2pkm.channel.pipeline import plan_channel
-    from p2pkm.data.shards import Shards
-    from p2pkm.engine.simulate import Job
-    from p2pkm.engine.state_tree import rebuild
-    from p2pkm.experiments.config import build
-    from p2pkm.network.link_model import LinkModel
-    from p2pkm.network.rank_partition import RankPartition
-
-    experiment = _read_experiment(order)
-    algorithm = build(experiment, experiment.clusters or 1)  # registers its states
-    start = part.pop("start", None)
-    saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
-    shards = Shards.from_arrays(part)
-    net = LinkModel(*(order[f"net_{name}"] for name in LinkModel._fields)) if experiment.link_model else None
-    return Job(
-        algorithm=algorithm, topology=topology, own=shards,
-        baselines=experiment.baselines, scale=experiment.scale, rounds=experiment.rounds or 0, seed=experiment.seed,
-        record_every=experiment.record_every or 1, start=start, division=RankPartition.from_arrays(order),
-        link_model=net, saved=saved,
-        channel=plan_channel(vars(experiment), algorithm).place(topology, experiment.seed, order),
-    )  # fmt: skip
-
-
-def _perform(job: Any, world: World, **more: Any) -> Result:
-    from dataclasses import replace
-
-    from p2pkm.engine.simulate import run_job
-
-    return run_job(replace(job, **more), world)
 
 
 def code_of(stop: str, experiment: Experiment) -> int:

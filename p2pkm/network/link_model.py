@@ -1,6 +1,7 @@
-"""Networks in life: how fast devices compute and links carry, by profile or as attributes of the graph."""
+"""Link models: how fast devices compute and links carry, by profile or as attributes of the graph."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf
 from numbers import Real
 from typing import Any, NamedTuple
@@ -13,14 +14,20 @@ from p2pkm.core.spec import Spec, parse
 from p2pkm.network.graph import LARGE, Topology
 
 _LEAST, _MOST = 1e-30, 1e30
+_FIGURES = ("latency", "bandwidth", "access", "speed", "server_access", "server_speed")
+_OPEN = {"bandwidth", "access", "server_access", "server_speed"}  # may be None
 _RANGE = f"a latency up to {_MOST:g}, all others from {_LEAST:g}"
 
 
-class Profile(NamedTuple):
-    """The same figures for all devices and links.
+@dataclass(frozen=True)
+class LinkModel:
+    """How fast devices compute and links carry, the same for all of them unless the graph has attributes of its own.
+
+    Made by the functions below, each with the figures of a profile, such as ``LinkModel.wan(latency=0.05)``.
 
     Attributes
     ----------
+    profile : str
     latency : float
         Seconds that a message takes beside the transfer of its bytes.
     bandwidth : float or None
@@ -31,72 +38,146 @@ class Profile(NamedTuple):
         Floating-point operations per second of a device.
     server_access, server_speed : float or None
         The same of a server; None: as the devices.
+
+    Raises
+    ------
+    ExperimentError
+        If a figure is out of range.
     """
 
+    profile: str
     latency: float
     bandwidth: float | None
     access: float | None
     speed: float
-    server_access: float | None
-    server_speed: float | None
+    server_access: float | None = None
+    server_speed: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse figures that make times infinite or nothing."""
+        for name in _FIGURES:
+            value = vars(self)[name]
+            if not (_usable(value, name) if value is not None else name in _OPEN):
+                raise ExperimentError(
+                    f"link model {self.profile}:{name} is {value!r}; expected a number above 0, {_RANGE}"
+                )
+
+    def __str__(self) -> str:
+        """Return the text of the command line, such as ``wan:latency=0.05``: figures that are not the profile's."""
+        usual = vars(PROFILES[self.profile]())
+        given = {name: vars(self)[name] for name in _FIGURES if vars(self)[name] != usual[name]}
+        return str(Spec(self.profile, {name: "none" if value is None else value for name, value in given.items()}))
+
+    @classmethod
+    def of(cls, given: "LinkModel | str | None") -> "LinkModel | None":
+        """Return the value of a text; a value and None stay as they are.
+
+        Raises
+        ------
+        ExperimentError
+            If the text cannot be read or has a figure out of range.
+        """
+        if given is None or isinstance(given, LinkModel):
+            return given
+        spec = parse(given, PROFILES, "link model")
+        return PROFILES[spec.name](**spec.options)
+
+    @classmethod
+    def lan(
+        cls, *, latency: float = 2.5e-4, bandwidth: float | None = None, access: float | None = 1.25e8, speed: float =
+        1e10, server_access: float | None = None, server_speed: float | None = None,
+    ) -> "LinkModel":  # fmt: skip
+        """Connect computers of one building or data center by gigabit Ethernet.
+
+        Latency: half of a round trip of 0.5 ms within a data center (J. Dean, "Numbers everyone should know", LADIS
+        2009). Access: 1 Gbit/s (IEEE 802.3ab). Speed: 10 Gflop/s, a round number for one core.
+        """
+        return cls("lan", latency, bandwidth, access, speed, server_access, server_speed)
+
+    @classmethod
+    def wan(
+        cls, *, latency: float = 0.075, bandwidth: float | None = 8.3e6, access: float | None = 1.25e8, speed: float =
+        1e10, server_access: float | None = None, server_speed: float | None = None,
+    ) -> "LinkModel":  # fmt: skip
+        """Connect data centers on several continents.
+
+        Latency: half of a round trip of 150 ms between California and the Netherlands (J. Dean, LADIS 2009). Bandwidth:
+        a 15th of 1 Gbit/s; so much less than within a data center do links between regions carry on average (Hsieh et
+        al., "Gaia", NSDI 2017, section 2). Access and speed as `lan`.
+        """
+        return cls("wan", latency, bandwidth, access, speed, server_access, server_speed)
+
+    @classmethod
+    def edge(
+        cls, *, latency: float = 0.035, bandwidth: float | None = None, access: float | None = 7.5e5, speed: float =
+        1e9, server_access: float | None = None, server_speed: float | None = None,
+    ) -> "LinkModel":  # fmt: skip
+        """Connect phones over a mobile network.
+
+        Access: 6 Mbit/s, the median uplink of LTE, and latency: half of a round trip of 70 ms (Huang et al., "A close
+        examination of performance and power characteristics of 4G LTE networks", MobiSys 2012). Speed: 1 Gflop/s, a
+        round number for one core that has to save power.
+        """
+        return cls("edge", latency, bandwidth, access, speed, server_access, server_speed)
+
+    @classmethod
+    def lora(
+        cls, *, latency: float = 0.046, bandwidth: float | None = None, access: float | None = 684.0, speed: float =
+        1e6, server_access: float | None = None, server_speed: float | None = None,
+    ) -> "LinkModel":  # fmt: skip
+        """Connect sensors by LoRa radio at spreading factor 7 and 125 kHz.
+
+        Access: 5470 bit/s, data rate 5 of LoRaWAN's EU863-870 (LoRa Alliance, RP002). Latency: the time on air of a
+        frame with 13 bytes of headers and nothing else (Semtech SX1276 data sheet, section 4.1.1.7: 45.25 symbols of
+        1.024 ms). Speed: 1 Mflop/s, a round number for a microcontroller that computes in double precision by software.
+        Where a sender may use 1 % of the time (ETSI EN 300 220), say ``access=6.84``.
+        """
+        return cls("lora", latency, bandwidth, access, speed, server_access, server_speed)
+
+    def check_devices(self, devices: int) -> None:
+        """Refuse more devices than those whose messages are kept, with an ExperimentError."""
+        if devices > LARGE:
+            raise ExperimentError(
+                f"link model {self}: virtual time needs every message of every device, which are not kept above "
+                f"{LARGE:,} devices; there are {devices:,}. Leave --link-model out, or take fewer devices"
+            )
+
+    def place(self, topology: Topology, graph: Any = None) -> "LinkParameters":
+        """Return the figures of every device and link of a topology: where the graph has attributes, these.
+
+        Parameters
+        ----------
+        topology : Topology
+        graph : networkx.Graph, optional
+            What the topology was read from: edge attributes `latency` and `bandwidth`, node attributes `access` and
+            `speed`, each where it is given; other kinds of graphs have none.
+
+        Raises
+        ------
+        ExperimentError, TopologyError
+            If there are too many devices, or an attribute cannot be used.
+        """
+        self.check_devices(topology.n)
+        n, e = topology.n, len(topology.indices)
+        access, speed = np.full(n, _bounded(self.access)), np.full(n, self.speed)
+        if topology.hub >= 0:
+            access[topology.hub] = _bounded(self.server_access or self.access)
+            speed[topology.hub] = self.server_speed or self.speed
+        net = LinkParameters(np.full(e, self.latency), np.full(e, _bounded(self.bandwidth)), access, speed)
+        if hasattr(graph, "edges") and hasattr(graph, "nodes"):
+            _read_attributes(net, topology, graph)
+        return net
 
 
-def lan(
-    *, latency: float = 2.5e-4, bandwidth: float | None = None, access: float | None = 1.25e8, speed: float = 1e10,
-    server_access: float | None = None, server_speed: float | None = None,
-) -> Profile:  # fmt: skip
-    """Connect computers of one building or data center by gigabit Ethernet.
-
-    Latency: half of a round trip of 0.5 ms within a data center (J. Dean, "Numbers everyone should know", LADIS 2009).
-    Access: 1 Gbit/s (IEEE 802.3ab). Speed: 10 Gflop/s, a round number for one core.
-    """
-    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
+PROFILES: Mapping[str, Callable[..., LinkModel]] = {
+    "lan": LinkModel.lan,
+    "wan": LinkModel.wan,
+    "edge": LinkModel.edge,
+    "lora": LinkModel.lora,
+}
 
 
-def wan(
-    *, latency: float = 0.075, bandwidth: float | None = 8.3e6, access: float | None = 1.25e8, speed: float = 1e10,
-    server_access: float | None = None, server_speed: float | None = None,
-) -> Profile:  # fmt: skip
-    """Connect data centers on several continents.
-
-    Latency: half of a round trip of 150 ms between California and the Netherlands (J. Dean, LADIS 2009). Bandwidth: a
-    15th of 1 Gbit/s; so much less than within a data center do links between regions carry on average (Hsieh et al.,
-    "Gaia", NSDI 2017, section 2). Access and speed as `lan`.
-    """
-    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
-
-
-def edge(
-    *, latency: float = 0.035, bandwidth: float | None = None, access: float | None = 7.5e5, speed: float = 1e9,
-    server_access: float | None = None, server_speed: float | None = None,
-) -> Profile:  # fmt: skip
-    """Connect phones over a mobile network.
-
-    Access: 6 Mbit/s, the median uplink of LTE, and latency: half of a round trip of 70 ms (Huang et al., "A close
-    examination of performance and power characteristics of 4G LTE networks", MobiSys 2012). Speed: 1 Gflop/s, a round
-    number for one core that has to save power.
-    """
-    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
-
-
-def lora(
-    *, latency: float = 0.046, bandwidth: float | None = None, access: float | None = 684.0, speed: float = 1e6,
-    server_access: float | None = None, server_speed: float | None = None,
-) -> Profile:  # fmt: skip
-    """Connect sensors by LoRa radio at spreading factor 7 and 125 kHz.
-
-    Access: 5470 bit/s, data rate 5 of LoRaWAN's EU863-870 (LoRa Alliance, RP002). Latency: the time on air of a frame
-    with 13 bytes of headers and nothing else (Semtech SX1276 data sheet, section 4.1.1.7: 45.25 symbols of 1.024 ms).
-    Speed: 1 Mflop/s, a round number for a microcontroller that computes in double precision by software. Where a
-    sender may use 1 % of the time (ETSI EN 300 220), say ``access=6.84``.
-    """
-    return Profile(latency, bandwidth, access, speed, server_access, server_speed)
-
-
-PROFILES: Mapping[str, Callable[..., Profile]] = {"lan": lan, "wan": wan, "edge": edge, "lora": lora}
-
-
-class LinkModel(NamedTuple):
+class LinkParameters(NamedTuple):
     """What every device and every directed edge of a topology can do.
 
     Attributes
@@ -113,70 +194,11 @@ class LinkModel(NamedTuple):
     speed: Floats
 
 
-def parse_net(text: str, devices: int | None) -> Spec:
-    """Read the spec of a network, such as ``wan:latency=0.05``.
-
-    Raises
-    ------
-    ExperimentError
-        If it cannot be read or has figures out of range, or if there are too many devices to keep their messages.
-    """
-    spec = parse(text, PROFILES, "link model")
-    for name, value in spec.options.items():
-        if not (value is None or _usable(value, name)):
-            raise ExperimentError(f"link model {spec.name}:{name} is {value!r}; expected a number above 0, {_RANGE}")
-    if devices is not None and devices > LARGE:
-        raise ExperimentError(
-            f"link model {text!r}: virtual time needs every message of every device, which are not kept above "
-            f"{LARGE:,} devices; there are {devices:,}. Leave --link-model out, or take fewer devices"
-        )
-    return spec
-
-
-def build_link_model(text: str, topology: Topology, graph: Any = None) -> LinkModel:
-    """Return the network of a topology: the figures of a profile, where the graph has no attributes of its own.
-
-    Parameters
-    ----------
-    text : str
-        Spec of the profile.
-    topology : Topology
-    graph : networkx.Graph, optional
-        What the topology was read from: edge attributes `latency` and `bandwidth`, node attributes `access` and
-        `speed`, each where it is given; other kinds of graphs have none.
-
-    Raises
-    ------
-    ExperimentError, TopologyError
-        If the spec or an attribute cannot be used.
-    """
-    spec = parse_net(text, topology.n)
-    profile = PROFILES[spec.name](**spec.options)
-    n, e = topology.n, len(topology.indices)
-    access, speed = np.full(n, _bounded(profile.access)), np.full(n, profile.speed)
-    if topology.hub >= 0:
-        access[topology.hub] = _bounded(profile.server_access or profile.access)
-        speed[topology.hub] = profile.server_speed or profile.speed
-    net = LinkModel(np.full(e, profile.latency), np.full(e, _bounded(profile.bandwidth)), access, speed)
-    if hasattr(graph, "edges") and hasattr(graph, "nodes"):
-        _read_attributes(net, topology, graph)
-    return net
-
-
-def rebuild_link_model(text: str | None, topology: Topology, graph: Spec) -> LinkModel | None:
-    """Return the network of a topology by the spec of its graph; of all graphs with a spec, files have attributes."""
-    if text is None:
-        return None
-    import topologies
-
-    return build_link_model(text, topology, topologies.read(graph.options["path"]) if graph.name == "file" else None)
-
-
 def _bounded(value: float | None) -> float:
     return inf if value is None else value
 
 
-def _read_attributes(net: LinkModel, topology: Topology, graph: Any) -> None:
+def _read_attributes(net: LinkParameters, topology: Topology, graph: Any) -> None:
     """Replace the figures of those nodes and links that have their own."""
     number, n = topology.number(graph), topology.n
     for name in ("access", "speed"):

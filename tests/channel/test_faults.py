@@ -14,13 +14,13 @@ import topologies
 from p2pkm.channel.fault_model import (
     TraceFaults,
     build_fault_model,
-    parse_stale,
     play_tape,
     record,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
+from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.loop import Start
@@ -90,7 +90,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
     network = LocalNetwork(place(topology, 0, 1))
     faults = TraceFaults(parse_tape(events(*lines), topology, "tape"), topology.n)
-    trouble = FaultInjector(faults, parse_stale(stale), topology, network.placement)
+    trouble = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
     method, schedule = trouble.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
     state, heard = method.initial_state(table.devices, None), Heard([], [], [], trouble)
@@ -429,8 +429,8 @@ def balance(method, lines, rounds):
     links = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
     table = arrange([rng.normal(size=(i + 1, 2)) for i in range(5)], links)
     topology, devices, network = table
-    trouble = FaultInjector(TraceFaults(parse_tape(events(*lines), topology, "tape"), 5), parse_stale("keep"), topology,
-                      network.placement)  # fmt: skip
+    tape = parse_tape(events(*lines), topology, "tape")
+    trouble = FaultInjector(TraceFaults(tape, 5), StalePolicy.keep(), topology, network.placement)
     schedule = make(method.schedule, devices, topology.colors)
     played, schedule = trouble.wrap(method, schedule, network)
     network.open(trouble)

@@ -14,7 +14,8 @@ import topologies
 from p2pkm.channel.pipeline import plan_channel
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages
-from p2pkm.engine.simulate import Job, run_job
+from p2pkm.engine.build_run import RunConfig
+from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.registry import METHODS, find
@@ -483,7 +484,8 @@ def listen_scaling(scale, x, least, monkeypatch, tap=Tap):
         sent, method = tap(patch), p2pkm.GTVMin(5)
         graph = place_graph(method, topologies.ring(4), 4)
         channel = plan_channel({"min_cluster_size": least}, method)
-        result = run_job(Job(method, graph, shards, scale=scale, rounds=2, channel=channel), connect())
+        config = RunConfig(method, graph, scale=scale, rounds=2, channel=channel)
+        result = run_job(config, RankPart(shards), connect())
     return sent, result, shards
 
 

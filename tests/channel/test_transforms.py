@@ -29,7 +29,7 @@ from tests.support.run_cli import SMALL, here, ranks, solve, there
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
-ALL = {"min_count": 2, "noise": 0.1, "byzantine": "1", "faults": "loss=0.1"}
+ALL = {"min_count": 2, "noise": 0.1, "byzantine": p2pkm.Byzantine(1), "faults": p2pkm.Faults(loss=0.1)}
 
 
 def deal(n, seed=0):

@@ -32,6 +32,14 @@ def test_an_old_key_of_faults_is_told_its_new_name(old):
         Faults.of(f"{old}=0.1")
 
 
+def test_recipe_groups_became_an_option_of_its_own():
+    for words in (("--recipe", "groups"), ("--recipe=groups",)):
+        assert "It is called --groups now." in here(*words).err
+    assert "It is called --init now." in here("--recipe", "global").err
+    with pytest.raises(ExperimentError, match="It is called 'groups' now"):
+        Experiment.from_mapping({"recipe": "groups"}, "a file")
+
+
 def test_no_old_name_is_an_option_still():
     command = with_options(lambda: None)
     assert not {one.name for one in command.__click_params__} & set(RENAMED)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import p2pkm.engine.simulate  # noqa: F401 - registers the stages
+import p2pkm.experiments.simulate  # noqa: F401 - registers the stages
 from p2pkm.core import states
 from p2pkm.core.errors import DataError
 from p2pkm.engine.state_tree import gather, rebuild

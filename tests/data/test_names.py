@@ -100,10 +100,10 @@ def test_attributes_for_virtual_time_follow_the_names(sites):
     nx.write_graphml(graph, "slow.graphml")
     assert run("--data", "sites/", "--graph", "file:slow.graphml", "--link-model", "lan", "--out", "run") == 0
     assert p2pkm.load("run").summary["virtual_seconds"] > 10
-    from p2pkm.network.link_model import build_link_model
+    from p2pkm.network.link_model import LinkModel
 
     topology = Topology.from_networkx(graph).call(("Aachen", "Bern", "site2", "site10"))
-    assert build_link_model("lan", topology, graph).access[3] == 12.5
+    assert LinkModel.of("lan").place(topology, graph).access[3] == 12.5
 
 
 def test_report_and_figures_show_names(sites):

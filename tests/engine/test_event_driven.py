@@ -16,7 +16,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.network.delay_model import ReceivedTables
-from p2pkm.network.link_model import LinkModel
+from p2pkm.network.link_model import LinkParameters
 from tests.support.play_rounds import arrange
 from tests.support.programs.determinism import deal
 from tests.support.run_cli import here
@@ -38,7 +38,7 @@ def network(topology, *, latency=0.0, bandwidth=np.inf, access=np.inf, speed=1.0
     if isinstance(latency, dict):
         latency = [latency[min(i, j), max(i, j)] for i, j in zip(topology.sources, topology.indices, strict=True)]
     full = (np.full(size, value, float) for size, value in ((e, latency), (e, bandwidth), (n, access), (n, speed)))
-    return LinkModel(*full)
+    return LinkParameters(*full)
 
 
 def follow(links, flops, count, *, n=None, say=lambda i, turn: 1, bound=8, net=None, **figures):
@@ -232,7 +232,7 @@ def test_random_networks_go_as_a_naive_simulation(seed):
     links = [(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.5]
     topology = arrange([np.zeros((i + 1, 1)) for i in range(n)], links, d=1).topology
     e = len(topology.indices)
-    net = LinkModel(  # sums of these are exact
+    net = LinkParameters(  # sums of these are exact
         rng.choice([0.0, 0.5, 1.0, 7.0], e), rng.choice([8.0, 16.0, np.inf], e), rng.choice([8.0, 64.0, np.inf], n),
         rng.choice([0.5, 1.0, 4.0], n),
     )  # fmt: skip

@@ -12,9 +12,8 @@ import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.engine import virtual_time as clock
 from p2pkm.engine.virtual_time import Clock, Turn
-from p2pkm.network import link_model as nets
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import build_link_model
+from p2pkm.network.link_model import LinkModel, LinkParameters
 from tests.support.programs.determinism import configurations, deal
 from tests.support.run_cli import here, ranks, there
 
@@ -29,7 +28,7 @@ def turn(topology, *, awake=None, rows=1, row_bytes=8, flops=0.0, edges=None):
 
 def set_up(graph, text):
     topology = Topology.from_graph(graph)
-    return topology, Clock(build_link_model(text, topology, graph), topology)
+    return topology, Clock(LinkModel.of(text).place(topology, graph), topology)
 
 
 @pytest.mark.parametrize(("bandwidth", "access"), [(100.0, 1e6), (1e6, 100.0), (100.0, 400.0)])
@@ -43,14 +42,14 @@ def test_a_ring_with_a_barrier_takes_the_computing_the_latency_and_the_slower_of
 
 def test_the_line_of_the_hub_carries_what_all_clients_send():
     topology = Topology.star(9)
-    time = Clock(build_link_model("lan:latency=0.25,access=1000,server_access=50,speed=1", topology), topology)
+    time = Clock(LinkModel.of("lan:latency=0.25,access=1000,server_access=50,speed=1").place(topology), topology)
     time.pass_turn(turn(topology, awake=range(9), rows=10))
     assert_allclose(time.now, 0.25 + 9 * 80 / 50)
 
 
 def test_clients_with_a_slow_line_are_the_bottleneck_before_a_fast_server():
     topology = Topology.star(9)
-    time = Clock(build_link_model("lan:latency=0.25,access=20,server_access=1e9", topology), topology)
+    time = Clock(LinkModel.of("lan:latency=0.25,access=20,server_access=1e9").place(topology), topology)
     time.pass_turn(turn(topology, awake=range(9), rows=10))
     assert_allclose(time.now, 0.25 + 80 / 20)
 
@@ -114,7 +113,7 @@ def test_random_turns_on_random_networks_go_as_message_by_message(seed):
     n = int(rng.integers(2, 15))
     topology = Topology.from_graph(nx.gnp_random_graph(n, 0.5, seed=seed))
     e = len(topology.indices)
-    net = nets.LinkModel(
+    net = LinkParameters(
         rng.random(e), rng.choice([1.0, 5.0, np.inf], e), rng.choice([1.0, 9.0, np.inf], n), 1 + rng.random(n)
     )
     time, ready, heard = Clock(net, topology), np.zeros(n), np.zeros(n)
@@ -131,7 +130,7 @@ def test_attributes_of_links_go_before_the_profile():
     graph = nx.Graph([("b", "a"), ("b", "c")])
     graph.edges["b", "c"].update(latency=3.0, bandwidth=2.0)
     graph.nodes["a"].update(access=7.0, speed=5)
-    net = build_link_model("lan:latency=1,bandwidth=8", Topology.from_graph(graph), graph)
+    net = LinkModel.of("lan:latency=1,bandwidth=8").place(Topology.from_graph(graph), graph)
     assert net.latency.tolist() == [1, 1, 3, 3] and net.bandwidth.tolist() == [8, 8, 2, 2]
     assert net.access.tolist() == [7, 1.25e8, 1.25e8] and net.speed.tolist() == [5, 1e10, 1e10]
 
@@ -141,7 +140,7 @@ def test_attributes_that_are_no_speeds_are_refused(value):
     graph = topologies.ring(4)
     graph.nodes[2]["speed"] = value
     with pytest.raises(TopologyError, match="attribute speed of node 2"):
-        build_link_model("lan", Topology.from_graph(graph), graph)
+        LinkModel.of("lan").place(Topology.from_graph(graph), graph)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +150,12 @@ def test_attributes_that_are_no_speeds_are_refused(value):
 )  # fmt: skip
 def test_networks_that_cannot_be_are_refused(text, message):
     with pytest.raises(ExperimentError, match=message):
-        nets.parse_net(text, 4)
+        LinkModel.of(text)
 
 
 def test_above_the_size_at_which_messages_are_kept_virtual_time_is_refused_before_any_work():
     with pytest.raises(ExperimentError, match="not kept above 100,000 devices; there are 200,000"):
-        nets.parse_net("lan", 200_000)
+        LinkModel.lan().check_devices(200_000)
     done = here("--devices", 100_001, "--link-model", "lan", "--out", "none")
     assert done.code == 2 and "virtual time" in done.err
 

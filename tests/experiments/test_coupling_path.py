@@ -54,7 +54,7 @@ def test_the_issues_own_list_has_equal_steps_because_it_begins_with_zero():
 
 
 def test_numbers_that_turn_back_are_refused_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("p2pkm.engine.simulate.simulate", lambda *given, **more: pytest.fail("it ran"))
+    monkeypatch.setattr("p2pkm.experiments.simulate.simulate", lambda *given, **more: pytest.fail("it ran"))
     assert check_couplings((3, 2)) == [3.0, 2.0]
     for couplings, options in (((1.0, 2.0, 2.0), {}), ((1.0, 2.0), {"relaxation": 3.0}), ((1.0, 1e200), {})):
         with pytest.raises(ExperimentError):

@@ -76,9 +76,9 @@ def _couplings(data: bytes) -> object:
 
 def _net(data: bytes) -> object:
     from p2pkm.network.graph import Topology
-    from p2pkm.network.link_model import build_link_model
+    from p2pkm.network.link_model import LinkModel
 
-    return build_link_model(_text(data), Topology.star(3))
+    return LinkModel.of(_text(data)).place(Topology.star(3))
 
 
 def _lists(data: bytes) -> object:

@@ -9,7 +9,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from p2pkm.engine.simulate import simulate
+from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
@@ -158,7 +158,7 @@ def test_an_interrupted_run_keeps_the_old_folder(tmp_path, monkeypatch, precious
     assert manifest(tmp_path / "run")["state"] == "interrupted"
 
 
-@pytest.mark.parametrize("broken", ["p2pkm.engine.simulate.sizes_of", "p2pkm.engine.simulate.build_batch"])
+@pytest.mark.parametrize("broken", ["p2pkm.engine.run_job.sizes_of", "p2pkm.engine.run_job.build_batch"])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_run_that_never_began_leaves_the_folder_alone(tmp_path, monkeypatch, precious, broken, error):
     def fail(*arguments):

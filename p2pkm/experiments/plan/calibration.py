@@ -35,7 +35,8 @@ class Seconds(NamedTuple):
 
 def play(world: World, algorithm: Any, topology: Topology, points: int, features: int) -> Seconds:
     """Run some rounds on random points, the same number at each device, without seeding; every rank calls it alike."""
-    from p2pkm.engine.simulate import Job, run_job
+    from p2pkm.engine.build_run import RunConfig
+    from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 
     placement = place(topology, world.rank, world.size)
     n, each, k = len(placement.ids), -(-points // topology.clients), algorithm.k
@@ -50,11 +51,10 @@ def play(world: World, algorithm: Any, topology: Topology, points: int, features
     if topology.hub < 0 and algorithm.traits.init is not None:
         start = means + _NEAR * rng.standard_normal((n, k, features))
     clock = _Clock([], [])
-    job = Job(
-        algorithm, topology, shards, baselines=False, start=start, rounds=min(_ROUNDS, algorithm.default_rounds),
-        record_every=_NEVER, begin=clock.begin, sink=clock.record, interrupted=clock.tick,
-    )  # fmt: skip
-    run_job(job, world)
+    rounds = min(_ROUNDS, algorithm.default_rounds)
+    config = RunConfig(algorithm, topology, rounds=rounds, record_every=_NEVER, baselines=False)
+    hooks = RootHooks(begin=clock.begin, sink=clock.record)
+    run_job(config, RankPart(shards, start, interrupted=clock.tick), world, hooks)
     return clock.read()
 
 

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.pipeline import plan_channel
 from p2pkm.core.batch import Integers
-from p2pkm.core.errors import DataError, P2PKMError, TopologyError
+from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
-from p2pkm.core.spec import Spec, complete, parse
+from p2pkm.core.spec import Spec, complete
 from p2pkm.data.size_estimate import Size, measure
-from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
-from p2pkm.methods.init.pipelines import InitContext, Stage, check_links, check_size, needs_hub, scaling_stage, stages
+from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
+from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph, parse_partition, read_attributes
+from p2pkm.methods.init.pipelines import InitContext, Stage, needs_hub, scaling_stage, stages
 from p2pkm.network.graph import Topology
 
 _CLUSTERS, _DEVICES = 8, 16  # where neither data nor options say
@@ -35,6 +35,9 @@ class RunPlan(NamedTuple):
         In their order, scaling among them; without the seeding if that is refused.
     refusal : P2PKMError or None
         Why `run` would refuse, for reasons other than memory.
+    graph : Spec
+    run : RunConfig or None
+        None: it was refused.
     """
 
     experiment: Experiment
@@ -45,6 +48,8 @@ class RunPlan(NamedTuple):
     dealt: bool
     stages: tuple[Stage, ...]
     refusal: P2PKMError | None
+    graph: Spec
+    run: RunConfig | None
 
     @property
     def least(self) -> int:
@@ -84,7 +89,6 @@ def resolve_experiment(
         Whether to read a file to the end if its classes or devices are to be counted.
     """
     import topologies
-    from p2pkm.data.partition import known
     from p2pkm.data.sources import SOURCES, parse_source
 
     method = build(experiment, experiment.clusters or 1)
@@ -92,7 +96,7 @@ def resolve_experiment(
     source = parse_source(experiment.data)
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    partition = parse(experiment.partition, known(experiment.partition), "partition") if experiment.partition else None
+    partition = parse_partition(experiment.partition)
     size = measure(source, **columns, whole_file=unknown, partition=partition)
     clusters = experiment.clusters or size.classes or _CLUSTERS
     column = partition is None or partition.name == "column"
@@ -118,23 +122,26 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     resolved, method, size, graph = resolve_experiment(experiment, ranks)
     served = needs_hub(method)
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
-    if not served:
-        check_links(method, topology)
-    check_size(method, topology.clients, size.points, size.features)  # nor can a plan time it
+    points = PointCount(topology.n, size.points, size.features)
+    check_fit(method, topology, points)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
-    return RunPlan(resolved, method, topology, size, sizes, dealt, *_arrange(resolved, method, setting, size))
+    run, refusal = None, None
+    try:
+        run = build_run(method, vars(resolved), topology, points, graph=read_attributes(resolved, graph))
+    except P2PKMError as error:
+        refusal = error
+    played, other = _arrange(resolved, method, setting)
+    return RunPlan(resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run)
 
 
 def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
     """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
-    from p2pkm.data.partition import known
-
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
     sizes[: m % n] += 1
-    spec = parse(experiment.partition or _usual(size, n), known(experiment.partition), "partition")
+    spec = parse_partition(experiment.partition) or Spec(_usual(size, n), {})
     even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
     return np.append(sizes, np.zeros(topology.n - n, np.int64)), even
 
@@ -146,24 +153,14 @@ def _usual(size: Size, n: int) -> str:
     return "column" if size.devices is not None else "dirichlet" if size.labeled else "iid"
 
 
-def _arrange(
-    experiment: Experiment, method: Any, setting: InitContext, size: Size
-) -> tuple[tuple[Stage, ...], P2PKMError | None]:
-    """Return the stages, and why a run with them would be refused."""
-    refusal: P2PKMError | None = None
-    parts = int(setting.topology.components.max()) + 1
-    if parts > 1 and not experiment.allow_disconnected:
-        refusal = TopologyError(f"the graph is disconnected: it has {parts} components; add --allow-disconnected")
-    if method.k > size.points:
-        refusal = DataError(f"{method.k} clusters of {size.points} points; take more points or fewer clusters")
-    before: tuple[Stage, ...] = ()
+def _arrange(experiment: Experiment, method: Any, setting: InitContext) -> tuple[tuple[Stage, ...], P2PKMError | None]:
+    """Return the stages, and why they would be refused."""
+    before = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
+    rounds = experiment.rounds or 0
     try:
-        plan_channel(vars(experiment), method).place(setting.topology, experiment.seed)
-        if experiment.scale != "none":
-            before = (scaling_stage(experiment.scale, setting),)
-        return before + stages(method, setting, experiment.rounds or 0, seeded=False), refusal
+        return before + stages(method, setting, rounds, seeded=False), None
     except P2PKMError as error:
-        return (*before, Stage(method.name, method.on(setting.topology), experiment.rounds or 0)), error
+        return (*before, Stage(method.name, method.on(setting.topology), rounds)), error
 
 
 def _key(seed: int) -> int:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.channel.byzantine import ByzantineMessages
-from p2pkm.channel.pipeline import plan_channel
 from p2pkm.core.batch import Mask
 from p2pkm.core.expected_messages import (
     NOTHING,
@@ -97,10 +96,9 @@ def _loosen(volume: Rounds) -> Rounds:
 
 def _suspect(plan: RunPlan) -> ByzantineMessages | None:
     """Return who may say tables that are a row too long, and in which stages; None: nobody."""
-    if plan.refusal:
+    if plan.run is None:
         return None
-    channel = plan_channel(vars(plan.experiment), plan.algorithm).place(plan.topology, plan.experiment.seed)
-    found = channel.find(ByzantineMessages)
+    found = plan.run.channel.find(ByzantineMessages)
     if found is None or found["spec"].kind != "nan":
         return None
     return ByzantineMessages(**found, method=type(plan.stages[-1].algorithm))

@@ -17,8 +17,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import P2PKMError
-from p2pkm.core.plugins import families
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import Spec
 from p2pkm.experiments.config import build_topology
 from p2pkm.experiments.plan.calibration import Seconds, endless, exchange, launch, play
 from p2pkm.experiments.plan.draft import RunPlan
@@ -241,8 +240,7 @@ def _shrink(plan: RunPlan, n: int) -> Topology:
     """Return the plan's graph, or a smaller or larger one of its family; a ring if there is none of that size."""
     if n == plan.topology.clients:
         return plan.topology
-    name = str(plan.experiment.graph)
-    return _like(plan, parse(name, families(name), "graph"), n)
+    return _like(plan, plan.graph, n)
 
 
 def _like(plan: RunPlan, graph: Spec, n: int) -> Topology:

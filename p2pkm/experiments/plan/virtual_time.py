@@ -3,11 +3,10 @@
 from typing import Any, NamedTuple
 
 from p2pkm.engine.virtual_time import FREE, Clock, Flops, Turn
-from p2pkm.experiments.config import parse_graph
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import Course, stage_traffic
 from p2pkm.experiments.plan.turns import TurnMessages, play
-from p2pkm.network.link_model import LinkModel, parse_net, rebuild_link_model
+from p2pkm.network.link_model import LinkParameters
 
 _WORK = 1e9  # directed edges that may be looked at; above, the rounds to come take as long as those before
 EXACT, MOST, ABOUT = _KINDS = ("exact", "at most", "about")
@@ -45,7 +44,7 @@ class Ahead(NamedTuple):
         return self.ends[-1] + (self.rounds + 1 - len(self.ends)) * self.steady
 
 
-def predict_virtual_time(plan: RunPlan, net: LinkModel) -> list[Ahead] | None:
+def predict_virtual_time(plan: RunPlan, net: LinkParameters) -> list[Ahead] | None:
     """Return when the rounds of every stage will have ended, if there are as many as possible; None: unknown.
 
     A stage begins when all devices have ended the one before, so the seconds of its rounds are its own.
@@ -82,9 +81,8 @@ def tell(plan: RunPlan) -> dict[str, Any] | None:
     """
     if plan.experiment.link_model is None:
         return None
-    spec = str(parse_net(plan.experiment.link_model, plan.topology.n))
-    net = rebuild_link_model(spec, plan.topology, parse_graph(plan.experiment, plan.algorithm))
-    ahead = None if net is None else predict_virtual_time(plan, net)
+    spec, run = str(plan.experiment.link_model), plan.run
+    ahead = None if run is None or run.link_model is None else predict_virtual_time(plan, run.link_model)
     if ahead is None:
         return {"net": spec, "known": False}
     last, before = ahead[-1], max((stage.kind for stage in ahead), key=_KINDS.index)

@@ -164,14 +164,14 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
     try:
         prepared = prepare_and_validate(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
-        resolved, served = prepared.experiment, prepared.topology.hub >= 0
+        resolved, served = prepared.experiment, prepared.run.topology.hub >= 0
         graph = SERVED if served else cell.graph or resolved.graph
         facts |= {"graph": graph, "devices": resolved.devices, "key": key}
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
         if kept is not None and kept.is_file():
             return json.loads(kept.read_text())
         result = execute(prepared, world, None, OutputOptions(quiet=True))
-        row = facts | measure(result) | measure_graph(prepared.topology, str(resolved.graph))
+        row = facts | measure(result) | measure_graph(prepared.run.topology, str(resolved.graph))
         if kept is not None and row["termination"] not in STOPPED:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_json(kept.parent, kept.name, row)
@@ -214,8 +214,15 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
 def fingerprint(prepared: Prepared) -> str:
     """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
-    told = identify(prepared.experiment.to_mapping(), prepared.topology, prepared.channel)
-    read = (shards.points, shards.offsets, shards.labels, prepared.centers, prepared.groups, *(prepared.net or ()))
+    told = identify(prepared.experiment.to_mapping(), prepared.run.topology, prepared.run.channel)
+    read = (
+        shards.points,
+        shards.offsets,
+        shards.labels,
+        prepared.scores.centers,
+        prepared.scores.groups,
+        *(prepared.run.link_model or ()),
+    )
     parts = [json.dumps(told, sort_keys=True).encode(), digest_program()]
     parts.append(digest(*(array for array in read if array is not None)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]

@@ -8,7 +8,7 @@ import pytest
 
 import topologies
 from p2pkm.core.expected_messages import NOTHING, Volume
-from p2pkm.engine.simulate import Job, run_job
+from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
@@ -38,10 +38,7 @@ def compare(**options):
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale,
-                link_model=real.net,
-                rounds=plan.experiment.rounds, seed=experiment.seed, sink=trace.append,
-                channel=real.channel), connect())  # fmt: skip
+    run_job(real.run, RankPart(real.shards), connect(), RootHooks(sink=trace.append))
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0

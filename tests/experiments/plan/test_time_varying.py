@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.engine.simulate import Job, run_job
+from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan.draft import build_plan
@@ -45,9 +45,7 @@ def both(**options):
     experiment = Experiment(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
-    job = Job(real.algorithm, real.topology, real.shards, baselines=False, scale=experiment.scale, link_model=real.net,
-              rounds=plan.experiment.rounds, seed=experiment.seed)  # fmt: skip
-    return plan, run_job(job, connect()).rounds
+    return plan, run_job(real.run, RankPart(real.shards), connect()).rounds
 
 
 def check_traffic(plan, records):
@@ -65,9 +63,9 @@ def check_traffic(plan, records):
 
 def check_time(plan, records, net=NET):
     """Hold every round against the planned seconds; return how they were meant, stage by stage."""
-    from p2pkm.network.link_model import build_link_model
+    from p2pkm.network.link_model import LinkModel
 
-    ahead, at, kinds = predict_virtual_time(plan, build_link_model(net, plan.topology)), -1, []
+    ahead, at, kinds = predict_virtual_time(plan, LinkModel.of(net).place(plan.topology)), -1, []
     before = shift = 0.0  # by the shift the stages before took less than "at most"
     for record in records:
         if record["round"] == 0:

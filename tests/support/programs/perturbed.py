@@ -6,7 +6,7 @@ mpirun -n 3 python tests/support/programs/perturbed.py 0.05
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import topologies
 from p2pkm.channel.registry import TRANSFORMS
 from p2pkm.channel.transform import Order, Transform
 from p2pkm.core.messages import SparseMessages, Tables
-from p2pkm.engine import simulate as simulation
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
 from p2pkm.methods.registry import METHODS, find
@@ -73,21 +72,8 @@ def runs(size):
     """Return one record per configuration, with noise of this size on every row sent."""
     for name, graph, method, options in configurations():
         with changing(size, server_alone=name in SEALED):
-            with scaled(options.get("scale", "none")):
-                given = {key: value for key, value in options.items() if key != "scale"}
-                result = p2pkm.simulate(method, graph, deal(14), seed=5, baselines=False, **given)
+            result = p2pkm.simulate(method, graph, deal(14), seed=5, baselines=False, **options)
             yield {"name": name, **{key: result.summary[key] for key in KEYS}}
-
-
-@contextmanager
-def scaled(scale):
-    """Let `simulate` scale the points first, as the command line can."""
-    perform = simulation.run_job
-    simulation.run_job = lambda job, world: perform(replace(job, scale=scale), world)
-    try:
-        yield
-    finally:
-        simulation.run_job = perform
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
 from tests.support.run_cli import solve
 
-FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "centers_distance", "ratio_mean")
+FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "l2_centers", "ratio_mean")
 
 
 def points(devices=4):
@@ -27,7 +27,7 @@ def test_scaling_and_optional_scores_are_those_of_the_command_line(scale, tmp_pa
     result = p2pkm.simulate(p2pkm.GTVMin(16), topologies.ring(4), points(), rounds=20, scale=scale, silhouette=True,
                             true_centers=centers)  # fmt: skip
     names = [name for name in FIGURES if name in typed]
-    assert {"chain_sha256", "silhouette"} <= set(names)
+    assert {"chain_sha256", "silhouette", "l2_centers"} <= set(names)
     assert [result.summary[name] for name in names] == [typed[name] for name in names]
 
 
@@ -45,6 +45,46 @@ def test_values_and_their_text_are_the_same_run():
         texts = ("chain_sha256", "faults", "byzantine", "init")
         assert [runs[0][name] for name in texts] == [runs[1][name] for name in texts]
         assert runs[0]["faults"] == "loss=0.2,dropout=0.02"
+
+
+def test_link_models_and_stale_policies_are_values_too():
+    pairs = [
+        ({"link_model": p2pkm.LinkModel.wan(latency=0.05, access=None)}, {"link_model": "wan:access=none,latency=.05"}),
+        ({"faults": p2pkm.Faults(loss=0.3), "stale_policy": p2pkm.StalePolicy.drop()},
+         {"faults": "loss=0.3", "stale_policy": "drop"}),
+    ]  # fmt: skip
+    for value, text in pairs:
+        found, typed = (p2pkm.simulate(p2pkm.GTVMin(16), topologies.ring(4), points(), rounds=4, baselines=False,
+                                       **given).summary for given in (value, text))  # fmt: skip
+        texts = ("chain_sha256", "virtual_seconds", "link_model", "faults", "stale_policy")
+        assert [found[name] for name in texts if name in found] == [typed[name] for name in texts if name in typed]
+        name = list(value)[-1]
+        assert found[name] == str(value[name])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "canonical"),
+    [
+        (p2pkm.LinkModel, "wan:latency=0.05", "wan:latency=0.05"),
+        (p2pkm.LinkModel, "lan:speed=1e9,latency=0.00025", "lan:speed=1e+09"),
+        (p2pkm.LinkModel, "lora:access=none,server_speed=2", "lora:access=none,server_speed=2"),
+        (p2pkm.StalePolicy, "keep", "keep"),
+        (p2pkm.StalePolicy, "keep:age=8", "keep"),
+        (p2pkm.StalePolicy, "keep:age=3", "keep:age=3"),
+        (p2pkm.StalePolicy, "drop", "drop"),
+    ],
+)
+def test_the_text_of_a_value_is_canonical(kind, text, canonical):
+    value = kind.of(text)
+    assert str(value) == canonical and kind.of(canonical) == value and kind.of(value) is value
+
+
+def test_figures_out_of_range_are_refused_in_values_too():
+    for make, told in ((lambda: p2pkm.LinkModel.wan(speed=0.0), "wan:speed is 0.0"),
+                       (lambda: p2pkm.LinkModel.lan(latency=None), "lan:latency is None"),
+                       (lambda: p2pkm.StalePolicy.keep(age=65), "keep:age is 65")):  # fmt: skip
+        with pytest.raises(ExperimentError, match=told):
+            make()
 
 
 def test_what_cannot_be_is_refused():

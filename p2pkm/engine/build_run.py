@@ -1,0 +1,272 @@
+"""From a method, options, a graph and points to a run, checked in one order, cheap checks first.
+
+1. The options by themselves, and the method with them: `check_options`, before anything is read or built.
+2. The method on this graph, with so many points of so many features: `check_fit`.
+3. The points on the graph: as many devices, at least k points, a connected graph.
+4. What is placed on the graph: the link model, the clocks of events, the transforms of the channel.
+5. The coordinates of the points.
+
+`simulate`, the command line and `plan` build their runs here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
+from p2pkm.core.spec import suggest
+from p2pkm.core.validation import bounded
+from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.shards import Shards
+from p2pkm.engine.event_driven import schedule_events
+from p2pkm.methods.init.pipelines import check_init, check_links, check_size, needs_hub
+from p2pkm.metrics.monitor import usual_every
+from p2pkm.network.graph import Topology
+from p2pkm.network.link_model import LinkModel, LinkParameters
+from p2pkm.network.rank_partition import check_rank_partition
+from p2pkm.network.transport import World
+
+SCALES = ("none", "standard", "minmax")
+_NET = "net_"  # what the arrays of a link model are called on their way to other ranks
+_PIECE = 1 << 17  # numbers that are hashed at once
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What is run, the same on every rank.
+
+    Attributes
+    ----------
+    algorithm : Algorithm or ServerMethod
+    topology : Topology
+    rounds : int
+        Most rounds of the last stage.
+    seed, record_every : int
+    baselines : bool
+        Whether there is to be a central baseline.
+    scale : {"none", "standard", "minmax"}
+        How to scale the points first.
+    link_model : LinkParameters or None
+        Figures of all devices and links, for virtual time.
+    channel : ChannelPlan
+        The transforms that messages pass.
+    """
+
+    algorithm: Any
+    topology: Topology
+    rounds: int = 150
+    seed: int = 0
+    record_every: int = 1
+    baselines: bool = True
+    scale: str = "none"
+    link_model: LinkParameters | None = None
+    channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return what other ranks need beside options and topology, for `build_run`."""
+        net = {} if self.link_model is None else self.link_model._asdict()
+        return self.channel.to_arrays() | {_NET + name: part for name, part in net.items()}
+
+    def digests(self) -> dict[str, bytes]:
+        """Return the SHA-256 of every field, and of the arrays of the channel, the same on all ranks."""
+        return {name: _digest(value) for name, value in (vars(self) | {"faults": self.channel.to_arrays()}).items()}
+
+
+class PointCount(NamedTuple):
+    """So many points of d features on n devices, where the points themselves are not at hand."""
+
+    n: int
+    m: int
+    d: int
+
+
+class Counted(Protocol):
+    """Points, or their number."""
+
+    @property
+    def n(self) -> int:
+        """Return the number of devices, a hub among them."""
+
+    @property
+    def m(self) -> int:
+        """Return the number of points."""
+
+    @property
+    def d(self) -> int:
+        """Return the number of features."""
+
+
+def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) -> ChannelPlan:
+    """Refuse options that are out of range or that the method cannot be run with; return the channel they ask for.
+
+    Parameters
+    ----------
+    algorithm : Algorithm or ServerMethod
+    options : mapping of str to object
+        By the names of the parameters of `simulate`; what is missing is as by default, other names are left alone.
+    ranks : int
+
+    Raises
+    ------
+    ExperimentError
+        If so.
+    """
+    for name, least in (("rounds", 0), ("record_every", 1)):
+        value = options.get(name)
+        if value is not None and value < least:
+            raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+    scale = options.get("scale", "none")
+    if scale not in SCALES:
+        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
+    check_rank_partition(options.get("rank_partition", "auto"), ranks)
+    if options.get("start") is not None and algorithm.traits.init is None:
+        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if not needs_hub(algorithm):
+        check_init(algorithm.traits.init, algorithm.k)
+    model: LinkModel | None = options.get("link_model")
+    if model is not None and options.get("devices") is not None:
+        model.check_devices(options["devices"])
+    return plan_channel(options, algorithm)
+
+
+def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
+    """Refuse a method that cannot work on this graph, or whose arithmetic with these points would take too long."""
+    if not needs_hub(algorithm):
+        check_links(algorithm, topology)
+    check_size(algorithm, topology.clients, points.m, points.d)
+
+
+def build_run(  # noqa: PLR0913 - what a run is made of
+    algorithm: Any,
+    options: Mapping[str, Any],
+    topology: Topology,
+    points: Counted | None,
+    *,
+    ranks: int = 1,
+    graph: Any = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Check a run in the order above, and return it.
+
+    Parameters
+    ----------
+    algorithm, options, ranks
+        As in `check_options`.
+    topology : Topology
+    points : Shards, Sharded, PointCount or None
+        A hub among the devices. None: rank 0 has checked them.
+    graph : networkx.Graph, optional
+        Whose attributes the link model reads.
+    arrays : mapping, optional
+        What `RunConfig.to_arrays` returned on rank 0, which may be alone in reading a file.
+
+    Raises
+    ------
+    ExperimentError, TopologyError, DataError
+        If something cannot work.
+    """
+    channel, seed = check_options(algorithm, options, ranks), options.get("seed", 0)
+    if points is not None:
+        check_fit(algorithm, topology, points)
+        _check_points(algorithm, options, topology, points, ranks)
+    net, model = None, options.get("link_model")
+    if model is not None:
+        net = model.place(topology, graph) if arrays is None else LinkParameters(
+            *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
+    schedule_events(algorithm, net, topology)
+    channel = channel.place(topology, seed, arrays)
+    if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
+        bounded(points.points, "the points")
+    rounds, record_every = options.get("rounds"), options.get("record_every")
+    return RunConfig(
+        algorithm, topology, algorithm.default_rounds if rounds is None else rounds, seed,
+        usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
+        options.get("scale", "none"), net, channel,
+    )  # fmt: skip
+
+
+def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology, points: Counted, ranks: int) -> None:
+    if topology.n != points.n:
+        raise TopologyError(
+            f"the graph has {topology.n} nodes, but the points are dealt to {points.n} devices; make them equal"
+        )
+    if algorithm.k > points.m:
+        raise DataError(f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points")
+    if isinstance(points, Sharded) and options.get("rank_partition") == "metis" and ranks > 1:
+        raise ExperimentError(
+            "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
+        )
+    count = int(topology.components.max()) + 1
+    if count > 1 and not options.get("allow_disconnected", False):
+        raise TopologyError(
+            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
+            "--allow-disconnected (allow_disconnected=True in scripts)"
+        )
+
+
+def require_same_run(config: RunConfig, world: World) -> None:
+    """End all ranks if they were given different runs; every rank calls it.
+
+    Raises
+    ------
+    ExperimentError
+        On every rank, with the fields in which the first rank that differs from rank 0 does.
+    """
+    if world.size == 1:
+        return
+    own = config.digests()
+    found = world.gather(np.frombuffer(b"".join(own.values()), np.uint8))
+    text = "" if found is None else _tell_difference([part.tobytes() for part in found], list(own))
+    order = {"difference": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None
+    difference = world.broadcast(order)["difference"].tobytes().decode()
+    if difference:
+        raise ExperimentError(
+            f"the ranks were given different runs: {difference}. Every rank must call with the same arguments; seed "
+            "what is drawn, and read the same files"
+        )
+
+
+def _tell_difference(found: list[bytes], names: Iterable[str]) -> str:
+    """Return where the first rank that differs from rank 0 does, nothing if all are alike."""
+    for rank, other in enumerate(found):
+        differ = [name for i, name in enumerate(names) if other[32 * i : 32 * i + 32] != found[0][32 * i : 32 * i + 32]]
+        if differ:
+            return f"rank {rank} differs from rank 0 in {', '.join(differ)}"
+    return ""
+
+
+def _digest(value: Any) -> bytes:
+    total = sha256()
+    _feed(total, value)
+    return total.digest()
+
+
+def _feed(total: Any, value: Any) -> None:
+    """Hash a value by what it holds; of objects that are no records, by their kind alone."""
+    value = value.item() if isinstance(value, np.generic) else value
+    kind = type(value)
+    if isinstance(value, np.ndarray):
+        total.update(f"{value.dtype.str}{value.shape}".encode())
+        flat = value.reshape(-1)  # maybe one number that stands for all
+        for first in range(0, len(flat), _PIECE):
+            total.update(np.ascontiguousarray(flat[first : first + _PIECE]).view(np.uint8).data)
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        total.update(f"{value!r};".encode())
+    else:
+        parts = list(_parts(value))
+        total.update(f"{value if isinstance(value, type) else kind} {len(parts)};".encode())
+        for part in parts:
+            _feed(total, part)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return what a record, a mapping or a sequence holds."""
+    if isinstance(value, Mapping):
+        return (part for name in sorted(value) for part in (name, value[name]))
+    if isinstance(value, (tuple, list)):
+        return value
+    return [vars(value)[one.name] for one in fields(value)] if is_dataclass(type(value)) else ()

@@ -1,0 +1,218 @@
+"""A run from Python: `simulate`."""
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.channel.byzantine import Byzantine
+from p2pkm.channel.registry import PluginTransforms
+from p2pkm.channel.sampled_faults import Faults
+from p2pkm.channel.stale_policy import StalePolicy
+from p2pkm.core.batch import Floats
+from p2pkm.core.cache import digest
+from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
+from p2pkm.core.protocols import check_method
+from p2pkm.core.validation import bounded, whole
+from p2pkm.core.version import __version__
+from p2pkm.data.shards import Shards
+from p2pkm.engine.build_run import RunConfig, build_run, check_options
+from p2pkm.engine.receive_shard import receive_part
+from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.state_tree import split
+from p2pkm.methods.init.given import check_start
+from p2pkm.methods.init.pipelines import place_graph
+from p2pkm.metrics.result import Result
+from p2pkm.metrics.summary import OptionalMetrics
+from p2pkm.network.graph import Topology
+from p2pkm.network.link_model import LinkModel
+from p2pkm.network.rank_partition import RankPartition, choose
+from p2pkm.network.transport import World
+from p2pkm.network.world import connect
+from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, newest
+from p2pkm.storage.lock import Lock
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from topologies import CSRGraph, TimeVaryingGraph
+
+
+def simulate(  # noqa: PLR0913 - the public signature
+    algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
+    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
+    baselines: bool = True, allow_disconnected: bool = False, rank_partition: str = "auto",
+    link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
+    stale_policy: StalePolicy | str | None = None,
+    byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
+    transforms: str | None = None, scale: str = "none", silhouette: bool = False, true_centers: Any = None,
+    checkpoint: str | Path | None = None, checkpoint_every: int | None = None,
+) -> Result:  # fmt: skip
+    """Run a method on a communication graph and return the same result on every rank.
+
+    Under ``mpirun`` the devices are dealt to the ranks; without it one process hosts all of them, with the same bits.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
+    graph : networkx.Graph, topologies.LightGraph, topologies.TimeVaryingGraph, Topology or None
+        Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
+        device, without points.
+    shards : Shards
+        The points of every device.
+    rounds : int, optional
+        Most rounds of the last stage; None: the method's default (150 for GTVMin).
+    seed : int
+    start : array_like of float64[n, k, d], optional
+        Starting centroids, +inf for absent rows; skips the seeding stages.
+    record_every : int, optional
+        Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
+    baselines : bool
+        Whether to compare with central k-means and with every device alone.
+    allow_disconnected : bool
+        Whether the graph may fall into several components.
+    rank_partition : {"auto", "blocks", "metis"}
+        How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
+        as cuts fewer links; the result is the same.
+    link_model : LinkModel or str, optional
+        How fast devices and links are, as ``"wan:latency=0.05"``: the result then says how long the run would take;
+        attributes `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
+    faults : Faults or str, optional
+        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
+    stale_policy : StalePolicy or str, optional
+        What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
+    byzantine : Byzantine or str, optional
+        How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
+        `p2pkm.channel.byzantine.Byzantine`.
+    min_cluster_size : int
+        Nothing of rows of fewer own points leaves their device.
+    noise : float
+        Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
+        deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
+    transforms : str, optional
+        What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
+    scale : {"none", "standard", "minmax"}
+        How the devices scale their features first, by messages; `Result.scaling` has shift and span.
+    silhouette : bool
+        Whether to compute the silhouettes, too.
+    true_centers : array_like of float64[c, d], optional
+        Known centers to measure the distance to, in the units of the points.
+    checkpoint : str or Path, optional
+        Folder for checkpoints. If it has one, the run goes on from the last: a call with the same arguments, on any
+        number of ranks, ends with the bits of a run without an interruption.
+    checkpoint_every : int, optional
+        Rounds between two checkpoints; None: about every 30 s.
+
+    Raises
+    ------
+    TopologyError
+        If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
+        method.
+    DataError
+        If there are fewer points than clusters, known centers have other features than the points, or the checkpoint
+        is of another run (arguments, graph, points, version of p2pkm), or its folder cannot be used.
+    ExperimentError
+        If an option is out of range, or the ranks were given different runs.
+    """
+    check_method(type(algorithm), type(algorithm).__name__)
+    if checkpoint_every is not None:
+        whole(checkpoint_every, 1, "checkpoint_every")
+        if checkpoint is None:
+            raise ExperimentError("checkpoint_every is given without checkpoint, the folder; give both")
+    faults, stale_policy, byzantine = Faults.of(faults), StalePolicy.of(stale_policy), Byzantine.of(byzantine)
+    link_model = LinkModel.of(link_model)
+    options = {
+        "rounds": rounds, "seed": seed, "start": start, "record_every": record_every, "baselines": baselines,
+        "allow_disconnected": allow_disconnected, "rank_partition": rank_partition, "link_model": link_model,
+        "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
+        "noise": noise, "transforms": PluginTransforms.of(transforms), "scale": scale,
+    }  # fmt: skip
+    world = connect()
+    check_options(algorithm, options, world.size)
+    topology = place_graph(algorithm, graph, shards.n, shards.names)
+    shards = shards if topology.hub < 0 else shards.with_hub()
+    config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
+    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
+    centers = None if true_centers is None else check_centers(true_centers, shards.d)
+    names = {"link_model": None if link_model is None else str(link_model),
+             "faults": None if faults is None else str(faults),
+             "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
+    hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
+    with ExitStack() as held:
+        writer, saved, refusal = None, None, ""
+        if checkpoint is not None and world.rank == 0:
+            try:
+                writer, saved = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
+            except (P2PKMError, OSError) as error:
+                refusal = f"checkpoint {checkpoint} cannot be used: {error}"
+        part = _deal(config, shards, given, rank_partition, world, saved, refusal)
+        return run_job(config, part, world, replace(hooks, checkpoints=writer))
+
+
+def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:
+    """Return what a run must have in common with the one that goes on with it; points are compared by themselves."""
+    return {"version": __version__, "start": None if start is None else digest(start).hex()} | {
+        name: found.hex() for name, found in config.digests().items()
+    }
+
+
+def _open(
+    folder: Path, every: int | None, facts: dict[str, Any], held: ExitStack
+) -> tuple[CheckpointWriter, Checkpoint | None]:
+    """Hold a folder of checkpoints; return what writes them, and the last one, which must be of the same run."""
+    lock = held.enter_context(Lock(folder))
+    saved = newest(folder, _tell)
+    if saved is not None:
+        differ = sorted(name for name in {*facts, *saved.facts} if facts.get(name) != saved.facts.get(name))
+        if differ:
+            raise DataError(
+                f"it is of a run with another {', '.join(differ)}; call with the arguments of that run, or choose a "
+                "new folder"
+            )
+    return CheckpointWriter(lock, every, lambda: facts, _tell), saved
+
+
+def _deal(  # noqa: PLR0913 - what is dealt
+    config: RunConfig, shards: Shards, start: Floats | None, wish: str, world: World, saved: Checkpoint | None,
+    refusal: str,
+) -> RankPart:  # fmt: skip
+    """Return this rank's part of points, start and checkpoint; rank 0 may refuse, then all do."""
+    topology, order = config.topology, None
+    if world.rank == 0:
+        order = choose(topology, shards.sizes, world.size, wish).to_arrays()
+        order |= {"refusal": _encode(refusal)} if refusal else {}
+        order |= {} if saved is None else {"saved": _encode(json.dumps(saved.outline))}
+    order = world.broadcast(order)
+    if "refusal" in order:
+        raise DataError(order["refusal"].tobytes().decode())
+    division = RankPartition.from_arrays(order)
+    ids = division.of(world.rank)
+    ids = ids[ids < topology.n]  # all of them, unless the ranks were given different graphs, which `run_job` refuses
+    part = shards.take(ids).to_arrays() | ({} if start is None else {"start": start[ids]})
+    if "saved" in order:
+        more = None if saved is None else partial(split, saved.outline, saved.arrays, topology, division)
+        part |= world.scatter(None if more is None else map(more, range(world.size)))
+    return receive_part(world, order, part)
+
+
+def _encode(text: str) -> Any:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _tell(note: str) -> None:
+    print(f"p2pkm: {note}", file=sys.stderr, flush=True)
+
+
+def check_centers(centers: Any, d: int) -> Floats:
+    """Return known centers as float64[c, d]."""
+    found: Floats = np.asarray(centers, np.float64)
+    bounded(found, "true_centers")
+    if found.ndim != 2 or found.shape[1] != d:
+        raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")
+    return found

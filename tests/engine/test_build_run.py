@@ -1,0 +1,112 @@
+"""A run is checked in one order, and all ranks are given the same one."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import p2pkm
+import topologies
+from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
+from p2pkm.network.graph import Topology
+from tests.contract.test_determinism import start
+from tests.support.programs import different_runs
+
+RING = Topology.from_graph(topologies.ring(4))
+FEW = PointCount(4, 20, 2)
+
+
+def build(method=None, topology=RING, points=FEW, **options):
+    return build_run(method or p2pkm.GTVMin(3), options, topology, points)
+
+
+def test_cheap_checks_come_first():
+    apart = Topology.from_links(5, np.array([(0, 1, 1.0)]))
+    wrong = [
+        ({"rounds": -1}, "rounds is -1"),
+        ({"scale": "standart"}, "scale is 'standart'"),
+        ({"rank_partition": "best"}, "rank_partition is 'best'"),
+        ({"faults": p2pkm.Faults(loss=0.1), "link_model": p2pkm.LinkModel.wan()}, "virtual time does not know"),
+        ({"points": FEW}, "has 5 nodes"),
+        ({"points": PointCount(5, 2, 2)}, "3 clusters of 2 points"),
+        ({"points": PointCount(5, 20, 2)}, "disconnected"),
+    ]
+    options = {}
+    for given, _ in reversed(wrong):
+        options = given | options
+    given = {name: value for name, value in options.items() if name != "points"}
+    for one, told in wrong:
+        points = one.get("points", FEW)
+        with pytest.raises((ExperimentError, TopologyError, p2pkm.DataError), match=told):
+            build(topology=apart, points=points, **given)
+        given = {name: value for name, value in given.items() if name not in one}
+
+
+def test_options_are_checked_without_a_graph():
+    with pytest.raises(ExperimentError, match="leave start out"):
+        check_options(p2pkm.MUFC(2), {"start": [[0.0]]})
+    check_options(p2pkm.GTVMin(2), {"start": [[0.0]]})
+
+
+def test_digests_tell_runs_apart_and_nothing_else():
+    def digests(**changes):
+        return replace(build(faults=p2pkm.Faults(loss=0.1)), **changes).digests()
+
+    assert digests() == digests(topology=Topology.from_arrays(RING.to_arrays()), seed=np.int64(0))
+    one, weights = digests(), replace(RING, weights=np.full(8, 2.0))
+    for field, value in (("seed", 1), ("algorithm", p2pkm.GTVMin(3, tol=0.5)), ("topology", weights),
+                         ("channel", build(faults=p2pkm.Faults(loss=0.2)).channel)):  # fmt: skip
+        other = digests(**{field: value})
+        assert [name for name in one if one[name] != other[name]] == [field]
+    same: np.ndarray = np.broadcast_to(1.0, 8)  # one number that stands for all, as rank 0 may have it
+    assert digests(topology=replace(RING, weights=same)) == digests(topology=replace(RING, weights=np.ones(8)))
+
+
+def test_digests_are_the_same_in_another_process():
+    program = (
+        "import p2pkm, topologies\n"
+        "from p2pkm.engine.build_run import PointCount, build_run\n"
+        "run = build_run(p2pkm.GTVMin(3), {'byzantine': p2pkm.Byzantine(1), 'faults': p2pkm.Faults(loss=0.1)},"
+        " p2pkm.Topology.from_graph(topologies.ring(4)), PointCount(4, 20, 2))\n"
+        "print([digest.hex() for digest in run.digests().values()])"
+    )
+    ran = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+           for _ in range(2)]  # fmt: skip
+    assert ran[0] == ran[1] and len(ran[0]) > 64 * 5
+
+
+class _TwoRanks:
+    """Rank 0 of two, of which the other sends these digests."""
+
+    rank, size = 0, 2
+
+    def __init__(self, other):
+        self._other = other
+
+    def gather(self, part):
+        return [part, np.frombuffer(b"".join(self._other.digests().values()), np.uint8)]
+
+    def broadcast(self, arrays):
+        return arrays
+
+
+def test_a_rank_with_another_run_is_named():
+    one = RunConfig(p2pkm.GTVMin(2), RING)
+    require_same_run(one, _TwoRanks(replace(one)))
+    with pytest.raises(ExperimentError, match="rank 1 differs from rank 0 in rounds, seed"):
+        require_same_run(one, _TwoRanks(replace(one, seed=1, rounds=3)))
+
+
+@pytest.mark.mpi
+def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
+    lines = start(2, "", Path(different_runs.__file__), 120)
+    told = {(line["name"], line["rank"]): line["told"] for line in lines}
+    for name, fields in (("seed", "seed"), ("algorithm", "algorithm"), ("topology", "topology"),
+                         ("devices", "topology"), ("channel", "baselines, channel")):  # fmt: skip
+        for rank in range(2):
+            assert f"rank 1 differs from rank 0 in {fields}." in told[name, rank]
+    assert [told["scores on rank 0 alone", rank] for rank in range(2)] == [[True, True]] * 2
