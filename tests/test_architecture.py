@@ -258,7 +258,6 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.methods.init.value",  # Init.of
         "p2pkm.network.link_model",  # LinkModel.of
         "p2pkm.channel.stale_policy",  # StalePolicy.of
-        "p2pkm.channel.registry",  # PluginTransforms.of
         "p2pkm.experiments.config",  # graph, partition, algorithm
         "p2pkm.experiments.estimator_parameters",
         "p2pkm.experiments.graph_report",  # `topology`

@@ -14,6 +14,7 @@ import numpy as np
 from paper import Row, need, repeat, table
 
 import p2pkm
+from p2pkm.core.batch import Stream
 from p2pkm.core.protocols import ServerMethodBase
 from p2pkm.kernels.reference import uniforms
 from p2pkm.metrics.clustering import distance
