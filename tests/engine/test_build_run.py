@@ -46,6 +46,13 @@ def test_cheap_checks_come_first():
         given = {name: value for name, value in given.items() if name not in one}
 
 
+def test_a_method_must_fit_the_graph_and_the_number_of_points():
+    changing = Topology.from_graph(topologies.one_peer_exponential(4))
+    with pytest.raises(ExperimentError, match="change from round to round"):
+        build(p2pkm.GTVMin(3, groups=True), topology=changing)
+    assert build(topology=changing).topology is changing
+
+
 def test_options_are_checked_without_a_graph():
     with pytest.raises(ExperimentError, match="leave start out"):
         check_options(p2pkm.MUFC(2), {"start": [[0.0]]})
