@@ -184,7 +184,7 @@ def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):
 
 
 def test_a_misspelled_plug_in_is_suggested_and_not_imported(plugin):
-    ending = call(*SMALL, "--out", "none", "--algorithm", "neighbor-mean")
+    ending = call(*SMALL, "--out", "none", "--algorithm", "neighbour-mean")
     assert ending.code == 2
     assert "Did you mean 'neighbor-mean'?" in ending.err
     assert "p2pkm_example_plugin" not in sys.modules

@@ -86,7 +86,7 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
 
 
 MOMENTS = [(p2pkm.experiments.run, "prepare_and_validate"),
-           (p2pkm.experiments.run, "_job"), (RunFolder, "begin"), (RunFolder, "record"),
+           (p2pkm.experiments.run, "_deal"), (RunFolder, "begin"), (RunFolder, "record"),
            (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
            (p2pkm.storage.run_folder, "set_aside")]  # fmt: skip
 
