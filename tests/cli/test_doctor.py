@@ -378,7 +378,12 @@ PARTS = """#!/usr/bin/env bash
     [
         ("HYDRA", "# nothing\n\n", "no line names a host", "hostfile.example"),
         ("HYDRA", "localhost slots=4\n", "line 1: 'localhost slots=4' is not how MPICH writes a host", "HOST:8"),
-        ("mpirun (Open MPI) 5", "\nlocalhost:4\n", "line 2: 'localhost:4' is not how Open MPI writes a host", "HOST slots=8"),
+        (
+            "mpirun (Open MPI) 5",
+            "\nlocalhost:4\n",
+            "line 2: 'localhost:4' is not how Open MPI writes a host",
+            "HOST slots=8",
+        ),
         ("HYDRA", "localhost:many\n", "line 1: 'many' ranks on localhost", "whole number"),
         ("HYDRA", "localhost:0\n", "line 1: '0' ranks on localhost", "whole number"),
         ("HYDRA", "localhost:1\nno-such-host.invalid:2\n", "line 2: there is no host no-such-host.invalid", "address"),

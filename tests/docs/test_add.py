@@ -4,6 +4,7 @@ Methods and server methods: tests/methods/test_one_file.py; transforms: tests/ch
 summary: tests/metrics/test_registry.py. An initialization takes two entries, its value and its stages.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Parts
 from p2pkm.data.sources import SOURCES, Table
-from p2pkm.methods.init.bounding_box import Box
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.pipelines import SEEDINGS
 from p2pkm.methods.init.value import INITS, Init
-from p2pkm.network.link_model import PROFILES, wan
+from p2pkm.network.link_model import PROFILES, LinkModel
 from tests.support.run_cli import here, solve
 
 PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8").partition("## Add a ...")[2]
@@ -72,7 +73,7 @@ def test_a_file_format(monkeypatch, tmp_path):
 
 def test_an_initialization(monkeypatch):
     def corner(at):
-        return (Box(at.k),)
+        return (BoundingBox(at.k),)
 
     monkeypatch.setitem(INITS, "corner", lambda: Init("corner"))
     monkeypatch.setitem(SEEDINGS, "corner", corner)
@@ -81,7 +82,9 @@ def test_an_initialization(monkeypatch):
 
 
 def test_a_link_model(monkeypatch):
-    monkeypatch.setitem(PROFILES, "moon", lambda *, latency=1.3: wan(latency=latency))
+    monkeypatch.setitem(
+        PROFILES, "moon", lambda *, latency=1.3: replace(LinkModel.wan(latency=latency), profile="moon")
+    )
     assert solve("--link-model", "moon")["virtual_seconds"] > 10 * solve("--link-model", "wan")["virtual_seconds"]
 
 
