@@ -200,7 +200,7 @@ METRICS: tuple[Metric, ...] = (
            better="higher", tables=_CLOSING),
     Metric("simplified_silhouette", "simplified silhouette", "from distances to centroids alone", needs=_SHAPE,
            better="higher", tables=_CLOSING),
-    Metric("l2_centers", "distance to true centers", "Frobenius norm after matching", needs="`--centers`",
+    Metric("l2_centers", "distance to true centers", "Frobenius norm after matching", needs="`--true-centers`",
            better="lower", tables=_CLOSING),
     Metric("loss_local", "cost ratio via own centroids",
            "points labeled by the server centroid nearest to their own centroid", needs=_SERVER, better="lower",
