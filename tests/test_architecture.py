@@ -230,6 +230,7 @@ def test_dependencies_have_lower_bounds_only():
         assert "<" not in requirement and "==" not in requirement, requirement
 
 
+@pytest.mark.slow
 def test_every_kernel_is_compiled_for_one_set_of_types():
     """A second layout of an array would compile, and on every start read, the same kernel twice."""
     program = (

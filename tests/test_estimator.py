@@ -332,6 +332,7 @@ def test_under_mpirun_every_rank_gets_the_result_of_one_process():
     assert fresh == [fresh[0]] * 3 != given
 
 
+@pytest.mark.slow
 def test_a_first_fit_on_few_rows_needs_no_compiler():
     program = (
         "import sys, p2pkm\n"

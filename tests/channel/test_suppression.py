@@ -121,6 +121,7 @@ def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkey
 FAULTS = "loss=0.2,dropout=0.1,late_join=0.5,stages=all"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "faults"), [
     ({"init": "flooded-summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"init": "tree-summaries"}, FAULTS),
     ({"init": "tree-summaries:candidates=5"}, None), ({"init": "flooded-summaries:candidates=5"}, FAULTS),

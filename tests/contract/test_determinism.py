@@ -76,6 +76,7 @@ def test_plain_and_compiled_kernels_give_the_same_bits(monkeypatch):
     assert by_numpy == in_process()
 
 
+@pytest.mark.slow
 def test_the_runs_differ_from_each_other_and_the_seed_matters():
     lines = in_process()
     assert len({line["chain_sha256"] for line in lines}) == len(lines)

@@ -49,6 +49,7 @@ def test_a_digest_tells_kinds_and_shapes_apart():
     assert digest(numbers.reshape(2, 3).T) == digest(np.ascontiguousarray(numbers.reshape(2, 3).T))
 
 
+@pytest.mark.slow
 def test_runs_that_share_have_the_same_bits_as_single_ones():
     cells = [
         Experiment(algorithm=name, graph=graph, devices=9, data="grid16:points=8", seed=seed, rounds=6, plot=False,

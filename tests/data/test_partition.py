@@ -116,6 +116,7 @@ def test_dirichlet_by_device_gives_equal_sizes_and_skewed_mixtures(alpha):
     assert classes[0] < classes[1]
 
 
+@pytest.mark.slow
 def test_dirichlet_by_device_has_the_moments_while_the_pools_last():
     y = np.repeat(np.arange(3), 200_000)
     shares = []

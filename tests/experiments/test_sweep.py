@@ -105,6 +105,7 @@ def test_shares_may_be_more_than_runs(file, tmp_path):
     assert ending.code == 0 and f"part {RUNS + 1}/{RUNS + 1} is kept" in ending.out
 
 
+@pytest.mark.slow
 def test_shares_that_begin_at_once_share_a_folder(file, tmp_path):
     words = [sys.executable, "-m", "p2pkm", "sweep", str(file), "--out", str(tmp_path / "s"), "-q", "--part"]
     jobs = [subprocess.Popen([*words, f"{number}/4"], env=environment(), stdout=subprocess.DEVNULL,

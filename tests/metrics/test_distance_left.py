@@ -17,6 +17,7 @@ def solve(n, graph, rounds=None, **options):
     return p2pkm.simulate(method, topologies.build(graph, n), shards, rounds=rounds, baselines=False), points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "graph"), [(16, "ring"), (100, "path")])
 def test_the_distance_left_is_about_what_more_rounds_travel(n, graph):
     (stopped, points), (ended, _) = solve(n, graph), solve(n, graph, rounds=600, tol=1e-9)

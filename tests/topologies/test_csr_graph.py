@@ -118,6 +118,7 @@ def figures(graph):
             np.mean(list(nx.single_source_shortest_path_length(graph, 0).values()))]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), DRAWN)
 def test_both_forms_have_the_same_statistics(name, options):
     """At most 4.5 standard errors apart in the mean of every figure over draws of 400 devices."""

@@ -241,6 +241,7 @@ def count_exactly(eigenvalues, decay):
     return 1 / (1 - decay) / np.mean(eigenvalues**2 / (1 - decay * eigenvalues**2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [0.0, 0.95, 0.99])
 @pytest.mark.parametrize("n", [1_002, 11_000, 20_000])
 @pytest.mark.parametrize("name", ["ring", "torus", "circular-ladder"])
@@ -296,6 +297,7 @@ def _solve_tree(graph, matrix):
     return n / 0.05 / ((total / 2 - n) / 0.95)
 
 
+@pytest.mark.slow
 def test_too_few_steps_are_told():
     found = measures.effective_neighbors(topologies.build("ring", 1_500), decay=1 - 1e-9)
     assert "too few steps: an upper bound" in found.how
@@ -306,6 +308,7 @@ def error(measure):
     return float(figure[0]) * (measure.value / 100 if figure[1:] == ["%"] else 1)
 
 
+@pytest.mark.slow
 def test_a_long_ring_is_inverted_and_meets_its_closed_forms():
     n = 6_000
     ring = topologies.build("ring", n, light=True)
@@ -331,6 +334,7 @@ def test_the_quadrature_of_a_matrix_with_few_eigenvalues_is_complete():
     assert resistance.value == pytest.approx(2 * 2999 / 3000, abs=4 * error(resistance))
 
 
+@pytest.mark.slow
 def test_connectivities_of_larger_graphs_are_bounds_or_exact():
     caves = topologies.caveman(3_000, size=6)
     assert measures.edge_connectivity(caves) == measures.Measure(2)
@@ -414,6 +418,7 @@ def test_what_never_repeats_is_an_estimate_over_a_window():
     assert measures.contraction_per_round(cube, rounds=2).value == 1  # two halves never meet
 
 
+@pytest.mark.slow
 def test_large_graphs_that_change_are_estimated():
     graph = topologies.small_world(1_020, degree=6, rewire=0.5, seed=1)
     links = list(graph.edges)
@@ -466,6 +471,7 @@ def test_a_raw_strength_is_a_coupling_times_the_degree_and_weights_multiply_it()
     assert [one.value for one in heavy[:3]] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_large_predictions_are_close_to_exact_ones():
     grid = topologies.grid(1_056)
     found = measures.predict(grid, coupling=5)

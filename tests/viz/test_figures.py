@@ -154,6 +154,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_edge_cases_are_drawn(case):
     result = CASES[case]()
@@ -505,6 +506,7 @@ def test_silence_is_said():
 # ------------------------------------------------------------------------------------------------------- draw_all
 
 
+@pytest.mark.slow
 def test_draw_all_writes_the_same_ten_files_every_time(solved, tmp_path):
     paths = plots.draw_all(solved, tmp_path / "deep" / "figures")
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")]
@@ -518,6 +520,7 @@ def test_draw_all_writes_the_same_ten_files_every_time(solved, tmp_path):
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
+@pytest.mark.slow
 def test_draw_all_leaves_the_settings_of_the_user_alone(tmp_path):
     import matplotlib as mpl
 

@@ -79,6 +79,7 @@ def run(request):
     return p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(6), shards, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_pages_show_what_the_figure_says(run, name):
     draw, target = partial(FIGURES[name], run), io.StringIO()

@@ -234,6 +234,7 @@ def test_a_run_without_frames_has_no_replay_and_says_why(ring):
     assert "this folder has no frames.npz" in read(ring / "report.html").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -271,6 +272,7 @@ def test_one_feature_has_a_line_per_device(tmp_path):
     np.testing.assert_allclose(heights, load(folder).census.sample_device, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_page_of_64_devices_is_small(tmp_path):
     folder = run(tmp_path / "run", "--devices", "64", "--data", "grid16:points=200", "--graph", "grid",
                  "--rounds", "70", "--algorithm", "gossip")  # fmt: skip

@@ -91,6 +91,7 @@ def test_quality_has_a_mark_per_configuration_with_its_extremes():
     assert ax.get_xscale() == "log" and "least to most" in ax.get_title(loc="left")
 
 
+@pytest.mark.slow
 def test_only_figures_that_apply_are_drawn(tmp_path):
     names = {path.stem for path in draw_study(rows(), tmp_path / "all")}
     assert {"measures", "quality_bytes", "heatmap_coupling_graph_ratio_mean"} <= names

@@ -119,6 +119,7 @@ SPOILED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPOILED)
 def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
     """A table that is none may be a row longer than any that is one."""

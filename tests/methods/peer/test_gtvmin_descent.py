@@ -74,6 +74,7 @@ def settings(schedule, seed):
     return schedule, float(rng.choice([rng.uniform(0.01, 1.99), 1.5, 1.99])), int(rng.integers(1, 4)), {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_the_objective_never_rises_where_it_is_certified(schedule):
     worst = [(rises(settings(schedule, seed), seed).max(), seed, settings(schedule, seed)) for seed in range(BATCHES)]
