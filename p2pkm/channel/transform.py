@@ -51,7 +51,7 @@ class Context(NamedTuple):
     stage : int
         Number of the stage, from 0; `SCALING` where the devices agree on a scale before that.
     devices : Devices
-        The batch, with its round (`step`), `turn`, and who is awake.
+        The batch, with its `round`, its `turn` and its `active_devices`.
     state : NamedTuple
         Of the method, after it has computed what it sends, or before it reads.
     """

@@ -107,7 +107,7 @@ class Result:
         Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
     census : Census
         Where the points are and how they were labeled.
-    chain : Chain
+    chain : HashChain
     best : int
         The device whose centroids cost least on all points.
     scaling : tuple of (float64[n, d], float64[n, d]) or None

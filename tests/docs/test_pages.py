@@ -40,8 +40,11 @@ def test_the_ledger_page_counts_what_the_ledger_counts():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_place_and_a_picture(name):
     pages = read("peer-methods.md") + read("server-methods.md")
-    assert f"`{name}`" in pages
-    assert f"(_made/{name}.png)" in pages
+    missing = "needs a section in docs/peer-methods.md or docs/server-methods.md"
+    if f"`{name}`" not in pages:
+        pytest.fail(f"{name} {missing}", pytrace=False)
+    if f"(_made/{name}.png)" not in pages:
+        pytest.fail(f"{name} {missing} with the picture _made/{name}.png, which is drawn by itself", pytrace=False)
 
 
 def test_the_reference_lists_every_public_name():

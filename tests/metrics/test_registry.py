@@ -96,7 +96,7 @@ def test_every_figure_of_a_run_is_registered_and_every_key_is_there():
 def test_an_entry_says_what_its_figure_is(metric):
     assert metric.label and metric.meaning and not metric.meaning.endswith(".")
     assert not metric.per_device or metric.compute is not None
-    assert metric.better or Table.PAIRED not in metric.tables  # a difference is better or worse
+    assert metric.better or Table.PAIRED not in metric.tables, "give better=, or tables= without Table.PAIRED"
     assert registry.find(metric.key) is metric
 
 

@@ -42,10 +42,10 @@ def _memory(found: dict[str, Any]) -> Iterator[str]:
 
 def _traffic(found: dict[str, Any]) -> Iterator[str]:
     yield ""
-    yield f"messages  {'stage':<12}{'':<18}{'messages':>22}{'bytes':>28}"
+    yield f"messages  {'stage':<18}{'':<18}{'messages':>22}{'bytes':>28}"
     for stage in found["stages"]:
         if not stage["known"]:
-            yield f"          {stage['name']:<12}not known before the run"
+            yield f"          {stage['name']:<18}not known before the run"
             continue
         totals = ("total", f"<= {stage['rounds']:,} rounds")
         for part, label in (("opening", "opening"), ("first", "round 1"), totals):
@@ -53,7 +53,7 @@ def _traffic(found: dict[str, Any]) -> Iterator[str]:
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"
             messages = messages if volume["exact_messages"] else f"at most {messages}"
             volumes = volumes if volume["exact_bytes"] else f"at most {volumes}"
-            yield f"          {stage['name'] if part == 'opening' else '':<12}{label:<18}{messages:>22}{volumes:>28}"
+            yield f"          {stage['name'] if part == 'opening' else '':<18}{label:<18}{messages:>22}{volumes:>28}"
 
 
 def _seconds(found: dict[str, Any]) -> Iterator[str]:
