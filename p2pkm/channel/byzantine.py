@@ -168,6 +168,11 @@ class ByzantineMessages(Transform):
         return Stream.BYZANTINE
 
     @property
+    def alters(self) -> bool:
+        """Return whether there are Byzantine devices."""
+        return len(self.left_out) > 0
+
+    @property
     def left_out(self) -> Integers:
         """Return the Byzantine devices, of which no score is."""
         return self.ids

@@ -53,6 +53,11 @@ class FaultInjector(Transform):
     order: ClassVar[Order] = Order.DELIVER
     delays: ClassVar[bool] = True
 
+    @property
+    def alters(self) -> bool:
+        """Return False: `Devices.late` says what is claimed."""
+        return False
+
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""

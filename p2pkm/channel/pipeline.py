@@ -85,6 +85,11 @@ class Channel:
         return any(one.exposes for one in self.transforms)
 
     @property
+    def alters(self) -> bool:
+        """Return whether a transform may change messages, so that no descent is claimed."""
+        return any(one.alters for one in self.transforms)
+
+    @property
     def left_out(self) -> Integers:
         """Return the ids of the devices that no score is about, ascending."""
         empty = np.zeros(0, np.int64)

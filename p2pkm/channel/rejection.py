@@ -36,6 +36,11 @@ class Rejection(Transform):
     name: ClassVar[str] = "rejection"
     order: ClassVar[Order] = Order.ACCEPT
 
+    @property
+    def alters(self) -> bool:
+        """Return False: it rejects what Byzantine devices send."""
+        return False
+
     @classmethod
     def configure(cls, options: Settings) -> Settings:
         """Act in all runs."""

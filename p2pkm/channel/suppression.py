@@ -36,6 +36,11 @@ class Suppression(Transform):
     name: ClassVar[str] = "suppression"
     order: ClassVar[Order] = Order.SUPPRESS
 
+    @property
+    def alters(self) -> bool:
+        """Return False: `Devices.min_count` says what is claimed."""
+        return False
+
     def __init__(self, *, least: int = 0) -> None:
         self._least, self._content = least, MessageContent.OTHER
 
@@ -98,6 +103,11 @@ class Disclosure(Transform):
 
     name: ClassVar[str] = "disclosure"
     order: ClassVar[Order] = Order.OBSERVE
+
+    @property
+    def alters(self) -> bool:
+        """Return False: it only looks."""
+        return False
 
     def __init__(self, devices: Devices, total: int) -> None:
         self._sizes = devices.sizes

@@ -156,6 +156,11 @@ class Transform:
         return False
 
     @property
+    def alters(self) -> bool:
+        """Return whether what honest methods send or read may be changed, so that no descent is claimed."""
+        return True
+
+    @property
     def left_out(self) -> Integers:
         """Return the ids of devices that no score is about, int64[b]."""
         return np.zeros(0, np.int64)

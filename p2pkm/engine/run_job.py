@@ -119,7 +119,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     played = stages(channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None)
     warnings = channel.start(played, devices, network)
     _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)
-    referee.exclude(channel.left_out)
+    referee.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, field._replace(devices=devices))
     network.close()
     facts = {**describe(algorithm, replace(devices, late=field.late)), **hooks.names, **figures,

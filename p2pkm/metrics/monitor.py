@@ -57,7 +57,7 @@ class Monitor:
     recorder : Recorder
         What is kept for replay.
     left_out : int64
-        Ids of the Byzantine devices: no score is about them, and where they are nothing is claimed.
+        Ids of the Byzantine devices: no score is about them.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
@@ -77,6 +77,7 @@ class Monitor:
         self.priced: CostRatios | None = None
         self.recorder = Recorder(topology, network)
         self.left_out = np.zeros(0, np.int64)
+        self.altered = False
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
         """Watch this batch from now on; without an evaluator costs are not evaluated."""
@@ -88,11 +89,11 @@ class Monitor:
             low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
             self._extent[filled] = np.maximum(-low, high)
 
-    def exclude(self, liars: Integers) -> None:
-        """Leave these devices out of all scores from now on."""
-        self.left_out = liars
+    def exclude(self, byzantine: Integers, *, altered: bool) -> None:
+        """Leave these devices out of all scores from now on; altered: messages may be changed, no descent is claimed."""
+        self.left_out, self.altered = byzantine, altered
         if self.prices is not None:
-            self.prices.leave_out(liars)
+            self.prices.leave_out(byzantine)
 
     @property
     def honest(self) -> Integers:
@@ -244,7 +245,7 @@ class Monitor:
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return whether descent of (7) is certified up to this record."""
-        promised = algorithm.traits.guarantees_descent and not (len(self.left_out) or self._devices.min_count)
+        promised = algorithm.traits.guarantees_descent and not (self.altered or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
         if t == 0:

@@ -147,6 +147,12 @@ def test_every_method_is_run_or_refused(name):
         assert (plain["messages"], plain["bytes"]) == (noisy["messages"], noisy["bytes"])
 
 
+def test_nothing_is_claimed_of_descent_where_messages_are_changed():
+    method = p2pkm.GTVMin(3, init="local")
+    found = [p2pkm.simulate(method, topologies.ring(6), deal(6), rounds=5, noise=size).summary for size in (0.0, 0.5)]
+    assert [summary["descent"] for summary in found] == ["certified", "not claimed"]
+
+
 def test_more_noise_is_worse_and_none_is_none():
     ratios = [solve("--noise", size, "--devices", 8, "--rounds", 30)["ratio_mean"] for size in (0, 0.1, 1.0)]
     assert ratios == sorted(ratios) and ratios[0] == solve("--devices", 8, "--rounds", 30)["ratio_mean"] < ratios[2]

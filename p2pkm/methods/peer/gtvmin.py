@@ -264,13 +264,6 @@ class GTVMin(MethodBase):
             return f"overshoots with relaxation {self.relaxation:g}, {why}"
         return "decides with groups which links to cut for good" if self.groups else ""
 
-    @property
-    def no_min_count(self) -> str:
-        """Return why small clusters cannot be suppressed with these parameters, "" if they can."""
-        if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
-        return "with swaps tries own points as rows" if self.swaps else ""
-
     def flops(self, work: Work) -> Integers:
         """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
         return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
