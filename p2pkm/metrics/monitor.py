@@ -90,7 +90,7 @@ class Monitor:
             self._extent[filled] = np.maximum(-low, high)
 
     def exclude(self, byzantine: Integers, *, altered: bool) -> None:
-        """Leave these devices out of all scores from now on; altered: messages may be changed, no descent is claimed."""
+        """Leave these devices out of all scores; altered: messages may be changed, so no descent is claimed."""
         self.left_out, self.altered = byzantine, altered
         if self.prices is not None:
             self.prices.leave_out(byzantine)

@@ -36,6 +36,7 @@ FACTORS = {  # the first value of each is the default
         "flip": ("--byzantine", "1:kind=flip,stages=all"),
         "nan": ("--byzantine", "1:kind=nan"),
         "suppression": ("--min-cluster-size", "2"),
+        "noise": ("--noise", "0.1"),
         "virtual time": ("--link-model", "wan"),
     },
     "schedule": {name: ("--schedule", name) if name else () for name in ("", "jacobi", "colored", "async")},
