@@ -5,12 +5,20 @@ import signal
 import pytest
 from hypothesis import settings
 
+from p2pkm.kernels import compile_ahead
 from tests.support.run_cli import MPIRUN, NO_MPIRUN
 
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None)
 settings.load_profile("quick")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
+
+
+def pytest_sessionstart(session):
+    """Two workers share the compilation of the kernels: one begins with the first, the other with the last."""
+    worker = getattr(session.config, "workerinput", {}).get("workerid", "")
+    if worker in {"gw0", "gw1"}:
+        compile_ahead(backwards=worker == "gw1")
 
 
 def pytest_runtest_setup(item):

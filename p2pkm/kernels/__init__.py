@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
@@ -68,63 +69,59 @@ def compiles() -> bool:
     return not (given.strip().isdecimal() and int(given))  # as numba reads it
 
 
-def compile_ahead() -> None:
+def compile_ahead(*, backwards: bool = False) -> None:
     """Compile every kernel for the types that a run uses, or read it from numba's cache; nothing if numba may not.
+
+    Parameters
+    ----------
+    backwards : bool
+        Begin with the last one: two processes that start from both ends share the work through the cache.
 
     Raises
     ------
     ExperimentError
         As `load`.
     """
+    if compiles():
+        for call in reversed(_calls(load())) if backwards else _calls(load()):
+            call()
+
+
+def _calls(compiled: Any) -> list[Callable[[], Any]]:
+    """Return a call of every kernel with the types that a run uses."""
     import numpy as np
 
-    if not compiles():
-        return
-    compiled: Any = load()
     points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
-    centroids, _, _ = compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)
-    compiled.refine(points, weights, offsets, centroids, one, 1, weights, False)
-    compiled.cdkm(points, weights, points, 1)
-    compiled.fuzzy(points, weights, offsets, centroids, one, 1, 0.0)
+    centroids = np.zeros((2, 1, 1))
     tables = centroids.view()
     tables.flags.writeable = False
     heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)
-    compiled.gtvmin(
-        points,
-        weights,
-        offsets,
-        centroids,
-        centroids,
-        awake,
-        indptr,
-        tables,
-        heard,
-        one,
-        one,
-        weights,
-        1.0,
-        1,
-        True,
-        False,
-    )
-    compiled.gtv(centroids, np.array([0, 1]), indptr, one, one)
-    compiled.losses(points, weights, offsets, centroids)
-    compiled.price(points, weights, offsets, one, 2, centroids)
-    for given in (weights, weights[:0]):
-        compiled.moments(points, given, offsets, points[0])
-    compiled.digest(centroids)
-    compiled.tabulate(offsets, one, one, 2, 2)
     graph = [part.view() for part in (indptr, one, one[:1])]
     for part in graph:
         part.flags.writeable = False
-    compiled.color(*graph[:2])
-    compiled.components(*graph[:2])
-    compiled.layers(*graph)
-    compiled.mirror(*graph[:2])
     store = np.array([0, 1, 2]), np.array([0, 1]), np.ones(2, np.int64), np.zeros((2, 1))
     flooded = np.zeros((2, 1, 2))
     flooded.flags.writeable = False
     versions = np.eye(2, dtype=np.uint8)
-    compiled.bundle(versions > 0, versions, *store)
-    compiled.merge(flooded, heard, one, awake, indptr, versions, *store)
+    links = awake, indptr, tables, heard, one, one, weights
+    return [
+        lambda: compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0),
+        lambda: compiled.refine(points, weights, offsets, centroids, one, 1, weights, False),
+        lambda: compiled.cdkm(points, weights, points, 1),
+        lambda: compiled.fuzzy(points, weights, offsets, centroids, one, 1, 0.0),
+        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False),
+        lambda: compiled.gtv(centroids, np.array([0, 1]), indptr, one, one),
+        lambda: compiled.losses(points, weights, offsets, centroids),
+        lambda: compiled.price(points, weights, offsets, one, 2, centroids),
+        lambda: compiled.moments(points, weights, offsets, points[0]),
+        lambda: compiled.moments(points, weights[:0], offsets, points[0]),
+        lambda: compiled.digest(centroids),
+        lambda: compiled.tabulate(offsets, one, one, 2, 2),
+        lambda: compiled.color(*graph[:2]),
+        lambda: compiled.components(*graph[:2]),
+        lambda: compiled.layers(*graph),
+        lambda: compiled.mirror(*graph[:2]),
+        lambda: compiled.bundle(versions > 0, versions, *store),
+        lambda: compiled.merge(flooded, heard, one, awake, indptr, versions, *store),
+    ]

@@ -13,6 +13,7 @@ from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, show, slope
 
 
+@pytest.mark.slow
 def test_two_rows_with_tiny_sizes(monkeypatch):
     monkeypatch.setattr(sweeps, "UPDATES", {(2, 2, 400): 1.0, (3, 4, 300): 1.0})
     monkeypatch.setattr(sweeps, "_MILLION", 200)

@@ -116,6 +116,7 @@ def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
     assert len(set(rows)) == len(rows)
 
 
+@pytest.mark.slow
 def test_what_is_read_is_changed_on_the_way_in_and_after_a_resume_too(tmp_path, monkeypatch):
     class Deaf(Transform):
         """Read every table as if it were shifted by one."""

@@ -42,6 +42,7 @@ def plugin(site):
     return site
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it_like_what_is_built_in(plugin):
     summary = solve(*CALL)
     assert summary["algorithm"] == "neighbor-mean"
@@ -101,6 +102,7 @@ def kept(plugin, tmp_path, monkeypatch):
     return place / "run", sorted((place / "copies").iterdir())
 
 
+@pytest.mark.slow
 def test_its_run_goes_on_from_every_checkpoint(kept):
     whole, copies = kept
     assert len(copies) > 6
@@ -118,6 +120,7 @@ def test_its_run_goes_on_in_another_process_and_on_ranks(kept, plugin):
         assert difference(whole, copy) == ""
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
     _, copies = kept
     module = plugin / "p2pkm_example_plugin.py"

@@ -106,6 +106,7 @@ def test_attributes_for_virtual_time_follow_the_names(sites):
     assert LinkModel.of("lan").place(topology, graph).access[3] == 12.5
 
 
+@pytest.mark.slow
 def test_report_and_figures_show_names(sites):
     assert run("--data", "sites/", "--graph", "file:graph.graphml", "--out", "run") == 0
     assert main(["report", "run"]) == 0

@@ -290,6 +290,7 @@ def test_blobs_and_their_box():
     np.testing.assert_array_equal(y, np.repeat([0, 1, 2], 7))
 
 
+@pytest.mark.slow
 def test_small_sets_and_principal_components():
     assert [f()[0].shape for f in (iris, wine, digits)] == [(150, 4), (178, 13), (1797, 64)]
     points, y = digits()

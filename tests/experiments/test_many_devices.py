@@ -42,6 +42,7 @@ def test_the_folder_of_very_many_devices(large):
         assert ledger["bytes"].sum() == records[-1]["bytes"] and ledger["messages"].sum() == records[-1]["messages"]
 
 
+@pytest.mark.slow
 def test_very_many_devices_come_back(large, tmp_path):
     result = p2pkm.load(large)
     assert result.ledger.sender is None

@@ -64,6 +64,7 @@ def test_a_sweep_leaves_one_tidy_table(file, tmp_path):
     assert traces[0]["trace"][-1][1] == ring["bytes"]
 
 
+@pytest.mark.slow
 def test_processes_leave_the_same_table_as_one(file, tmp_path):
     assert here("sweep", file, "--out", tmp_path / "one", "-q").code == 0
     assert here("sweep", file, "--out", tmp_path / "two", "--jobs", "2", "-q").code == 0
@@ -80,6 +81,7 @@ def test_ranks_leave_the_same_table_as_one(file, tmp_path):
     assert refused.code == 2 and "mpirun" in refused.out + refused.err
 
 
+@pytest.mark.slow
 def test_shares_of_a_study_meet_in_one_folder(file, tmp_path, monkeypatch):
     computed = []
     execute = p2pkm.experiments.study.run.execute

@@ -28,6 +28,7 @@ def test_the_distance_left_is_about_what_more_rounds_travel(n, graph):
     assert ended.summary["distance_left"] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_short_run_at_strong_coupling_is_told_to_be_far_from_its_end():
     """1,200 rounds go 0.22 further and are not at the end; a fit to the 20 of this run alone says 0.018."""
     summary = solve(300, "ring", coupling=300)[0].summary

@@ -76,6 +76,7 @@ def test_drawn_into_given_axes_and_from_a_folder(runs, picture, tmp_path):
     render(ax)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_files_of_every_kind(runs, kind, tmp_path):
     (path,) = save_figure(lambda: plots.plot_devices(runs["mesh"]), tmp_path, "devices", (kind,))

@@ -101,6 +101,7 @@ def test_pages_leave_text_alone_that_looks_like_an_attribute():
     assert "DejaVu Sans" not in svg
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", [plots.plot_points, plots.plot_convergence, plots.plot_graph, plots.plot_devices])
 def test_figures_of_small_and_far_numbers(run, plot):
     ax = plot(run)

@@ -180,6 +180,7 @@ def test_the_page_asks_nobody_for_anything(ring):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_stages_add_up(ring):
     report(ring)
     records = [json.loads(line) for line in (ring / "rounds.jsonl").read_text().splitlines()]
@@ -210,6 +211,7 @@ def test_the_replay_holds_the_frames(ring):
     assert [one["bytes"] for one in told["frames"]] == [records[i]["bytes"] for i in frames["record"]]
 
 
+@pytest.mark.slow
 def test_at_most_sixty_frames_are_shown(tmp_path):
     folder = run(tmp_path / "long", "--algorithm", "gossip", "--rounds", "80")
     frames = film(folder, 70)
@@ -220,6 +222,7 @@ def test_at_most_sixty_frames_are_shown(tmp_path):
     np.testing.assert_array_equal(found["sent"].reshape(60, -1).sum(axis=0), frames["bytes"][-1])
 
 
+@pytest.mark.slow
 def test_thinned_devices_are_said(ring):
     film(ring, 4, every=2)
     report(ring)
@@ -257,6 +260,7 @@ def test_every_kind_of_run_has_a_page(options, tmp_path):
     assert ("principal components 1 and 2 of" in text) == ("--data" in options)
 
 
+@pytest.mark.slow
 def test_one_feature_has_a_line_per_device(tmp_path):
     lines = [f"{0.1 * i + 5 * (i % 3):.2f}" for i in range(64)]
     (tmp_path / "line.csv").write_text("\n".join(["x", *lines]) + "\n")
@@ -407,6 +411,7 @@ def test_runs_without_results(state, words, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_with_results_has_a_page(tmp_path):
     folder = run(tmp_path / "run")
     summary = json.loads((folder / "summary.json").read_text())
@@ -428,6 +433,7 @@ def test_damaged_files_are_named(tmp_path):
     assert "cannot be read: JSONDecodeError" in refuse(folder)[1]
 
 
+@pytest.mark.slow
 def test_out(ring, tmp_path):
     assert report(ring, "--out", tmp_path / "page.html")["report"] == str(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")

@@ -60,6 +60,7 @@ def test_all_devices_get_the_same_seeds(spec):
         assert len(seeds) == 16 and seeds <= {tuple(row) for row in X}
 
 
+@pytest.mark.slow
 def test_greedy_races_reach_what_central_kmeans_reaches():
     X, y = p2pkm.grid16(points=50, seed=0)
     given = p2pkm.Shards.deal(X, p2pkm.partition.dirichlet(y, 8, alpha=0.3, seed=0), devices=8)

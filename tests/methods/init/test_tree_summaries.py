@@ -102,6 +102,7 @@ def cost(shards, centroids):
     return ((shards.points[:, None] - centroids) ** 2).sum(axis=2).min(axis=1).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDED)
 def test_bounded_tables_cost_at_most_a_percent(name):
     ratios = []

@@ -179,6 +179,7 @@ def test_what_lies_beyond_the_rows_of_a_table_is_not_read():
     assert_array_equal(state.centroids[:, :, 0], [[7, np.inf]] * 2)
 
 
+@pytest.mark.slow
 def test_the_weighted_cost_of_any_centroids_is_right_on_average():
     rng = np.random.default_rng(0)
     blocks = [np.concatenate((block, -block)) for block in rng.normal(0, 3, (1, 20, 2))] * 2  # equal costs: t_i whole

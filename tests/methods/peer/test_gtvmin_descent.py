@@ -160,6 +160,7 @@ def step(alpha, seed, update):
     return [loss(points, w) + alpha * sum(variation(w, other) for other in start[1:]) for w in (start[0], moved)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 2.0, 100.0])
 def test_the_printed_step_raises_the_local_objective_and_the_exact_one_never(alpha):
     exact, printed = (

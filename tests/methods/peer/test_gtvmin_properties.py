@@ -130,6 +130,7 @@ def test_a_centroid_stays_in_the_box_of_own_points_and_neighbors_centroids(seed,
         assert star is False or len(recomputed) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 4.0])
 def test_without_the_star_term_a_device_runs_lloyd_on_the_augmented_set(alpha):
     compared = 0
