@@ -105,7 +105,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     devices = channel.equip(devices)
     referee = Monitor(network, config.record_every, hooks.sink, topology)
     hooks.begin()
-    _tell_placement(hooks, figures)
+    _tell_division(hooks, figures)
     setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
     keeper = Checkpointer(referee, hooks.checkpoints, part.shards, kernels, part.saved)
     events = schedule_events(algorithm, config.link_model, topology)
@@ -152,11 +152,11 @@ def _tell(hooks: RootHooks, prices: CostEvaluator, notes: list[str]) -> None:
         hooks.tell(note)
 
 
-def _tell_placement(hooks: RootHooks, figures: dict[str, Any]) -> None:
+def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
     if figures:
         points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
         hooks.tell(
-            f"placement {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
+            f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
             f"load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
