@@ -156,8 +156,8 @@ def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
     if figures:
         points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
         hooks.tell(
-            f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
-            f"load imbalance {points:.3f} in points, {devices:.3f} in devices"
+            f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, "
+            f"halo {figures['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 

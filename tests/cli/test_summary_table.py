@@ -29,7 +29,7 @@ def test_each_sentence_is_that_of_its_figure(drawn):
         drawn[name] for name in ("raw_points_disclosed", "messages", "ratio_mean", "ratio_local_only")
     )
     assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} on a ring graph looked for ")
-    assert f" {drawn['clusters']:,} clusters." in text
+    assert f" {drawn['clusters']:,} cluster{'s' * (drawn['clusters'] != 1)}." in text
     assert ("Nothing was sent" in text) == (sent == 0)
     assert re.findall(r"sent ([\d,]+) messages? with", text) == ([shown["messages"]] if sent else [])
     assert ("was not counted" in text) == (raw is None) == ("raw points disclosed" not in shown)

@@ -47,7 +47,7 @@ def test_folders_of_several_runs_are_told_from_damaged_ones(tmp_path):
         for command in (("verify",), ("verify", "--files-only"), ("resume",), ("animate",)):
             ending = here(*command, folder)
             assert (ending.code, ending.out) == (3, "") and f"it holds {words}" in ending.err, ending
-    assert here("verify", "seeds/seed-1", "-q").code == 0
+    assert here("verify", "seeds/seed-1").code == 0
 
 
 @pytest.mark.parametrize("command", ["verify", "resume"])
@@ -62,7 +62,7 @@ def test_elsewhere_it_is_said_where_a_run_with_relative_paths_was_begun(tmp_path
     ending = here(command, "../run")
     assert ending.code == 3 and f"begun in {tmp_path}: try again from there" in ending.err
     monkeypatch.chdir(tmp_path)
-    assert here(command, "run", "-q").code == 0
+    assert here(command, "run").code == 0
 
 
 def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.units import write_size
+from p2pkm.core.units import count, write_size
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
 from p2pkm.storage.study_table import ALONE
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
-from p2pkm.viz.style import count
 
 _EVEN = 1.01  # times the mean load
 _AS_GOOD = 5e-4  # of the cost of central k-means; nearer is "as good"
@@ -39,8 +38,8 @@ def name_place(result: Result) -> str:
 
 def _introduce(result: Result) -> str:
     summary = result.summary
-    devices = "1 device" if summary["devices"] == 1 else f"{summary['devices']:,} devices"
-    return f"{devices} {name_place(result)} looked for {summary['clusters']} clusters with {summary['algorithm']}."
+    devices, clusters = count(summary["devices"], "device"), count(summary["clusters"], "cluster")
+    return f"{devices} {name_place(result)} looked for {clusters} with {summary['algorithm']}."
 
 
 def tell_ratio(ratio: float) -> str:
@@ -99,7 +98,7 @@ def _agree(result: Result) -> str:
 
 
 def _end(summary: dict[str, Any]) -> str:
-    rounds = f"{summary['rounds']:,} round{'s' * (summary['rounds'] != 1)}"
+    rounds = count(summary["rounds"], "round")
     words = f"The method ended after {rounds}, {TERMINATIONS.get(summary['termination'], summary['termination'])}"
     descent = DESCENTS.get(summary["descent"])
     return f"{words}; {descent}." if descent else f"{words}."
