@@ -10,6 +10,7 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
 from p2pkm.network.graph import Topology
@@ -51,6 +52,14 @@ def test_a_method_must_fit_the_graph_and_the_number_of_points():
     with pytest.raises(ExperimentError, match="change from round to round"):
         build(p2pkm.GTVMin(3, groups=True), topology=changing)
     assert build(topology=changing).topology is changing
+
+
+@pytest.mark.parametrize(
+    ("kind", "example"), [(p2pkm.Init, "'global'"), (p2pkm.LinkModel, "'lan'"), (StalePolicy, "'keep'")]
+)
+def test_what_is_neither_a_value_nor_text_is_refused(kind, example):
+    with pytest.raises(ExperimentError, match=f"is 3; expected a p2pkm.{kind.__name__}, or text such as {example}"):
+        kind.of(3)
 
 
 def test_options_are_checked_without_a_graph():

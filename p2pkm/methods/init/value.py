@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import Spec, read_value
 from p2pkm.core.validation import whole
 
 
@@ -28,17 +28,8 @@ class Init:
 
     @classmethod
     def of(cls, given: "Init | str") -> "Init":
-        """Return the value of a text; a value stays as it is.
-
-        Raises
-        ------
-        ExperimentError
-            If the text cannot be read or has a figure out of range.
-        """
-        if isinstance(given, Init):
-            return given
-        spec = parse(given, INITS, "init")
-        return INITS[spec.name](**spec.options)
+        """Return the value of a text; a value stays as it is, see `p2pkm.core.spec.read_value`."""
+        return read_value(Init, given, INITS, "init")
 
     @classmethod
     def global_(cls) -> "Init":
