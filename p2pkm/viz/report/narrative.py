@@ -59,7 +59,8 @@ def _rate(summary: dict[str, Any]) -> str:
     if mean is None:
         return "The run was not compared with central k-means."
     words = f"On all points their centroids cost {tell_ratio(mean)} central k-means"
-    if worst is not None and summary["devices"] > 1 and worst - mean > _AS_GOOD:
+    apart = worst is not None and worst - mean > _AS_GOOD and tell_ratio(worst) != tell_ratio(mean)
+    if apart and summary["devices"] > 1:
         words += f", with the worst device {tell_ratio(worst)} it"
     if alone is not None and summary["devices"] > 1:
         words += f"; the local-only baseline, without any communication, costs {tell_ratio(alone)} it"
@@ -109,11 +110,11 @@ def _pay(result: Result) -> str:
     if not messages:
         return "Nothing was sent."
     if not total:
-        return f"It took {messages:,} empty messages."
+        return f"It took {count(messages, 'empty message')}."
     load = np.sum(sum_bytes(result), axis=0)
     top, mean = int(load.argmax()), float(load.max() / load.mean())
     each = write_size(total / result.topology.clients)
-    cost = f"It took {messages:,} messages and {write_size(float(total))}, {each} per device"
+    cost = f"It took {count(messages, 'message')} and {write_size(float(total))}, {each} per device"
     if mean < _EVEN:
         return f"{cost}, the same for all."
     who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
