@@ -1,7 +1,7 @@
 """One run on this rank, from the checked input to the result: the same on every rank."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class RankPart:
         What an earlier run was kept as, to go on from: this rank's part of it.
     interrupted : callable
         The signal that asked this rank to stop, or 0; the run ends with the round.
+    given : mapping of str to bytes
+        SHA-256 of what every rank was given whole, to be compared: points and start. Empty: rank 0 alone has them.
     """
 
     shards: Shards
@@ -55,6 +57,7 @@ class RankPart:
     division: RankPartition | None = None
     saved: dict[str, Any] | None = None
     interrupted: Callable[[], int] = lambda: 0
+    given: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         On every rank, if they were given different runs.
     """
     began, compiled = time.perf_counter(), count_compilation()
-    require_same_run(config, world)
+    require_same_run(config, world, part.given)
     hooks = hooks if world.rank == 0 else RootHooks()
     algorithm, topology = config.algorithm, config.topology
     network = world.network(place(topology, world.rank, world.size, part.division))
