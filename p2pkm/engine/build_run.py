@@ -220,7 +220,7 @@ def require_same_run(config: RunConfig, world: World, given: Mapping[str, bytes]
     """
     if world.size == 1:
         return
-    own = config.digests() | given
+    own = {**config.digests(), **given}
     found = world.gather(np.frombuffer(b"".join(own.values()), np.uint8))
     text = "" if found is None else _tell_difference([part.tobytes() for part in found], list(own))
     order = {"difference": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None

@@ -149,7 +149,8 @@ def simulate(  # noqa: PLR0913 - the public signature
              "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
     with ExitStack() as held:
-        writer, saved, refusal = None, None, None
+        writer, saved = None, None
+        refusal: P2PKMError | None = None
         if checkpoint is not None and world.rank == 0:
             try:
                 writer, saved = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
