@@ -44,7 +44,7 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
 def guide(summary: dict[str, Any]) -> str:
     """Return a plain summary of the run and what to try next, for a user who gave no option at all."""
     return f"""
-{fill("What happened: " + " ".join(narrate(summary)), 118)}
+{fill("Summary: " + " ".join(narrate(summary)), 118)}
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all

@@ -87,7 +87,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         How fast devices and links are, as ``"wan:latency=0.05"``: the result then says how long the run would take;
         attributes `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : Faults or str, optional
-        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
+        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a trace; see docs/faults.md.
     stale_policy : StalePolicy or str, optional
         What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
     byzantine : Byzantine or str, optional
