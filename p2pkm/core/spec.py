@@ -109,8 +109,14 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     return Spec(name, options)
 
 
-def read_value(kind: type[Value], given: Value | str, known: Mapping[str, Callable[..., Value]], what: str) -> Value:
-    """Return the value of a text, made by the function of its name; a value stays as it is.
+def read_value(
+    kind: type[Value],
+    given: Value | str,
+    known: Mapping[str, Callable[..., Any]],
+    what: str,
+    make: Callable[[Spec], Value] | None = None,
+) -> Value:
+    """Return the value of a text, made by the function of its name, or by `make`; a value stays as it is.
 
     Raises
     ------
@@ -123,7 +129,8 @@ def read_value(kind: type[Value], given: Value | str, known: Mapping[str, Callab
         expected = f"a p2pkm.{kind.__name__}, or text such as {next(iter(known))!r}"
         raise ExperimentError(f"{what} is {given!r}; expected {expected}")
     spec = parse(given, known, what)
-    return known[spec.name](**spec.options)
+    found: Value = known[spec.name](**spec.options) if make is None else make(spec)
+    return found
 
 
 def split_specs(texts: Iterable[str]) -> list[str]:

@@ -20,7 +20,8 @@ from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import InitContext, scaling_stage, stages
+from p2pkm.methods.init.pipelines import scaling_stage, stages
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
