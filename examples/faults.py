@@ -1,7 +1,7 @@
 """Which method bears which faults? All meet the same: what fails is drawn from (seed, round, device or edge) alone.
 
 Covers
-    Message loss and dropout, with and without a server; a tape that is written, edited and given to two methods.
+    Message loss and dropout, with and without a server; a trace that is written, edited and given to two methods.
 
 Scenario
     16 devices, each with few of 16 clusters. First a share of all messages is lost, then devices leave for five rounds
@@ -75,16 +75,16 @@ panels[0].set_ylabel("cost above central k-means (0.01 = 1 %)")
 panels[0].legend(fontsize=8)
 figure.savefig("faults.png", dpi=120)
 
-# %% A tape: written ahead, edited, and given to two methods
+# %% A trace: written ahead, edited, and given to two methods
 spec = "loss=0.1,dropout=0.02"
 with contextlib.redirect_stderr(io.StringIO()) as told:
-    assert main(["faults", spec, "--devices", "16", "--rounds", "40", "--out", "tape.jsonl"]) == 0
+    assert main(["faults", spec, "--devices", "16", "--rounds", "40", "--out", "trace.jsonl"]) == 0
 print(told.getvalue().strip())
-tape = Path("tape.jsonl")
-tape.write_text(tape.read_text() + json.dumps({"kind": "partition", "round": 3, "rounds": 10}) + "\n")
+trace = Path("trace.jsonl")
+trace.write_text(trace.read_text() + json.dumps({"kind": "partition", "round": 3, "rounds": 10}) + "\n")
 for name in ("gtvmin", "admm"):
     assert main(["--algorithm", name, "--graph", "ring", "--data", "grid16:points=50", "--rounds", "40", "--faults",
-                 "tape.jsonl", "--out", "none", "-q"]) == 0  # fmt: skip
+                 "trace.jsonl", "--out", "none", "-q"]) == 0  # fmt: skip
 
 # %% What to see: GTVMin hardly notices losses, because what a neighbor said last still pulls in the right direction.
 # Consensus averages anew in every round, so it pays for every message that is missing, and most where devices are away.

@@ -1,7 +1,5 @@
 """``python -m p2pkm``."""
 
-import sys
+from p2pkm.cli.main import run_program
 
-from p2pkm.cli.main import main
-
-sys.exit(main())
+run_program()

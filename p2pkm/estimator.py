@@ -234,7 +234,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def _warn(self, at: ResolvedParameters, result: Result) -> None:
         """State that there was no convergence, where the method has a notion of it."""
-        if result.summary["termination"] == "round-limit" and getattr(at.method, "tol", 0.0) > 0.0:
+        if result.summary["termination"] == "round-limit" and at.method.tol > 0.0:
             warnings.warn(
                 f"{at.method.name} did not converge within max_iter={self.max_iter} rounds: raise max_iter or tol",
                 ConvergenceWarning,

@@ -1,4 +1,4 @@
-"""Faults: which devices, links and messages fail in which round, drawn from a seed or written on a tape."""
+"""Faults: which devices, links and messages fail in which round, drawn from a seed or read from a trace."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_tape
+from p2pkm.channel.fault_trace import DELAY, KIND, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
@@ -41,17 +41,17 @@ class FaultModel(Protocol):
 class TraceFaults:
     """Apply a fault trace on its graph; see `FaultModel` for the meaning of each method."""
 
-    def __init__(self, tape: FaultTrace, n: int) -> None:
-        self.stages, self._n, self._tape, self.ignored_events = tape.stages, n, tape, tape.ignored_events
-        message = tape.events[:, KIND] >= LOSS
-        self._begins, self._messages = tape.events[~message], tape.events[message]
+    def __init__(self, trace: FaultTrace, n: int) -> None:
+        self.stages, self._n, self._trace, self.ignored_events = trace.stages, n, trace, trace.ignored_events
+        message = trace.events[:, KIND] >= LOSS
+        self._begins, self._messages = trace.events[~message], trace.events[message]
         held = self._messages[self._messages[:, KIND] == DELAY]
         self.longest = int(held[:, ROUNDS].max(initial=0))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the tape, which other ranks may not be able to read."""
-        return {"tape_events": self._tape.events, "tape_all": np.array(self.stages == "all"),
-                "tape_ignored_events": np.array(self.ignored_events)}  # fmt: skip
+        """Return the trace, which other ranks may not be able to read."""
+        return {"trace_events": self._trace.events, "trace_all": np.array(self.stages == "all"),
+                "trace_ignored_events": np.array(self.ignored_events)}  # fmt: skip
 
     def begin(self, t: int) -> Integers:
         """Return the trace's events of devices and links from round t on."""
@@ -70,11 +70,11 @@ class TraceFaults:
 
 
 def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> FaultModel | None:
-    """Return what goes wrong on a graph, None if nothing ever does; see `read_tape` for errors."""
+    """Return what goes wrong on a graph, None if nothing ever does; see `read_trace` for errors."""
     if faults is None or faults.empty:
         return None
     if faults.trace is not None:
-        return play_tape(read_tape(faults.trace, topology), topology.n)
+        return play_trace(read_trace(faults.trace, topology), topology.n)
     return SampledFaults(faults, topology, seed)
 
 
@@ -82,19 +82,19 @@ def rebuild_fault_model(
     faults: Faults | None, order: Mapping[str, Any], topology: Topology, seed: int
 ) -> FaultModel | None:
     """Return the same as `build_fault_model` on a rank that got what `FaultModel.to_arrays` returns."""
-    if "tape_events" in order:
-        stages = "all" if order["tape_all"] else "method"
-        return play_tape(FaultTrace(order["tape_events"], stages, int(order["tape_ignored_events"])), topology.n)
+    if "trace_events" in order:
+        stages = "all" if order["trace_all"] else "method"
+        return play_trace(FaultTrace(order["trace_events"], stages, int(order["trace_ignored_events"])), topology.n)
     return None if faults is None or faults.trace is not None else build_fault_model(faults, topology, seed)
 
 
-def play_tape(tape: FaultTrace, n: int) -> FaultModel | None:
+def play_trace(trace: FaultTrace, n: int) -> FaultModel | None:
     """Return the events of a fault trace, None if it has none."""
-    return TraceFaults(tape, n) if len(tape.events) else None
+    return TraceFaults(trace, n) if len(trace.events) else None
 
 
 def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
-    """Return what goes wrong in rounds 0 to `rounds` as a tape; with one turn a message's fate is that of its round."""
+    """Return what goes wrong in rounds 0 to `rounds`; with one turn a message's fate is that of its round."""
     if faults is None:
         return FaultTrace(np.zeros((0, 6), np.int64))
     source, target = topology.indices, topology.sources

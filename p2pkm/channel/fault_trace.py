@@ -1,4 +1,4 @@
-"""Tapes of faults: what goes wrong in which round, one event after the other, and as lines of JSON.
+"""Traces of faults: what goes wrong in which round, one event after the other, and as lines of JSON.
 
 A line is one event; docs/faults.md lists the kinds with their keys. An event takes so many rounds from its own one on.
 """
@@ -18,9 +18,9 @@ KIND, ROUND, A, B, ROUNDS, TURN = range(6)  # columns of a table of events
 WORDS = ("away", "asleep", "link", "loss", "delay")
 LONGEST = 64  # rounds of a delay
 MOST, _WIDEST, _END = 2_000_000, 1_000_000, 10**9  # events; bytes of a line; a round
-_NEEDED = {"tape": (), "away": ("device",), "asleep": ("device",), "link": ("src", "dst"), "loss": ("src", "dst"),
+_NEEDED = {"trace": (), "away": ("device",), "asleep": ("device",), "link": ("src", "dst"), "loss": ("src", "dst"),
            "delay": ("src", "dst"), "partition": ()}  # fmt: skip
-_OPTIONAL = {"tape": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
+_OPTIONAL = {"trace": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
              "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")}  # fmt: skip
 
 
@@ -42,8 +42,8 @@ class FaultTrace(NamedTuple):
     ignored_events: int = 0
 
 
-def read_tape(path: str, topology: Topology) -> FaultTrace:
-    """Read a tape for a graph.
+def read_trace(path: str, topology: Topology) -> FaultTrace:
+    """Read a trace for a graph.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def read_tape(path: str, topology: Topology) -> FaultTrace:
     """
     try:
         with open(path, "rb") as file:
-            return parse_tape(_lines(file, path), topology, path)
+            return parse_trace(_lines(file, path), topology, path)
     except OSError as error:
         raise ExperimentError(f"the fault trace {path} cannot be read: {error.strerror or error}") from None
 
@@ -67,8 +67,8 @@ def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
         yield line
 
 
-def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
-    """Return the events of the lines; see `read_tape` for the errors. Empty lines are passed over."""
+def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
+    """Return the events of the lines; see `read_trace` for the errors. Empty lines are passed over."""
     rows: list[tuple[int, ...]] = []
     cuts, stages = [np.zeros((0, 6), np.int64)], "method"
     for number, line in enumerate(lines, 1):
@@ -77,7 +77,7 @@ def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> 
         place = f"{where}, line {number}"
         event = _read_event(line, place)
         kind = event["kind"]
-        if kind == "tape":
+        if kind == "trace":
             stages = _read_head(event, topology, place)
         elif kind == "partition":
             cuts.append(_cut(event, topology, place))
@@ -91,10 +91,10 @@ def parse_tape(lines: Iterable[bytes | str], topology: Topology, where: str) -> 
     return FaultTrace(kept[np.argsort(kept[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
 
 
-def write_tape(tape: FaultTrace, devices: int) -> Iterator[str]:
-    """Yield the lines of a tape."""
-    yield json.dumps({"kind": "tape", "devices": devices, "stages": tape.stages})
-    for kind, t, a, b, rounds, turn in tape.events.tolist():
+def write_trace(trace: FaultTrace, devices: int) -> Iterator[str]:
+    """Yield the lines of a trace."""
+    yield json.dumps({"kind": "trace", "devices": devices, "stages": trace.stages})
+    for kind, t, a, b, rounds, turn in trace.events.tolist():
         ends = {"device": a} if kind in (AWAY, ASLEEP) else {"src": a, "dst": b}
         lasts = {} if kind == LOSS else {"rounds": rounds}
         yield json.dumps({"kind": WORDS[kind], "round": t, **ends, **lasts, **({} if turn < 0 else {"turn": turn})})
@@ -126,7 +126,7 @@ def _read_event(line: bytes | str, place: str) -> dict[str, Any]:
     kind = event.get("kind")
     if not isinstance(kind, str) or kind not in _NEEDED:
         raise ExperimentError(f"{place}: kind is {_short(kind)}; expected one of {', '.join(sorted(_NEEDED))}")
-    needed = (*_NEEDED[kind], *(() if kind == "tape" else ("round",)))
+    needed = (*_NEEDED[kind], *(() if kind == "trace" else ("round",)))
     for key in needed:
         if key not in event:
             raise ExperimentError(f"{place}: {kind} has no {key}; expected {', '.join(needed)}")

@@ -84,7 +84,7 @@ class FaultInjector(Transform):
     def place(
         cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
     ) -> Settings | None:
-        """Read the tape, or prepare the draws, for a graph."""
+        """Read the trace, or prepare the draws, for a graph."""
         asked = settings["asked"]
         if arrays is None:
             faults = build_fault_model(asked, topology, seed)
@@ -94,7 +94,7 @@ class FaultInjector(Transform):
 
     @classmethod
     def to_arrays(cls, settings: Settings) -> dict[str, Any]:
-        """Return the tape, which other ranks may not be able to read."""
+        """Return the trace, which other ranks may not be able to read."""
         arrays: dict[str, Any] = settings["faults"].to_arrays()
         return arrays
 
@@ -138,7 +138,7 @@ class FaultInjector(Transform):
         return use_fault_tolerant_variant(algorithm, topology)
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
-        """Return which stages need all messages, and what the tape has in vain."""
+        """Return which stages need all messages, and which events of the trace have no effect."""
         left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.faults_apply))
         notes = []
         if left and self.exposes:

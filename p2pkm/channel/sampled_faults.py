@@ -74,8 +74,9 @@ class Faults:
         """Return the text of the command line: what differs from the defaults, or ``file:PATH`` of a trace."""
         if self.trace is not None:
             return self.trace if self.trace.endswith(".jsonl") else f"file:{self.trace}"
-        found = {name: value for name, value in vars(self).items() if value != getattr(Faults, name)}
-        return ",".join(f"{name}={show(value)}" for name, value in found.items()) or "loss=0"
+        usual = vars(Faults())
+        found = [f"{name}={show(value)}" for name, value in vars(self).items() if value != usual[name]]
+        return ",".join(found) or "loss=0"
 
     @classmethod
     def of(cls, given: "Faults | str | None") -> "Faults | None":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from p2pkm.channel.fault_trace import LONGEST
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import parse
+from p2pkm.core.spec import read_value
 from p2pkm.core.validation import whole
 
 _KEPT = 8  # rounds
@@ -22,17 +22,8 @@ class StalePolicy:
 
     @classmethod
     def of(cls, given: "StalePolicy | str | None") -> "StalePolicy | None":
-        """Return the value of a text; a value and None stay as they are.
-
-        Raises
-        ------
-        ExperimentError
-            If the text cannot be read or has a figure out of range.
-        """
-        if given is None or isinstance(given, StalePolicy):
-            return given
-        spec = parse(given, _POLICIES, "stale policy")
-        return _POLICIES[spec.name](**spec.options)
+        """Return the value of a text; a value and None stay as they are, see `p2pkm.core.spec.read_value`."""
+        return None if given is None else read_value(StalePolicy, given, _POLICIES, "stale policy")
 
     @classmethod
     def keep(cls, *, age: int = _KEPT) -> "StalePolicy":

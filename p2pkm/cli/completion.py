@@ -60,9 +60,9 @@ def _partitions() -> Iterable[str]:
 
 
 def _inits() -> Iterable[str]:
-    from p2pkm.methods.init.value import INITS
+    from p2pkm.methods.init.registry import known
 
-    return INITS
+    return known("")
 
 
 def _nets() -> Iterable[str]:

@@ -20,9 +20,9 @@ import click
 def faults(  # noqa: PLR0913 - one parameter per option
     spec: str, graph: str, devices: int | None, rounds: int, turns: int, seed: int, server: bool, out: str | None
 ) -> int:
-    """Write the faults of SPEC, such as loss=0.1,dropout=0.02, as a tape, to edit and share: one JSON object per line.
+    """Write the faults of SPEC, such as loss=0.1,dropout=0.02, as a trace, to edit and share: one JSON object per line.
 
-    A tape is checked, too: p2pkm faults TAPE.jsonl --graph ... writes what is left of it on that graph.
+    A trace is checked, too: p2pkm faults TRACE.jsonl --graph ... writes what is left of it on that graph.
     """
     from p2pkm.experiments.write_fault_trace import TraceRequest, write_fault_trace
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
 
@@ -28,6 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
         return _lead(arguments)
     except KeyboardInterrupt as error:
         return _stop(code_of(error))
+
+
+def run_program() -> NoReturn:
+    """Run the command line as a program; once it has ended, Ctrl-C does not change its exit code any more."""
+    import signal
+
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _lead(arguments: list[str]) -> int:

@@ -129,8 +129,7 @@ def plan_command(
 @click.option("--ranks", type=int, help="Repeat it on so many MPI ranks.  [default: those that are running]")
 @click.option("--files-only", is_flag=True, help="Compare every file with its checksum, and do not repeat the run.")
 @with_format
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-def verify_command(run: str, ranks: int | None, files_only: bool, form: str, quiet: bool) -> int:
+def verify_command(run: str, ranks: int | None, files_only: bool, form: str) -> int:
     """Check every file of a run, then repeat the run and compare it bit by bit.
 
     Code 6 if there is a difference: the names of the files that changed, or the first round that came out otherwise.
@@ -138,9 +137,7 @@ def verify_command(run: str, ranks: int | None, files_only: bool, form: str, qui
     from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import verify
 
-    return verify(
-        Path(run), ranks, OutputOptions(console=Terminal(), json=form == "json", quiet=quiet), files_only=files_only
-    )
+    return verify(Path(run), ranks, OutputOptions(json=form == "json"), files_only=files_only)
 
 
 @command.command("compile", short_help="Compile the kernels ahead of the first run.")

@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import Any, TextIO
 
 from p2pkm.core.mpi_environment import launched
-from p2pkm.core.units import write_figure, write_size
+from p2pkm.core.units import count, write_figure, write_size
 
 _SUPPRESSED = 2  # least size of a cluster that keeps single points out of messages
 _PAUSE = 3.0  # seconds between two plain lines of progress
@@ -17,11 +17,13 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
     from p2pkm.metrics.closing_table import explain
 
     rows = explain(summary, notes)
-    ranks = f"{summary['ranks']} rank{'s' * (summary['ranks'] != 1)}"
     spent = f"{summary['wall_seconds']:.2f} s"
     if summary.get("compile_seconds"):
         spent += f" (and {summary['compile_seconds']:.2f} s to compile kernels, once)"
-    title = f"{summary['clusters']} clusters, {summary['devices']} devices {_place(summary)}, {ranks}, {spent}"
+    title = ", ".join([
+        count(summary["clusters"], "cluster"), f"{count(summary['devices'], 'device')} {_place(summary)}",
+        count(summary["ranks"], "rank"), spent,
+    ])  # fmt: skip
     if launched() or not file.isatty():  # some launchers pretend to be a terminal
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
@@ -42,7 +44,7 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
 def guide(summary: dict[str, Any]) -> str:
     """Return a plain summary of the run and what to try next, for a user who gave no option at all."""
     return f"""
-{fill("What happened: " + " ".join(narrate(summary)), 118)}
+{fill("Summary: " + " ".join(narrate(summary)), 118)}
 
 What to try next
   python -m p2pkm --graph star                     another graph; --help lists them all
@@ -59,11 +61,11 @@ def narrate(summary: dict[str, Any]) -> list[str]:
     sent, raw, ratio, alone = (
         summary[key] for key in ("messages", "raw_points_disclosed", "ratio_mean", "ratio_local_only")
     )
-    devices = "1 device" if summary["devices"] == 1 else f"{summary['devices']:,} devices"
-    told = [f"{devices} {_place(summary)} looked for {summary['clusters']:,} clusters."]
+    devices, clusters = count(summary["devices"], "device"), count(summary["clusters"], "cluster")
+    told = [f"{devices} {_place(summary)} looked for {clusters}."]
     if sent:
-        many = "1 message" if sent == 1 else f"{sent:,} messages"
-        told.append(f"They sent {many} with {write_size(summary['bytes'])} over links of the graph, and nothing else.")
+        what = f"{count(sent, 'message')} with {write_size(summary['bytes'])}"
+        told.append(f"They sent {what} over links of the graph, and nothing else.")
     else:
         told.append("Nothing was sent.")
     if raw is None:

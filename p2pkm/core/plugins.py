@@ -8,7 +8,8 @@ from p2pkm.core.errors import ExperimentError
 from topologies.plugins import GRAPHS, PluginError
 from topologies.plugins import extend as extend_plainly
 
-METHODS, PARTITIONS, TRANSFORMS = "p2pkm.algorithms", "p2pkm.partitions", "p2pkm.transforms"  # entry points
+METHODS, INITS = "p2pkm.algorithms", "p2pkm.inits"  # entry points
+PARTITIONS, TRANSFORMS = "p2pkm.partitions", "p2pkm.transforms"
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:

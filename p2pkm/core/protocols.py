@@ -41,6 +41,8 @@ class MethodBase:
         def k(self) -> int:
             """Return the number of clusters."""
 
+    tol: float = 0.0  # below which moves a device, or the model of a server, has converged; 0: never
+
     @property
     def traits(self) -> MethodTraits:
         """Return what it is. Every method declares it: a class variable, or a property where parameters decide."""
@@ -224,7 +226,7 @@ class Work(NamedTuple):
 
 
 _EVERY = ("name", "default_rounds", "schedule")
-_PLAYED, _SERVED = ("initial_state", "message", "update"), ("tol", "report", "aggregate")
+_PLAYED, _SERVED = ("initial_state", "message", "update"), ("report", "aggregate")
 
 
 def check_method(kind: Any, name: str) -> Any:

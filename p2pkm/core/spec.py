@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from p2pkm.core.errors import ExperimentError
 
+Value = TypeVar("Value")
 _LONG = 100  # letters of a word that are compared with those that are known
 _VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
 RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
@@ -106,6 +107,30 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
             raise ExperimentError(f"{what} {name!r}: give {key} once, as {key}=value; got {text!r}")
         options[key] = convert(value.strip(), keys[key], f"{what} {name}:{key}")
     return Spec(name, options)
+
+
+def read_value(
+    kind: type[Value],
+    given: Value | str,
+    known: Mapping[str, Callable[..., Any]],
+    what: str,
+    make: Callable[[Spec], Value] | None = None,
+) -> Value:
+    """Return the value of a text, made by the function of its name, or by `make`; a value stays as it is.
+
+    Raises
+    ------
+    ExperimentError
+        If the text cannot be read or has a figure out of range, or it is neither.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, str):
+        expected = f"a p2pkm.{kind.__name__}, or text such as {next(iter(known))!r}"
+        raise ExperimentError(f"{what} is {given!r}; expected {expected}")
+    spec = parse(given, known, what)
+    found: Value = known[spec.name](**spec.options) if make is None else make(spec)
+    return found
 
 
 def split_specs(texts: Iterable[str]) -> list[str]:

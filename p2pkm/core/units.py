@@ -10,6 +10,11 @@ def write_size(size: float) -> str:
     return f"{size:,.3g} TB"
 
 
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 NOT_KEPT = "not kept (--out none)"
 
 

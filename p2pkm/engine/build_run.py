@@ -208,8 +208,10 @@ def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology
         )
 
 
-def require_same_run(config: RunConfig, world: World) -> None:
+def require_same_run(config: RunConfig, world: World, given: Mapping[str, bytes]) -> None:
     """End all ranks if they were given different runs; every rank calls it.
+
+    given: SHA-256, by name, of what else must be alike, the same names on every rank.
 
     Raises
     ------
@@ -218,7 +220,7 @@ def require_same_run(config: RunConfig, world: World) -> None:
     """
     if world.size == 1:
         return
-    own = config.digests()
+    own = {**config.digests(), **given}
     found = world.gather(np.frombuffer(b"".join(own.values()), np.uint8))
     text = "" if found is None else _tell_difference([part.tobytes() for part in found], list(own))
     order = {"difference": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None

@@ -1,7 +1,7 @@
 """One run on this rank, from the checked input to the result: the same on every rank."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import InitContext, scaling_stage, stages
+from p2pkm.methods.init.pipelines import scaling_stage, stages
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
@@ -48,6 +49,8 @@ class RankPart:
         What an earlier run was kept as, to go on from: this rank's part of it.
     interrupted : callable
         The signal that asked this rank to stop, or 0; the run ends with the round.
+    given : mapping of str to bytes
+        SHA-256 of what every rank was given whole, to be compared: points and start. Empty: rank 0 alone has them.
     """
 
     shards: Shards
@@ -55,6 +58,7 @@ class RankPart:
     division: RankPartition | None = None
     saved: dict[str, Any] | None = None
     interrupted: Callable[[], int] = lambda: 0
+    given: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         On every rank, if they were given different runs.
     """
     began, compiled = time.perf_counter(), count_compilation()
-    require_same_run(config, world)
+    require_same_run(config, world, part.given)
     hooks = hooks if world.rank == 0 else RootHooks()
     algorithm, topology = config.algorithm, config.topology
     network = world.network(place(topology, world.rank, world.size, part.division))
@@ -105,7 +109,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     devices = channel.equip(devices)
     referee = Monitor(network, config.record_every, hooks.sink, topology)
     hooks.begin()
-    _tell_placement(hooks, figures)
+    _tell_division(hooks, figures)
     setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
     keeper = Checkpointer(referee, hooks.checkpoints, part.shards, kernels, part.saved)
     events = schedule_events(algorithm, config.link_model, topology)
@@ -152,12 +156,12 @@ def _tell(hooks: RootHooks, prices: CostEvaluator, notes: list[str]) -> None:
         hooks.tell(note)
 
 
-def _tell_placement(hooks: RootHooks, figures: dict[str, Any]) -> None:
+def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
     if figures:
         points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
         hooks.tell(
-            f"placement {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, halo {figures['halo_size']:,}; "
-            f"load imbalance {points:.3f} in points, {devices:.3f} in devices"
+            f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, "
+            f"halo {figures['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 

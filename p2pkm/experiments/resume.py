@@ -83,9 +83,9 @@ def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
             f"{path}/config.toml is not what the run was begun with: {name} was {before['config'].get(name)!r} and is "
             f"{now['config'].get(name)!r}; put it back, or begin a new run with --config"
         )
-    for name, option in (("graph", "graph"), ("tape", "faults")):
+    for name, option in (("graph", "graph"), ("trace", "faults")):
         if before.get(name) != now[name]:
-            given = f"{name} {now['config'].get(option)}"
+            given = f"{'fault trace' if name == 'trace' else name} {now['config'].get(option)}"
             raise DataError(f"the {given} is not what the run in {path} was begun on: {_MENDED}")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.units import tell_folder
+from p2pkm.core.units import count, tell_folder
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.metrics.registry import Table, listed
@@ -166,17 +166,21 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
         raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
     with repeated_from(path):
         prepared = prepare_and_validate(replace(experiment, plot=False, out="none"), world)
-    found = compare(before, execute(prepared, world, None, manner))
+    found = compare(before, execute(prepared, world, None, manner._replace(quiet=True)))
     verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
                "difference": found or None, "files": []}  # fmt: skip
     if manner.json:
         print(json.dumps(verdict), flush=True)
     else:
-        many = f"{before.summary['ranks']} and on {world.size} rank{'s' * (world.size != 1)}"
-        print(
-            f"{path}: {found or f'the same bits on {many}, in every recorded round, and the same ledger'}", flush=True
-        )
+        where = _tell_ranks(before.summary["ranks"], world.size)
+        print(f"{path}: {found or f'the same bits {where}, in every recorded round, and the same ledger'}", flush=True)
     return _DIFFERENT if found else 0
+
+
+def _tell_ranks(before: int, after: int) -> str:
+    """Return on how many ranks a run was and is."""
+    now = count(after, "rank")
+    return f"on {now} both times" if before == after else f"on {count(before, 'rank')} and on {now}"
 
 
 def _tell_files(path: Path, faults: list[Fault], manner: OutputOptions) -> int:
@@ -229,4 +233,4 @@ def _launch(path: Path, ranks: int, manner: OutputOptions) -> int:
         raise NetworkError('--ranks needs mpirun, which was not found. Install MPI, as in pip install "p2pkm[mpich]"')
     command = [mpirun, "-n", str(ranks), sys.executable, "-m", "p2pkm", "verify", str(path)]
     command += ["--format", "json"] if manner.json else []
-    return subprocess.run([*command, *(["-q"] if manner.quiet else [])], check=False).returncode
+    return subprocess.run(command, check=False).returncode

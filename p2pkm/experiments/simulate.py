@@ -1,6 +1,7 @@
 """A run from Python: `simulate`."""
 
 import json
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,12 +19,14 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.protocols import check_method
+from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import bounded, whole
 from p2pkm.core.version import __version__
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_run import RunConfig, build_run, check_options
 from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.state_tree import split
 from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import place_graph
@@ -84,7 +87,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         How fast devices and links are, as ``"wan:latency=0.05"``: the result then says how long the run would take;
         attributes `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
     faults : Faults or str, optional
-        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a tape; see docs/faults.md.
+        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a trace; see docs/faults.md.
     stale_policy : StalePolicy or str, optional
         What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
     byzantine : Byzantine or str, optional
@@ -106,6 +109,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     checkpoint : str or Path, optional
         Folder for checkpoints. If it has one, the run goes on from the last: a call with the same arguments, on any
         number of ranks, ends with the bits of a run without an interruption.
+        Ctrl-C and SIGTERM let it end with its round and write a last one; then they take their usual course.
     checkpoint_every : int, optional
         Rounds between two checkpoints; None: about every 30 s.
 
@@ -118,7 +122,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         If there are fewer points than clusters, known centers have other features than the points, or the checkpoint
         is of another run (arguments, graph, points, version of p2pkm), or its folder cannot be used.
     ExperimentError
-        If an option is out of range, or the ranks were given different runs.
+        If an option is out of range, the ranks were given different runs, or another run writes checkpoints there.
     """
     check_method(type(algorithm), type(algorithm).__name__)
     if checkpoint_every is not None:
@@ -145,14 +149,23 @@ def simulate(  # noqa: PLR0913 - the public signature
              "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
     with ExitStack() as held:
-        writer, saved, refusal = None, None, ""
+        writer, saved = None, None
+        refusal: P2PKMError | None = None
         if checkpoint is not None and world.rank == 0:
             try:
                 writer, saved = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
+            except ExperimentError as error:  # the folder is in use
+                refusal = error
             except (P2PKMError, OSError) as error:
-                refusal = f"checkpoint {checkpoint} cannot be used: {error}"
+                refusal = DataError(f"checkpoint {checkpoint} cannot be used: {error}")
         part = _deal(config, shards, given, rank_partition, world, saved, refusal)
-        return run_job(config, part, world, replace(hooks, checkpoints=writer))
+        if checkpoint is not None:
+            part = replace(part, interrupted=held.enter_context(asked_to_stop()))
+        result = run_job(config, part, world, replace(hooks, checkpoints=writer))
+    stopped = part.interrupted() or STOPPED.get(result.summary["termination"], 128) - 128
+    if stopped:
+        signal.raise_signal(stopped)
+    return result
 
 
 def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:
@@ -180,17 +193,18 @@ def _open(
 
 def _deal(  # noqa: PLR0913 - what is dealt
     config: RunConfig, shards: Shards, start: Floats | None, wish: str, world: World, saved: Checkpoint | None,
-    refusal: str,
+    refusal: P2PKMError | None,
 ) -> RankPart:  # fmt: skip
     """Return this rank's part of points, start and checkpoint; rank 0 may refuse, then all do."""
     topology, order = config.topology, None
     if world.rank == 0:
         order = choose(topology, shards.sizes, world.size, wish).to_arrays()
-        order |= {"refusal": _encode(refusal)} if refusal else {}
+        order |= {} if refusal is None else {"refusal": _encode(str(refusal)), "code": np.array(refusal.code)}
         order |= {} if saved is None else {"saved": _encode(json.dumps(saved.outline))}
     order = world.broadcast(order)
     if "refusal" in order:
-        raise DataError(order["refusal"].tobytes().decode())
+        kind = ExperimentError if order["code"] == ExperimentError.code else DataError
+        raise kind(order["refusal"].tobytes().decode())
     division = RankPartition.from_arrays(order)
     ids = division.of(world.rank)
     ids = ids[ids < topology.n]  # all of them, unless the ranks were given different graphs, which `run_job` refuses
@@ -198,7 +212,11 @@ def _deal(  # noqa: PLR0913 - what is dealt
     if "saved" in order:
         more = None if saved is None else partial(split, saved.outline, saved.arrays, topology, division)
         part |= world.scatter(None if more is None else map(more, range(world.size)))
-    return receive_part(world, order, part)
+    found = receive_part(world, order, part)
+    if world.size == 1:
+        return found
+    digests = {"points": digest(*shards.to_arrays().values()), "start": digest(*([] if start is None else [start]))}
+    return replace(found, given=digests)
 
 
 def _encode(text: str) -> Any:

@@ -1,9 +1,9 @@
-"""Tapes written ahead of a run."""
+"""Fault traces, written before a run."""
 
 from typing import NamedTuple
 
 from p2pkm.channel.fault_model import build_fault_model, record
-from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_tape
+from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_trace
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.plugins import families
@@ -27,7 +27,7 @@ class TraceRequest(NamedTuple):
 
 
 def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], str]:
-    """Write the tape into a file, or return its lines; and what there is to say of it.
+    """Write the trace into a file, or return its lines; and what there is to say of it.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
         kinds = families(wish.graph)
         spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
         topology = build_topology(spec, wish.devices, _USUAL)
-    tape = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
-    lines, said = list(write_tape(tape, topology.clients)), _count(tape, wish.rounds)
+    trace = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
+    lines, said = list(write_trace(trace, topology.clients)), _count(trace, wish.rounds)
     if out is None:
         return lines, said
     try:
@@ -54,8 +54,8 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
     return [], f"{said}, in {out}"
 
 
-def _count(tape: FaultTrace, rounds: int) -> str:
+def _count(trace: FaultTrace, rounds: int) -> str:
     """State how many events of which kind there are."""
-    counts = [(word, int((tape.events[:, KIND] == kind).sum())) for kind, word in enumerate(WORDS)]
+    counts = [(word, int((trace.events[:, KIND] == kind).sum())) for kind, word in enumerate(WORDS)]
     found = ", ".join(f"{count:,} {word}" for word, count in counts if count) or "no events"
     return f"rounds 0 to {rounds}: {found}"

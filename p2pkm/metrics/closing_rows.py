@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from p2pkm.core.units import write_figure, write_number
+from p2pkm.core.units import count, write_figure, write_number
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
 
 Summary = Mapping[str, Any]
@@ -41,7 +41,7 @@ def tell_devices(summary: Summary) -> Row:
 
 def tell_models(summary: Summary) -> Row:
     """Return of how many devices the centroid sets are."""
-    return write_figure(summary["centroid_sets"]), f"of {summary['devices']} devices"
+    return write_figure(summary["centroid_sets"]), f"of {count(summary['devices'], 'device')}"
 
 
 def tell_groups(summary: Summary) -> Row:

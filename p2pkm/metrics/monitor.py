@@ -9,6 +9,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
+from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.replay_frames import Recorder
@@ -51,7 +52,7 @@ class Monitor:
     priced : Priced or None
         Prices of the last record, if any.
     seconds : float
-        Time spent on looking.
+        Time spent on measuring, compilation excluded.
     objective_known : bool
         Whether the method of the last record has the objective (7).
     recorder : Recorder
@@ -112,13 +113,13 @@ class Monitor:
         """
         if now["round"] % self.every and not last:
             return
-        began = time.perf_counter()
+        began, compiled = time.perf_counter(), count_compilation()
         self._record(now, state, algorithm, closing)
         if self.prices is None:  # the points are not scaled yet
             self.recorder.skip()
         else:
             self.recorder.record(self._devices, state.centroids, self.gtv, self.losses, last=last)
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.perf_counter() - began - (count_compilation() - compiled)
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self.objective_known = algorithm.traits.has_objective

@@ -142,7 +142,7 @@ def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
     share = referee.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and referee.every < _SELDOM:
-        notes.append(f"looking at the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
+        notes.append(f"measuring the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
     return notes
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import ExperimentError, TopologyError
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import Spec, read_value
 from p2pkm.network.graph import LARGE, Topology
 
 _LEAST, _MOST = 1e-30, 1e30
@@ -70,17 +70,8 @@ class LinkModel:
 
     @classmethod
     def of(cls, given: "LinkModel | str | None") -> "LinkModel | None":
-        """Return the value of a text; a value and None stay as they are.
-
-        Raises
-        ------
-        ExperimentError
-            If the text cannot be read or has a figure out of range.
-        """
-        if given is None or isinstance(given, LinkModel):
-            return given
-        spec = parse(given, PROFILES, "link model")
-        return PROFILES[spec.name](**spec.options)
+        """Return the value of a text; a value and None stay as they are, see `p2pkm.core.spec.read_value`."""
+        return None if given is None else read_value(LinkModel, given, PROFILES, "link model")
 
     @classmethod
     def lan(

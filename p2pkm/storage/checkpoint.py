@@ -50,7 +50,7 @@ def identify(config: dict[str, Any], topology: Any, channel: Any) -> dict[str, A
     from importlib.metadata import version
 
     return {"version": version("p2pkm"), "config": config, "graph": digest(*topology.to_arrays().values()).hex(),
-            "tape": digest(*channel.to_arrays().values()).hex()}  # fmt: skip
+            "trace": digest(*channel.to_arrays().values()).hex()}  # fmt: skip
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.units import count
 from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import Projection2D, show_flat
-from p2pkm.viz.style import INK, RASTER, add_bar, count, dress, scale_colors
+from p2pkm.viz.style import INK, RASTER, add_bar, dress, scale_colors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

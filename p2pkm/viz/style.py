@@ -205,8 +205,3 @@ def average_steps(values: Floats | Integers) -> tuple[Floats, Integers]:
     """Return means over at most 2,000 runs of values that follow one another, and the bounds of the runs."""
     bounds = np.unique(np.linspace(0, len(values), min(len(values), RASTER) + 1).astype(np.int64))
     return np.add.reduceat(values, bounds[:-1]) / np.diff(bounds), bounds
-
-
-def count(number: int, noun: str, plural: str = "s") -> str:
-    """Return a number with its noun, in the plural unless it is one."""
-    return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -13,11 +13,11 @@ from tests.benchmarks.figure import Figure, show
 from tests.support.run_cli import here
 
 _TRIALS = 5
-_EMPTY = {"loss=0": ("--faults", "loss=0"), "a tape that says nothing": ("--faults", "tape.jsonl")}
+_EMPTY = {"loss=0": ("--faults", "loss=0"), "a trace that says nothing": ("--faults", "trace.jsonl")}
 
 
 def measure(quick: bool) -> list[Figure]:
-    """Return processor time under an empty tape over that without, and the share of checkpoints in a run."""
+    """Return processor time under an empty trace over that without, and the share of checkpoints in a run."""
     return [*_measure_empty(500 if quick else 5_000), _measure_share(2_000 if quick else 100_000)]
 
 
@@ -31,18 +31,18 @@ def _words(devices: int, rounds: int) -> tuple[str, ...]:
 
 def _measure_empty(devices: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        tape = Path(folder) / "tape.jsonl"
-        tape.write_text(f'{{"kind": "tape", "devices": {devices}}}\n')
+        trace = Path(folder) / "trace.jsonl"
+        trace.write_text(f'{{"kind": "trace", "devices": {devices}}}\n')
         more = {
             "": (),
-            **{name: (words[0], words[1].replace("tape.jsonl", str(tape))) for name, words in _EMPTY.items()},
+            **{name: (words[0], words[1].replace("trace.jsonl", str(trace))) for name, words in _EMPTY.items()},
         }
         taken: dict[str, list[float]] = {name: [] for name in more}
         for _ in range(_TRIALS + 1):
             for name, words in more.items():
                 taken[name].append(_clock(*_words(devices, 30), "--out", "none", *words))
     least = {name: min(times[1:]) for name, times in taken.items()}
-    what = f"run of {devices:,} devices x 30 sweeps under an empty tape over one without"
+    what = f"run of {devices:,} devices x 30 sweeps under an empty trace over one without"
     return [
         Figure(
             f"{what}: {name}", least[name] / least[""], "x", "at most", 1.02, f"{show(least[name])}, {show(least[''])}"

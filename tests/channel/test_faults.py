@@ -14,10 +14,10 @@ import topologies
 from p2pkm.channel.fault_model import (
     TraceFaults,
     build_fault_model,
-    play_tape,
+    play_trace,
     record,
 )
-from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_tape, write_tape
+from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_trace, write_trace
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
@@ -89,7 +89,7 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
     """Return what everybody heard in the opening and after every turn."""
     table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
     network = LocalNetwork(place(topology, 0, 1))
-    faults = TraceFaults(parse_tape(events(*lines), topology, "tape"), topology.n)
+    faults = TraceFaults(parse_trace(events(*lines), topology, "trace"), topology.n)
     trouble = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
     method, schedule = trouble.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
     network.open(trouble)
@@ -275,8 +275,8 @@ def naive(lines, rounds):
 
 
 @given(st.lists(lines, max_size=12))
-def test_everybody_hears_what_a_look_at_every_message_says(tape):
-    heard, (counts, lost) = follow(RING, tape, 7, stale="keep:age=64"), naive(tape, 7)
+def test_everybody_hears_what_a_look_at_every_message_says(trace):
+    heard, (counts, lost) = follow(RING, trace, 7, stale="keep:age=64"), naive(trace, 7)
     assert heard.counts == counts
     assert heard.trouble.lost == lost
 
@@ -295,11 +295,11 @@ def write(path, *lines):
 
 def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
     # one point x and one cluster: w = (x + alpha sum of what was heard) / (1 + alpha deg), at alpha 1/2
-    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
+    trace = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
     graph = PATH
     ends = [
-        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, baselines=False, faults=tape).centroids[:, 0, 0]
+        p2pkm.simulate(method, graph, POINTS, rounds=t, start=START, baselines=False, faults=trace).centroids[:, 0, 0]
         for t in (1, 2, 3)
     ]
     # E2 and E3 both pair the only centroids: two terms per link
@@ -311,19 +311,19 @@ def test_gtvmin_goes_on_with_what_it_has_heard(tmp_path):
 
 
 def test_the_share_away_is_that_of_the_clients(tmp_path):
-    tape = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
-    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, baselines=False, faults=tape)
+    trace = write(tmp_path / "t.jsonl", away(2, 2), away(3, 3))  # 3 is the hub
+    result = p2pkm.simulate(p2pkm.FKM(1), None, POINTS, rounds=3, baselines=False, faults=trace)
     assert_allclose(result.summary["unavailable_fraction"], 1 / 9)
 
 
 def test_sent_and_lost_are_counted_apart(tmp_path):
-    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
+    trace = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2))
     method = p2pkm.GTVMin(1, alpha=0.5, schedule="jacobi", tol=0.0)
-    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, baselines=False, faults=tape)
+    result = p2pkm.simulate(method, PATH, POINTS, rounds=3, start=START, baselines=False, faults=trace)
     assert_array_equal(result.ledger.messages, [4, 4, 4, 3])  # 2 says nothing in round 2
     assert result.summary["messages"] == 15 and result.summary["messages_lost"] == 2
     assert_allclose(result.summary["unavailable_fraction"], 1 / 9)
-    assert result.summary["descent"] == "not claimed" and result.summary["faults"] == tape
+    assert result.summary["descent"] == "not claimed" and result.summary["faults"] == trace
 
 
 def deal(n, seed=0, k=3):
@@ -343,11 +343,11 @@ SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggle
         (p2pkm.PushSumLloyd(3, gossips=4), 4, "method"),
     ],
 )
-def test_a_tape_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
+def test_a_trace_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     graph, spec = topologies.small_world(12, degree=4, rewire=0.2, seed=1), f"{SPEC},stages={stages}"
     topology = Topology.from_graph(graph)
-    tape = record(build_fault_model(Faults.of(spec), topology, 7), topology, 200, turns)
-    (tmp_path / "t.jsonl").write_text("\n".join(write_tape(tape, 12)))
+    trace = record(build_fault_model(Faults.of(spec), topology, 7), topology, 200, turns)
+    (tmp_path / "t.jsonl").write_text("\n".join(write_trace(trace, 12)))
     drawn, written = (
         p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, baselines=False, rounds=40)
         for faults in (spec, str(tmp_path / "t.jsonl"))
@@ -403,8 +403,8 @@ def test_who_joins_late_comes_from_round_one_on_and_a_server_is_there():
 
 def test_a_hub_that_is_down_does_without_a_round(tmp_path):
     shards = deal(4)
-    tape = write(tmp_path / "t.jsonl", away(2, 4), away(3, 0))  # the hub is device 4
-    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=tape, baselines=False)
+    trace = write(tmp_path / "t.jsonl", away(2, 4), away(3, 0))  # the hub is device 4
+    result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=4, faults=trace, baselines=False)
     sent = {(int(s), int(d)): int(m) for s, d, m in zip(*result.ledger[:3], strict=True)}
     # in round 2 the clients hear nothing and report again, to nobody; in round 3 the hub speaks to 0 in vain
     assert [sent[i, 4] for i in range(4)] == [4, 5, 5, 5]
@@ -414,8 +414,8 @@ def test_a_hub_that_is_down_does_without_a_round(tmp_path):
 
 @pytest.mark.parametrize("kind", [p2pkm.FKM, p2pkm.FeCA])
 def test_a_hub_that_misses_the_opening_is_told_again(tmp_path, kind):
-    tape = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
-    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=tape, baselines=False)
+    trace = write(tmp_path / "t.jsonl", away(0, 4, 2))  # back in round 2
+    result = p2pkm.simulate(kind(3), None, deal(4), rounds=3, faults=trace, baselines=False)
     assert np.isfinite(result.centroids[:, 0]).all()
     assert result.summary["messages_lost"] == 8  # the reports of the opening and of round 1
 
@@ -429,8 +429,8 @@ def balance(method, lines, rounds):
     links = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
     table = arrange([rng.normal(size=(i + 1, 2)) for i in range(5)], links)
     topology, devices, network = table
-    tape = parse_tape(events(*lines), topology, "tape")
-    trouble = FaultInjector(TraceFaults(tape, 5), StalePolicy.keep(), topology, network.placement)
+    trace = parse_trace(events(*lines), topology, "trace")
+    trouble = FaultInjector(TraceFaults(trace, 5), StalePolicy.keep(), topology, network.placement)
     schedule = make(method.schedule, devices, topology.colors)
     played, schedule = trouble.wrap(method, schedule, network)
     network.open(trouble)
@@ -446,7 +446,7 @@ def balance(method, lines, rounds):
 
 
 def losses(share, rounds, turns):
-    """Return the lines of a tape that loses this share of the messages of five devices."""
+    """Return the lines of a trace that loses this share of the messages of five devices."""
     rng = np.random.default_rng(5)
     pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
     return [
@@ -456,9 +456,9 @@ def losses(share, rounds, turns):
 
 @pytest.mark.parametrize("kind", [p2pkm.PushSumLloyd, p2pkm.TrackingLloyd])
 def test_masses_and_what_is_in_between_add_up_to_all_points(kind):
-    tape = [*losses(0.3, 12, 4), away(3, 1, 2), delay(5, 0, 2, 2), {"kind": "asleep", "round": 7, "device": 4}]
+    trace = [*losses(0.3, 12, 4), away(3, 1, 2), delay(5, 0, 2, 2), {"kind": "asleep", "round": 7, "device": 4}]
     for rounds in (1, 4, 6, 12):
-        state, devices, topology = balance(kind(2, gossips=4, counters=True), tape, rounds)
+        state, devices, topology = balance(kind(2, gossips=4, counters=True), trace, rounds)
         owed = state.account.total[topology.indices] - state.account.edge_heard
         if kind is p2pkm.TrackingLloyd:
             degrees = topology.degrees
@@ -470,10 +470,10 @@ def test_masses_and_what_is_in_between_add_up_to_all_points(kind):
 @pytest.mark.parametrize("kind", [p2pkm.PushSumLloyd, p2pkm.TrackingLloyd])
 def test_with_counters_losses_do_not_move_the_mean(kind):
     """One cluster: every device must find the mean of all points."""
-    tape = losses(0.3, 60, 4)
+    trace = losses(0.3, 60, 4)
     means = {}
     for counters in (True, False):
-        state, devices, _ = balance(kind(1, gossips=4, counters=counters), tape, 60)
+        state, devices, _ = balance(kind(1, gossips=4, counters=counters), trace, 60)
         mean = devices.points.mean(axis=0)
         means[counters] = np.abs(state.centroids[:, 0] - mean).max()
     assert means[True] < 1e-6 < 1e-3 < means[False]
@@ -548,13 +548,13 @@ def test_notes_say_what_is_not_struck(tmp_path):
 
 
 @pytest.mark.mpi
-def test_ranks_read_a_tape_that_only_the_first_can_open(tmp_path):
-    tape = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2, 3), {"kind": "tape", "devices": 5, "stages": "all"})
+def test_ranks_read_a_trace_that_only_the_first_can_open(tmp_path):
+    trace = write(tmp_path / "t.jsonl", loss(1, 0, 1), away(2, 2, 3), {"kind": "trace", "devices": 5, "stages": "all"})
     words = "--graph ring --devices 5 --data grid16:points=5 --format json --out none -q --faults".split()
-    alone = here(*words, tape).summary
-    three = there(*ranks(3), "-m", "p2pkm", *words, tape, cwd=tmp_path).summary
+    alone = here(*words, trace).summary
+    three = there(*ranks(3), "-m", "p2pkm", *words, trace, cwd=tmp_path).summary
     assert all(alone[key] == three[key] for key in KEPT)
 
 
-def test_an_empty_tape_is_none():
-    assert play_tape(parse_tape([], PATH, "tape"), 3) is None
+def test_an_empty_trace_is_none():
+    assert play_trace(parse_trace([], PATH, "trace"), 3) is None

@@ -1,4 +1,4 @@
-"""Tapes of faults: every line that is wrong is named, and what is written reads back the same."""
+"""Traces of faults: every line that is wrong is named, and what is written reads back the same."""
 
 import json
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from p2pkm.channel.fault_trace import MOST, FaultTrace, parse_tape, read_tape, write_tape
+from p2pkm.channel.fault_trace import MOST, FaultTrace, parse_trace, read_trace, write_trace
 from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from tests.support.run_cli import here
@@ -45,16 +45,16 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "loss", "round": 1, "src": 2, "dst": 2}', "src and dst are both 2"),
         ('{"kind": "partition", "round": 1, "devices": 3}', "devices is 3; expected a list"),
         ('{"kind": "partition", "round": 1, "devices": [9]}', "devices is 9"),
-        ('{"kind": "tape", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
-        ('{"kind": "tape", "stages": "some"}', "stages is 'some'; expected method or all"),
-        ('{"kind": "tape", "version": 2}', "tape has no key 'version'"),
+        ('{"kind": "trace", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
+        ('{"kind": "trace", "stages": "some"}', "stages is 'some'; expected method or all"),
+        ('{"kind": "trace", "version": 2}', "trace has no key 'version'"),
     ],
 )
 def test_a_wrong_line_is_named(line, said, tmp_path):
     text = line if isinstance(line, bytes) else line.encode()
     (tmp_path / "t.jsonl").write_bytes(GOOD.encode() + b"\n\n" + text + b"\n")
     with pytest.raises(ExperimentError) as caught:
-        read_tape(str(tmp_path / "t.jsonl"), RING)
+        read_trace(str(tmp_path / "t.jsonl"), RING)
     assert said in str(caught.value) and "t.jsonl, line 3:" in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -62,34 +62,34 @@ def test_a_wrong_line_is_named(line, said, tmp_path):
 def test_long_lines_long_files_and_folders_are_refused(tmp_path, monkeypatch):
     (tmp_path / "long.jsonl").write_text(" " * 1_000_001)
     with pytest.raises(ExperimentError, match="line 1: longer than 1,000,000 bytes"):
-        read_tape(str(tmp_path / "long.jsonl"), RING)
+        read_trace(str(tmp_path / "long.jsonl"), RING)
     with pytest.raises(ExperimentError, match="cannot be read: Is a directory"):
-        read_tape(str(tmp_path), RING)
+        read_trace(str(tmp_path), RING)
     assert MOST == 2_000_000
     monkeypatch.setattr("p2pkm.channel.fault_trace.MOST", 3)
     with pytest.raises(ExperimentError, match="line 4: more than 3 events"):
-        parse_tape([GOOD] * 4, RING, "tape")
+        parse_trace([GOOD] * 4, RING, "trace")
     with pytest.raises(ExperimentError, match="line 3: more than 3 events"):  # a partition cuts two links of the ring
-        parse_tape(['{"kind": "partition", "round": 1}', "", '{"kind": "partition", "round": 2}'], RING, "tape")
+        parse_trace(['{"kind": "partition", "round": 1}', "", '{"kind": "partition", "round": 2}'], RING, "trace")
 
 
 def test_what_the_graph_does_not_have_is_left_out_and_counted():
     lines = [GOOD, '{"kind": "link", "round": 1, "src": 0, "dst": 2}', '{"kind": "away", "round": 1, "device": 4}']
-    tape = parse_tape(lines, RING, "tape")
-    assert tape.ignored_events == 2
-    assert_array_equal(tape.events, [[0, 3, 0, -1, 2, -1]])
+    trace = parse_trace(lines, RING, "trace")
+    assert trace.ignored_events == 2
+    assert_array_equal(trace.events, [[0, 3, 0, -1, 2, -1]])
     to_server = ['{"kind": "loss", "round": 1, "src": 0, "dst": 4}']  # which is no device of a ring of 4
-    assert parse_tape(to_server, RING, "tape").ignored_events == 1
+    assert parse_trace(to_server, RING, "trace").ignored_events == 1
     star = Topology.star(4)
-    assert parse_tape(to_server, star, "tape").ignored_events == 0
-    assert parse_tape(lines, star, "tape").ignored_events == 1  # the server is device 4 there
+    assert parse_trace(to_server, star, "trace").ignored_events == 0
+    assert parse_trace(lines, star, "trace").ignored_events == 1  # the server is device 4 there
     alone = Topology.from_links(1, np.zeros((0, 3)))
-    assert parse_tape(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "tape").ignored_events == 1
+    assert parse_trace(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "trace").ignored_events == 1
 
 
 def test_events_are_played_in_the_order_of_their_rounds():
     lines = [json.dumps({"kind": "away", "round": t, "device": t}) for t in (3, 0, 2)]
-    assert_array_equal(parse_tape(lines, RING, "tape").events[:, 1], [0, 2, 3])
+    assert_array_equal(parse_trace(lines, RING, "trace").events[:, 1], [0, 2, 3])
 
 
 rounds, edges = st.integers(0, 50), st.integers(0, 7)
@@ -105,24 +105,24 @@ rows = st.one_of(
 @given(st.lists(rows, max_size=20), st.sampled_from(["method", "all"]))
 def test_what_is_written_reads_back_the_same(events, stages):
     table = np.array(sorted(events, key=lambda row: row[1]), np.int64).reshape(-1, 6)
-    tape = parse_tape(list(write_tape(FaultTrace(table, stages), 4)), RING, "tape")
-    assert_array_equal(tape.events, table)
-    assert tape.stages == stages and tape.ignored_events == 0
+    trace = parse_trace(list(write_trace(FaultTrace(table, stages), 4)), RING, "trace")
+    assert_array_equal(trace.events, table)
+    assert trace.stages == stages and trace.ignored_events == 0
 
 
 words = st.sampled_from(["kind", "round", "device", "src", "dst", "rounds", "turn", "devices", "stages"])
 values = st.one_of(
-    st.sampled_from(["tape", "away", "asleep", "link", "loss", "delay", "partition", "all"]), st.none(),
+    st.sampled_from(["trace", "away", "asleep", "link", "loss", "delay", "partition", "all"]), st.none(),
     st.integers(-2, 6), st.floats(), st.booleans(), st.lists(st.integers(-1, 5), max_size=3),
 )  # fmt: skip
 
 
 @given(st.lists(st.one_of(st.text(), st.binary(), st.dictionaries(words, values).map(json.dumps)), max_size=4))
-def test_whatever_the_lines_it_is_a_tape_or_an_error(lines):
+def test_whatever_the_lines_it_is_a_trace_or_an_error(lines):
     try:
-        parse_tape(lines, RING, "tape")
+        parse_trace(lines, RING, "trace")
     except ExperimentError as error:
-        assert str(error).startswith("tape, line ")
+        assert str(error).startswith("trace, line ")
 
 
 def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
     counts = [(word, sum(event["kind"] == word for event in rest)) for word in ("away", "link", "loss")]
     assert (said.code, said.err) == (0, f"rounds 0 to 9: {', '.join(f'{count} {word}' for word, count in counts)}\n")
     assert here("faults", "loss=0", *words).err == "rounds 0 to 9: no events\n"
-    assert head == {"kind": "tape", "devices": 6, "stages": "all"}
+    assert head == {"kind": "trace", "devices": 6, "stages": "all"}
     assert {event["kind"] for event in rest} == {"loss", "away", "link"} and max(e["round"] for e in rest) <= 9
     assert here("faults", spec, *words, "--out", "t.jsonl").code == 0
     assert (tmp_path / "t.jsonl").read_text() == said.out

@@ -24,6 +24,20 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.parametrize(("words", "code"), [(("algorithms", "fkm"), 0), (("algorithms", "nothing"), 2)])
+def test_ctrl_c_while_the_interpreter_shuts_down_changes_no_exit_code(words, code):
+    program = (
+        "import os, signal, sys\n"
+        "from p2pkm.cli.main import run_program\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):\n"
+        "        kill(process, number)\n"
+        "sys.late = Late()\n"
+        "run_program()\n"
+    )
+    assert there(sys.executable, "-c", program, *words).code == code
+
+
 def test_json_object():
     """One object on stdout with all keys in order, and nothing else; progress goes to stderr."""
     ending = here(*SMALL, "--out", "none", "--format", "json", "-v")

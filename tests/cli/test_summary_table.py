@@ -29,7 +29,7 @@ def test_each_sentence_is_that_of_its_figure(drawn):
         drawn[name] for name in ("raw_points_disclosed", "messages", "ratio_mean", "ratio_local_only")
     )
     assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} on a ring graph looked for ")
-    assert f" {drawn['clusters']:,} clusters." in text
+    assert f" {drawn['clusters']:,} cluster{'s' * (drawn['clusters'] != 1)}." in text
     assert ("Nothing was sent" in text) == (sent == 0)
     assert re.findall(r"sent ([\d,]+) messages? with", text) == ([shown["messages"]] if sent else [])
     assert ("was not counted" in text) == (raw is None) == ("raw points disclosed" not in shown)
@@ -43,8 +43,8 @@ def test_each_sentence_is_that_of_its_figure(drawn):
     assert re.findall(r"would be (\S+) times", text) == ([] if alone is None else [write_figure(alone)])
 
 
-def test_what_happened_stands_before_what_to_try():
+def test_the_summary_stands_before_what_to_try():
     summary = FIXED | {"devices": 2, "clusters": 2, "messages": 3, "bytes": 48, "raw_points_disclosed": 0}
     lines = guide(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
-    assert lines[1].startswith("What happened: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
+    assert lines[1].startswith("Summary: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
     assert any("verify runs/one" in line for line in lines)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pkm.methods.init.pipelines import SEEDINGS
+from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS
 from tests.contract.test_determinism import start
 from tests.support.programs import perturbed
@@ -22,7 +22,7 @@ def in_process(size):
 def test_every_method_and_initialization_is_tried():
     names = [name for name, *_ in perturbed.configurations()]
     assert set(METHODS) <= set(names)
-    assert {name.partition(":")[0] for name in names} >= {f"init {name}" for name in SEEDINGS}
+    assert {name.partition(":")[0] for name in names} >= {f"init {name}" for name in INITS}
     assert len(names) == len(set(names))
 
 

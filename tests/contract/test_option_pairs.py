@@ -47,7 +47,7 @@ def test_folders_of_several_runs_are_told_from_damaged_ones(tmp_path):
         for command in (("verify",), ("verify", "--files-only"), ("resume",), ("animate",)):
             ending = here(*command, folder)
             assert (ending.code, ending.out) == (3, "") and f"it holds {words}" in ending.err, ending
-    assert here("verify", "seeds/seed-1", "-q").code == 0
+    assert here("verify", "seeds/seed-1").code == 0
 
 
 @pytest.mark.parametrize("command", ["verify", "resume"])
@@ -62,7 +62,7 @@ def test_elsewhere_it_is_said_where_a_run_with_relative_paths_was_begun(tmp_path
     ending = here(command, "../run")
     assert ending.code == 3 and f"begun in {tmp_path}: try again from there" in ending.err
     monkeypatch.chdir(tmp_path)
-    assert here(command, "run", "-q").code == 0
+    assert here(command, "run").code == 0
 
 
 def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
@@ -108,20 +108,20 @@ def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
     assert any(exact[0]) and not any(exact[1] + exact[2])
 
 
-def _tape(path, count):
-    """Write a tape that loses the first messages of some devices to their next neighbor."""
+def _trace(path, count):
+    """Write a trace that loses the first messages of some devices to their next neighbor."""
     lines = [{"kind": "loss", "round": t, "src": i, "dst": i + 1} for t in range(6) for i in range(count)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_study_does_not_take_rows_of_another_tape_or_graph_for_its_own(tmp_path):
+def test_a_study_does_not_take_rows_of_another_trace_or_graph_for_its_own(tmp_path):
     words = ("compare", "--data", "grid16:points=5", "--devices", 4, "--rounds", 5, "--algorithm", "gtvmin", "--seeds",
              "0", "--no-plot", "-q", "--format", "json", "--graph", "file:g.edges", "--faults", "t.jsonl",
              "--out", "kept")  # fmt: skip
 
     def once(links, count):
         (tmp_path / "g.edges").write_text(links)
-        _tape(tmp_path / "t.jsonl", count)
+        _trace(tmp_path / "t.jsonl", count)
         return here(*words).summary["rows"][0]
 
     first = once("0 1\n1 2\n2 3\n", 1)
@@ -131,20 +131,20 @@ def test_a_study_does_not_take_rows_of_another_tape_or_graph_for_its_own(tmp_pat
     assert once("0 1\n1 2\n2 3\n3 0\n", 3)["messages"] > other["messages"]
 
 
-def test_a_run_does_not_go_on_under_another_tape(tmp_path, monkeypatch):
-    _tape(tmp_path / "t.jsonl", 1)
+def test_a_run_does_not_go_on_under_another_trace(tmp_path, monkeypatch):
+    _trace(tmp_path / "t.jsonl", 1)
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         assert here(*SMALL, "--faults", "t.jsonl", "--checkpoint-every", 1, "-q", "--out", "run").code == 0
     copy = sorted((tmp_path / "copies").iterdir())[0]
-    _tape(tmp_path / "t.jsonl", 2)
+    _trace(tmp_path / "t.jsonl", 2)
     ending = here("resume", copy)
-    assert ending.code == 3 and "the tape t.jsonl is not what the run" in ending.err
-    _tape(tmp_path / "t.jsonl", 1)
+    assert ending.code == 3 and "the fault trace t.jsonl is not what the run" in ending.err
+    _trace(tmp_path / "t.jsonl", 1)
     assert difference(tmp_path / "run", resume(copy)) == ""
 
 
-def test_the_star_says_how_much_of_a_ring_s_tape_it_leaves_out(tmp_path):
+def test_the_star_says_how_much_of_a_ring_s_trace_it_leaves_out(tmp_path):
     assert here("faults", "loss=0.3,dropout=0.1", "--devices", 4, "--rounds", 9, "--out", "t.jsonl").code == 0
     lost = (json.loads(line)["kind"] == "loss" for line in (tmp_path / "t.jsonl").read_text().splitlines())
     ending = here(*SMALL, "--algorithm", "fkm", "--faults", "t.jsonl", "--out", "none", "-q")

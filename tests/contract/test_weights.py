@@ -9,14 +9,15 @@ import p2pkm
 import topologies
 from p2pkm.methods.init.flooded_summaries import summarize
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
-from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
 from tests.support.play_rounds import arrange
 
 FACTORS = (2.0**-61, 2.0, 2.0**60)  # odd powers, whose root is rounded
 SETTINGS = (
     *[(name, {}, {}) for name in METHODS],
-    *[("gtvmin", {"init": seeding}, {}) for seeding in (*SEEDINGS, "d2-sampling:draw=centroids",
+    *[("gtvmin", {"init": seeding}, {}) for seeding in (*INITS, "d2-sampling:draw=centroids",
                                                             "flooded-summaries:candidates=3",
                                                             "tree-summaries:rows=60,candidates=2",
                                                             "flooded-summaries:hops=1")],

@@ -1,4 +1,4 @@
-"""A package from outside adds a method, a partition and a graph; its errors are said when it is asked for."""
+"""A package from outside adds a method, an initialization, a partition and a graph; its errors name it."""
 
 import json
 import sys
@@ -24,6 +24,8 @@ SOURCE = Path(__file__).parents[1] / "support" / "plugin"
 CALL = (
     "--algorithm",
     "neighbor-mean:pull=0.4",
+    "--init",
+    "common-box:times=2",
     "--graph",
     "double-ring:stride=3",
     "--partition",
@@ -47,6 +49,7 @@ def test_the_command_line_takes_it_like_what_is_built_in(plugin):
     summary = solve(*CALL)
     assert summary["algorithm"] == "neighbor-mean"
     assert summary["graph"] == "double-ring:stride=3"
+    assert summary["init"] == "common-box:times=2"
     assert summary["partition"] == "sorted:feature=0,minimum=0,seed=0"
     assert summary["rounds"] == 6
     assert summary["messages"] > 0
@@ -131,7 +134,7 @@ def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
         text = module.read_text()
         module.write_text(text.replace(before, after))
         path = f"{Path(p2pkm.__file__).parents[1]}:{plugin}"
-        ending = there(sys.executable, "-m", "p2pkm", "resume", copies[4], "-q", PYTHONPATH=path)
+        ending = there(sys.executable, "-m", "p2pkm", "resume", copies[-2], "-q", PYTHONPATH=path)
         module.write_text(text)
         assert ending.code == 3 and words in ending.err and "'neighbor-mean'" in ending.err
         assert "Traceback" not in ending.err
@@ -149,6 +152,7 @@ def test_a_plug_in_without_a_registered_state_runs_without_checkpoints(plugin, t
 
 BROKEN = {
     "p2pkm.algorithms": {"torn": "torn_plugin:Method"},
+    "p2pkm.inits": {"torn": "torn_plugin:start"},
     "p2pkm.partitions": {"torn": "torn_plugin:deal"},
     "topologies.graphs": {"torn": "torn_plugin:graph"},
 }
@@ -157,7 +161,7 @@ BROKEN = {
 def test_a_plug_in_that_cannot_be_imported_is_an_error_when_it_is_asked_for(site):
     install(site, "torn-plugin", "import a_module_that_nobody_has\n", BROKEN)
     assert solve()["algorithm"] == "gtvmin"
-    for option in ("--algorithm", "--partition", "--graph"):
+    for option in ("--algorithm", "--init", "--partition", "--graph"):
         ending = call(*SMALL, "--out", "none", option, "torn")
         assert ending.code == 2
         assert "plug-in 'torn'" in ending.err and "of package torn-plugin cannot be imported" in ending.err
@@ -184,6 +188,17 @@ def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):
     find("fkm")
     topologies.build("ring", 5)
     solve()
+
+
+def test_an_initialization_is_one_function_whose_keywords_are_its_keys(plugin):
+    chains = {solve(*CALL, "--init", init)["chain_sha256"] for init in ("common-box", "bounding-box")}
+    assert len(chains) == 1
+    assert str(p2pkm.Init.of("common_box:times=1")) == "common-box"
+    assert p2pkm.GTVMin(3, init="common-box:times=2").init == p2pkm.Init("common-box", (("times", 2),))
+    for init, told in (("common-box:times=0", "times is 0"), ("common-box:box=1", "unknown key 'box'"),
+                       ("common-bix", "Did you mean 'common-box'?")):  # fmt: skip
+        ending = call(*SMALL, "--out", "none", "--init", init)
+        assert ending.code == 2 and told in ending.err
 
 
 def test_a_misspelled_plug_in_is_suggested_and_not_imported(plugin):

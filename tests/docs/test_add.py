@@ -1,7 +1,7 @@
 """What ARCHITECTURE.md calls one file and one entry: each is added here, and a run from the command line uses it.
 
 Methods and server methods: tests/methods/test_one_file.py; transforms: tests/channel/test_transforms.py; figures of the
-summary: tests/metrics/test_registry.py. An initialization takes two entries, its value and its stages.
+summary: tests/metrics/test_registry.py.
 """
 
 from dataclasses import replace
@@ -16,8 +16,7 @@ from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Parts
 from p2pkm.data.sources import SOURCES, Table
 from p2pkm.methods.init.bounding_box import BoundingBox
-from p2pkm.methods.init.pipelines import SEEDINGS
-from p2pkm.methods.init.value import INITS, Init
+from p2pkm.methods.init.registry import INITS
 from p2pkm.network.link_model import PROFILES, LinkModel
 from tests.support.run_cli import here, solve
 
@@ -72,13 +71,15 @@ def test_a_file_format(monkeypatch, tmp_path):
 
 
 def test_an_initialization(monkeypatch):
-    def corner(at):
-        return (BoundingBox(at.k),)
+    def corner(at, *, times: int = 1):
+        return (BoundingBox(at.k),) * times
 
-    monkeypatch.setitem(INITS, "corner", lambda: Init("corner"))
-    monkeypatch.setitem(SEEDINGS, "corner", corner)
-    found, known = (solve("--init", name, "--rounds", 3) for name in ("corner", "bounding-box"))
+    monkeypatch.setitem(INITS, "corner", corner)
+    found, known = (solve("--init", name, "--rounds", 3) for name in ("corner:times=1", "bounding-box"))
     assert found["init"] == "corner" and found["chain_sha256"] == known["chain_sha256"]
+    twice = solve("--init", "corner:times=2", "--rounds", 3)
+    assert twice["init"] == "corner:times=2" and twice["messages"] > known["messages"]
+    assert "init corner:times is 0" in here("--init", "corner:times=0", "--out", "none").err
 
 
 def test_a_link_model(monkeypatch):
@@ -90,7 +91,7 @@ def test_a_link_model(monkeypatch):
 
 @pytest.mark.parametrize("entry", [
     "topologies/registry.py:FAMILIES", "data/partition:PARTITIONS", "data/sources.py:SOURCES",
-    "data/readers/__init__.py:SUFFIXES", "methods/init/value.py:INITS", "methods/init/pipelines.py:SEEDINGS",
+    "data/readers/__init__.py:SUFFIXES", "methods/init/registry.py:INITS",
     "network/link_model.py:PROFILES", "methods/registry.py:METHODS", "metrics/registry.py:METRICS",
     "channel/registry.py:TRANSFORMS",
 ])  # fmt: skip

@@ -1,5 +1,7 @@
 """The pages of the documentation say what is so: code runs, figures are right, nothing public is left out."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from p2pkm.data.readers import SUFFIXES
 from p2pkm.methods.registry import METHODS
 from tests.support.run_cli import solve
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 def read(name):
@@ -35,6 +38,21 @@ def test_the_ledger_page_counts_what_the_ledger_counts():
     summary = solve("--graph", "ring", "--devices", 16, "--data", "grid16:points=200", "--rounds", 150)
     assert f"**{summary['messages']}**" in read("ledger.md")
     assert f"**{summary['bytes']:,}**" in read("ledger.md")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_every_import_of_a_page_is_there(page):
+    """What the code of a page imports exists; the code itself runs in slower tests. Its own files are left out."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    own = {name for code in blocks for name in re.findall(r"\A# (\w+)\.py$", code, re.MULTILINE)}
+    for node in (node for code in blocks for node in ast.walk(ast.parse(code))):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                importlib.import_module(one.name)
+        elif isinstance(node, ast.ImportFrom) and node.module not in own:
+            module = importlib.import_module(node.module)
+            missing = [one.name for one in node.names if not hasattr(module, one.name)]
+            assert not missing, f"{node.module} has no {', '.join(missing)}"
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -10,6 +10,7 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
 from p2pkm.network.graph import Topology
@@ -51,6 +52,14 @@ def test_a_method_must_fit_the_graph_and_the_number_of_points():
     with pytest.raises(ExperimentError, match="change from round to round"):
         build(p2pkm.GTVMin(3, groups=True), topology=changing)
     assert build(topology=changing).topology is changing
+
+
+@pytest.mark.parametrize(
+    ("kind", "example"), [(p2pkm.Init, "'global'"), (p2pkm.LinkModel, "'lan'"), (StalePolicy, "'keep'")]
+)
+def test_what_is_neither_a_value_nor_text_is_refused(kind, example):
+    with pytest.raises(ExperimentError, match=f"is 3; expected a p2pkm.{kind.__name__}, or text such as {example}"):
+        kind.of(3)
 
 
 def test_options_are_checked_without_a_graph():
@@ -95,7 +104,7 @@ class _TwoRanks:
         self._other = other
 
     def gather(self, part):
-        return [part, np.frombuffer(b"".join(self._other.digests().values()), np.uint8)]
+        return [part, np.frombuffer(b"".join((self._other.digests() | {"points": bytes(32)}).values()), np.uint8)]
 
     def broadcast(self, arrays):
         return arrays
@@ -103,9 +112,11 @@ class _TwoRanks:
 
 def test_a_rank_with_another_run_is_named():
     one = RunConfig(p2pkm.GTVMin(2), RING)
-    require_same_run(one, _TwoRanks(replace(one)))
+    require_same_run(one, _TwoRanks(replace(one)), {"points": bytes(32)})
     with pytest.raises(ExperimentError, match="rank 1 differs from rank 0 in rounds, seed"):
-        require_same_run(one, _TwoRanks(replace(one, seed=1, rounds=3)))
+        require_same_run(one, _TwoRanks(replace(one, seed=1, rounds=3)), {"points": bytes(32)})
+    with pytest.raises(ExperimentError, match="rank 1 differs from rank 0 in points"):
+        require_same_run(one, _TwoRanks(replace(one)), {"points": b"1" * 32})
 
 
 @pytest.mark.mpi
@@ -113,7 +124,8 @@ def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
     lines = start(2, "", Path(different_runs.__file__), 120)
     told = {(line["name"], line["rank"]): line["told"] for line in lines}
     for name, fields in (("seed", "seed"), ("algorithm", "algorithm"), ("topology", "topology"),
-                         ("devices", "topology"), ("channel", "baselines, channel")):  # fmt: skip
+                         ("devices", "topology, points"), ("points", "points"), ("start", "start"),
+                         ("channel", "baselines, channel")):  # fmt: skip
         for rank in range(2):
             assert f"rank 1 differs from rank 0 in {fields}." in told[name, rank]
     assert [told["scores on rank 0 alone", rank] for rank in range(2)] == [[True, True]] * 2

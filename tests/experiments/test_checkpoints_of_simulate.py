@@ -1,5 +1,7 @@
 """`simulate` writes checkpoints, and a second call goes on from the last one with the same bits."""
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +9,12 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.storage.checkpoint import CheckpointWriter, listed
+from p2pkm.storage.checkpoint import CheckpointWriter, listed, newest
+from p2pkm.storage.lock import Lock
 from tests.contract.test_determinism import start
 from tests.support.programs import resumed
 from tests.support.programs.resumed import OPTIONS, deal, play
+from tests.support.run_cli import here
 
 
 @pytest.fixture
@@ -77,6 +81,45 @@ def test_other_arguments_are_refused(more, told, interrupt):
         play("plain", folder, **more)
     assert not (folder / "p2pkm.lock").exists()
     assert play("plain", folder) == play("plain", None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_checkpoint_of_its_round_and_takes_its_usual_course(tmp_path, monkeypatch, number):
+    update, expected = p2pkm.GTVMin.update, play("plain", None)
+
+    def asking(self, state, inbox, devices):
+        if devices.round == 4 and devices.turn == 0:
+            signal.raise_signal(number)
+        return update(self, state, inbox, devices)
+
+    def usual(*_):
+        raise InterruptedError
+
+    monkeypatch.setattr(p2pkm.GTVMin, "update", asking)
+    before = signal.signal(number, usual)
+    try:
+        with pytest.raises(InterruptedError):
+            play("plain", tmp_path / "run", checkpoint_every=1000)
+        assert signal.getsignal(number) is usual
+    finally:
+        signal.signal(number, before)
+    monkeypatch.undo()
+    kept = newest(tmp_path / "run", pytest.fail)
+    assert kept.outline["parts"]["scene"]["parts"]["round"]["value"] == 4
+    assert play("plain", tmp_path / "run") == expected
+
+
+def test_checkpoints_are_written_in_a_thread_too(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(play, "plain", tmp_path / "run").result() == play("plain", None)
+
+
+def test_a_folder_in_use_is_refused_as_on_the_command_line(tmp_path):
+    with Lock(tmp_path / "run"):
+        told = here("--devices", 2, "--out", tmp_path / "run")
+        with pytest.raises(ExperimentError) as refused:
+            play("plain", tmp_path / "run")
+    assert (told.code, told.err) == (ExperimentError.code, f"p2pkm: error: {refused.value}\n")
 
 
 def test_what_cannot_be_is_refused(tmp_path):

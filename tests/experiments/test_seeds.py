@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import p2pkm
+from p2pkm.cli import summary_table
 from p2pkm.cli.main import main
 from p2pkm.experiments.seeds import parse_seeds, summarize
 from p2pkm.storage.checksums import write_checksums
-from tests.support.run_cli import MPIRUN
+from tests.support.run_cli import MPIRUN, here
 
 QUICK = ["--data", "grid16:points=8", "-k", "4", "--no-plot", "-q", "--rounds", "6"]
 CONFIGURATIONS = [
@@ -41,8 +42,20 @@ def runs(tmp_path_factory):
 
 def test_every_run_repeats_itself_in_one_process(runs, capsys):
     for number in range(len(CONFIGURATIONS)):
-        assert main(["verify", str(runs / str(number)), "-q"]) == 0
+        assert main(["verify", str(runs / str(number))]) == 0
         assert "same bits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ranks", "where"), [(1, "on 1 rank both times"), (16, "on 16 ranks and on 1 rank")])
+def test_verify_names_both_numbers_of_ranks_and_shows_no_progress(runs, tmp_path, monkeypatch, ranks, where):
+    monkeypatch.setattr(summary_table, "_PAUSE", -1.0)  # a line per record
+    run = tmp_path / "run"
+    shutil.copytree(runs / "0", run)
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"ranks": ranks}))
+    write_checksums(run)
+    said = f"{run}: the same bits {where}, in every recorded round, and the same ledger\n"
+    assert here("verify", run) == (0, said, "")
 
 
 @pytest.mark.mpi
@@ -50,7 +63,7 @@ def test_every_run_repeats_itself_in_one_process(runs, capsys):
 def test_every_run_repeats_itself_on_other_ranks(runs, ranks):
     program = (
         "import sys, p2pkm.cli\n"
-        "codes = [p2pkm.cli.main(['verify', run, '-q', '--format', 'json']) for run in sys.argv[1:]]\n"
+        "codes = [p2pkm.cli.main(['verify', run, '--format', 'json']) for run in sys.argv[1:]]\n"
         "sys.exit(max(codes))"
     )
     folders = [str(runs / str(number)) for number in range(len(CONFIGURATIONS))]
@@ -72,7 +85,7 @@ def test_verify_names_the_first_difference(runs, tmp_path, capsys):
     np.savez(tmp_path / "run" / "chain.npz", **chain)
     write_checksums(tmp_path / "run")
     record = p2pkm.load(tmp_path / "run").rounds[3]
-    assert main(["verify", str(tmp_path / "run"), "-q"]) == 6
+    assert main(["verify", str(tmp_path / "run")]) == 6
     assert f"stage {record['stage']}, round {record['round']}, at device 5" in capsys.readouterr().out
 
 
@@ -82,7 +95,7 @@ def test_verify_compares_the_ledger(runs, tmp_path, capsys):
     ledger["bytes"][2] += 8
     np.savez(tmp_path / "run" / "ledger.npz", **ledger)
     write_checksums(tmp_path / "run")
-    assert main(["verify", str(tmp_path / "run"), "-q"]) == 6
+    assert main(["verify", str(tmp_path / "run")]) == 6
     assert "ledger differs: bytes" in capsys.readouterr().out
 
 

@@ -34,7 +34,7 @@ def _spec(data: bytes) -> object:
     import topologies
     from p2pkm.core.spec import complete, parse
     from p2pkm.data.partition import PARTITIONS
-    from p2pkm.methods.init.value import INITS
+    from p2pkm.methods.init.registry import INITS
 
     found = []
     for known, what in ((topologies.FAMILIES, "graph"), (PARTITIONS, "partition"), (INITS, "init")):

@@ -98,7 +98,6 @@ class Pool(ServerMethodBase):
     name: ClassVar[str] = "tug"
     traits: ClassVar[ServerTraits] = ServerTraits()
     default_rounds: ClassVar[int] = 5
-    tol: ClassVar[float] = 0.0
 
     def report(self, clients, model):
         """Cluster the own points."""

@@ -227,11 +227,11 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
     ending = there(*ranks(3), "-m", "p2pkm", *words, "--rank-partition", "metis", "--format", "json", cwd=tmp_path)
     summary = ending.summary
     assert ending.err.startswith(
-        f"p2pkm: placement metis: edge cut {summary['edge_cut']}, halo {summary['halo_size']}; load imbalance "
+        f"p2pkm: rank partition metis: edge cut {summary['edge_cut']}, halo {summary['halo_size']}; load imbalance "
     )
     assert summary["rank_partition"] == "metis"
     assert summary["load_imbalance"] >= 1.0 and summary["load_imbalance_devices"] >= 1.0
     for name in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean", "ari"):
         assert summary[name] == alone[name]
     quiet = there(*ranks(2), "-m", "p2pkm", *words, "--rank-partition", "blocks", "-q", cwd=tmp_path)
-    assert quiet.code == 0 and "placement" not in quiet.err
+    assert quiet.code == 0 and "rank partition" not in quiet.err

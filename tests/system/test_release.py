@@ -68,7 +68,7 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(built):
     assert {name for name in inside if not name.endswith(".py")} == {n for n in inside if Path(n).suffix in DATA}
     assert {"p2pkm/py.typed", "topologies/py.typed", "topologies/gallery/karate.toml"} <= inside
     assert any(name.endswith("/LICENSE") for name in names)
-    assert f"Version: {p2pkm.__version__}\n" in metadata and "p2pkm = p2pkm.cli:main" in entries
+    assert f"Version: {p2pkm.__version__}\n" in metadata and "p2pkm = p2pkm.cli.main:run_program" in entries
 
 
 def test_the_sdist_can_be_tested_and_cited(built):

@@ -12,7 +12,8 @@ from p2pkm.core.spec import Spec, complete
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph, parse_partition, read_attributes
-from p2pkm.methods.init.pipelines import InitContext, Stage, needs_hub, scaling_stage, stages
+from p2pkm.methods.init.pipelines import Stage, needs_hub, scaling_stage, stages
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.network.graph import Topology
 
 _CLUSTERS, _DEVICES = 8, 16  # where neither data nor options say

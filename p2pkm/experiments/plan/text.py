@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from p2pkm.core.units import write_size
+from p2pkm.core.units import count, write_size
 
 
 def show(found: dict[str, Any], out: TextIO) -> None:
@@ -20,8 +20,9 @@ def _head(found: dict[str, Any]) -> Iterator[str]:
     yield f"plan      {told['algorithm']} on {told['graph']}, k = {told['clusters']}"
     used = "" if found["links_in_use"] is None else f" ({found['links_in_use']:,.4g} in use in a round)"
     yield (
-        f"size      {found['devices']:,} devices, {found['links']:,} links{used}, {found['points']:,} points with "
-        f"{found['features']} features, {told['rounds']} rounds"
+        f"size      {count(found['devices'], 'device')}, {count(found['links'], 'link')}{used}, "
+        f"{count(found['points'], 'point')} with {count(found['features'], 'feature')}, "
+        f"{count(told['rounds'], 'round')}"
     )
 
 
@@ -47,7 +48,7 @@ def _traffic(found: dict[str, Any]) -> Iterator[str]:
         if not stage["known"]:
             yield f"          {stage['name']:<18}not known before the run"
             continue
-        totals = ("total", f"<= {stage['rounds']:,} rounds")
+        totals = ("total", f"<= {count(stage['rounds'], 'round')}")
         for part, label in (("opening", "opening"), ("first", "round 1"), totals):
             volume = stage[part]
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"
@@ -72,7 +73,7 @@ def _seconds(found: dict[str, Any]) -> Iterator[str]:
             f"  {row['rank_partition']}"
         )
     for row in found["weak"]:
-        yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}  with {row['devices']:,} devices"
+        yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}  with {count(row['devices'], 'device')}"
     for row in found["measured"]:
         yield (
             f"  measured on {row['ranks']}: {row['seconds']:.4g} s, predicted {row['predicted']:.4g} s, "
@@ -90,7 +91,7 @@ def _virtual(found: dict[str, Any]) -> Iterator[str]:
         yield "  not known before the run"
         return
     labels = {"opening": "until the first round", "first": "round 1", "round": "a later round, on average",
-              "total": f"<= {told['rounds']:,} rounds, all in all"}  # fmt: skip
+              "total": f"<= {count(told['rounds'], 'round')}, all in all"}  # fmt: skip
     for name, label in labels.items():
         kind = told["kind"][name]
         yield f"  {label:<30}{'' if kind == 'exact' else kind:>8} {told[name]:.6g} s"

@@ -1,16 +1,20 @@
-"""How the devices get their first centroids, as a value and as text; `init.pipelines` makes the stages of it."""
+"""How the devices get their first centroids, as a value and as text; `init.registry` has the stages of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal
 
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import Spec, read_value
 from p2pkm.core.validation import whole
+from p2pkm.methods.init.registry import INITS, known
 
 
 @dataclass(frozen=True)
 class Init:
     """An initialization and its options; made by the functions below, such as ``Init.tree_summaries(rows=200)``.
+
+    One of another package is made from its text: ``Init.of("NAME:key=value")``.
 
     Attributes
     ----------
@@ -28,17 +32,9 @@ class Init:
 
     @classmethod
     def of(cls, given: "Init | str") -> "Init":
-        """Return the value of a text; a value stays as it is.
-
-        Raises
-        ------
-        ExperimentError
-            If the text cannot be read or has a figure out of range.
-        """
-        if isinstance(given, Init):
-            return given
-        spec = parse(given, INITS, "init")
-        return INITS[spec.name](**spec.options)
+        """Return the value of a text; a value stays as it is, see `p2pkm.core.spec.read_value`."""
+        kinds = known(given) if isinstance(given, str) else INITS
+        return read_value(Init, given, kinds, "init", lambda spec: _make_from(spec, kinds[spec.name]))
 
     @classmethod
     def global_(cls) -> "Init":
@@ -76,20 +72,15 @@ class Init:
         return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
 
 
+def _make_from(spec: Spec, kind: Callable[..., Any]) -> Init:
+    """Return the value of a spec; the defaults are those of the function that makes the stages."""
+    usual = signature(kind).parameters
+    return _make(spec.name, tuple((key, spec.options[key], usual[key].default) for key in usual if key in spec.options))
+
+
 def _make(name: str, options: tuple[tuple[str, Any, Any], ...]) -> Init:
     """Return the value with the options that are not the default ones."""
     for key, value, usual in options:
-        if value is not None and not isinstance(usual, (bool, str)):
+        if value is not None and not isinstance(usual, (bool, str, float)):
             whole(value, 1, f"init {name}:{key}")
     return Init(name, tuple((key, value) for key, value, usual in options if value != usual))
-
-
-INITS: Mapping[str, Callable[..., Init]] = {
-    "global": Init.global_,
-    "local": Init.local,
-    "bounding-box": Init.bounding_box,
-    "leader": Init.leader,
-    "d2-sampling": Init.d2_sampling,
-    "flooded-summaries": Init.flooded_summaries,
-    "tree-summaries": Init.tree_summaries,
-}

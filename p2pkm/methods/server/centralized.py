@@ -57,7 +57,6 @@ class Central(ServerMethodBase):
 
     default_rounds: ClassVar[int] = 1
     traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True, no_suppression="sends raw points")
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -85,7 +85,6 @@ class FeCA(ServerMethodBase):
 
     name: ClassVar[str] = "feca"
     default_rounds: ClassVar[int] = 1
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -71,7 +71,7 @@ class FFCM(ServerMethodBase):
     traits: ClassVar[ServerTraits] = ServerTraits(
         normalization="entries", no_suppression="gives every point a share in every row"
     )
-    tol: ClassVar[float] = 1e-4
+    tol = 1e-4
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

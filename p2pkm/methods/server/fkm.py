@@ -86,7 +86,6 @@ class FKM(ServerMethodBase):
 
     name: ClassVar[str] = "fkm"
     default_rounds: ClassVar[int] = 100
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -72,7 +72,6 @@ class FKMeansCB(ServerMethodBase):
     name: ClassVar[str] = "fkmeanscb"
     traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
     default_rounds: ClassVar[int] = 1
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

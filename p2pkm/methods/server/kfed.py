@@ -89,7 +89,6 @@ class KFED(ServerMethodBase):
 
     name: ClassVar[str] = "kfed"
     default_rounds: ClassVar[int] = 1
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

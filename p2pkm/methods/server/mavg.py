@@ -56,7 +56,6 @@ class MAvg(ServerMethodBase):
     name: ClassVar[str] = "mavg"
     traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
     default_rounds: ClassVar[int] = 1
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -93,7 +93,6 @@ class MUFC(ServerMethodBase):
 
     name: ClassVar[str] = "mufc"
     default_rounds: ClassVar[int] = 1
-    tol: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

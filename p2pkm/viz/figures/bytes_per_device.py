@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.units import write_size
+from p2pkm.core.units import count, write_size
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BARS,
@@ -13,7 +13,6 @@ from p2pkm.viz.style import (
     GRAY,
     ORANGE,
     average_steps,
-    count,
     count_in_thousands,
     count_one_by_one,
     dress,

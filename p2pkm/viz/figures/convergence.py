@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
+from p2pkm.core.units import count
 from p2pkm.metrics.milestones import find_best, is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.viz.open_run import open_run
@@ -17,7 +18,6 @@ from p2pkm.viz.style import (
     PALE,
     RED,
     choose_steps,
-    count,
     is_wide,
     open_axes,
     write_number,

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.units import count
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, count, open_axes, shorten, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.units import count
 from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
@@ -15,7 +16,6 @@ from p2pkm.viz.style import (
     RASTER,
     RED,
     add_bar,
-    count,
     draw_sample,
     open_axes,
     scale_colors,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Mask
+from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.style import BLUE, DPI, GRAY, INK, ORANGE, RASTER, count, draw_sample, write_number
+from p2pkm.viz.style import BLUE, DPI, GRAY, INK, ORANGE, RASTER, draw_sample, write_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

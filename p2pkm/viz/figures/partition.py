@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.units import count
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BARS,
@@ -14,7 +15,6 @@ from p2pkm.viz.style import (
     PALE,
     add_bar,
     average_steps,
-    count,
     count_in_thousands,
     count_one_by_one,
     dress,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.units import count
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
 from p2pkm.viz.style import (
@@ -13,7 +14,6 @@ from p2pkm.viz.style import (
     INK,
     ORANGE,
     RASTER,
-    count,
     count_one_by_one,
     draw_sample,
     dress,

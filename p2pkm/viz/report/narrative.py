@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.units import write_size
+from p2pkm.core.units import count, write_size
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
 from p2pkm.storage.study_table import ALONE
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
-from p2pkm.viz.style import count
 
 _EVEN = 1.01  # times the mean load
 _AS_GOOD = 5e-4  # of the cost of central k-means; nearer is "as good"
@@ -39,8 +38,8 @@ def name_place(result: Result) -> str:
 
 def _introduce(result: Result) -> str:
     summary = result.summary
-    devices = "1 device" if summary["devices"] == 1 else f"{summary['devices']:,} devices"
-    return f"{devices} {name_place(result)} looked for {summary['clusters']} clusters with {summary['algorithm']}."
+    devices, clusters = count(summary["devices"], "device"), count(summary["clusters"], "cluster")
+    return f"{devices} {name_place(result)} looked for {clusters} with {summary['algorithm']}."
 
 
 def tell_ratio(ratio: float) -> str:
@@ -60,7 +59,8 @@ def _rate(summary: dict[str, Any]) -> str:
     if mean is None:
         return "The run was not compared with central k-means."
     words = f"On all points their centroids cost {tell_ratio(mean)} central k-means"
-    if worst is not None and summary["devices"] > 1 and worst - mean > _AS_GOOD:
+    apart = worst is not None and worst - mean > _AS_GOOD and tell_ratio(worst) != tell_ratio(mean)
+    if apart and summary["devices"] > 1:
         words += f", with the worst device {tell_ratio(worst)} it"
     if alone is not None and summary["devices"] > 1:
         words += f"; the local-only baseline, without any communication, costs {tell_ratio(alone)} it"
@@ -99,7 +99,7 @@ def _agree(result: Result) -> str:
 
 
 def _end(summary: dict[str, Any]) -> str:
-    rounds = f"{summary['rounds']:,} round{'s' * (summary['rounds'] != 1)}"
+    rounds = count(summary["rounds"], "round")
     words = f"The method ended after {rounds}, {TERMINATIONS.get(summary['termination'], summary['termination'])}"
     descent = DESCENTS.get(summary["descent"])
     return f"{words}; {descent}." if descent else f"{words}."
@@ -110,11 +110,11 @@ def _pay(result: Result) -> str:
     if not messages:
         return "Nothing was sent."
     if not total:
-        return f"It took {messages:,} empty messages."
+        return f"It took {count(messages, 'empty message')}."
     load = np.sum(sum_bytes(result), axis=0)
     top, mean = int(load.argmax()), float(load.max() / load.mean())
     each = write_size(total / result.topology.clients)
-    cost = f"It took {messages:,} messages and {write_size(float(total))}, {each} per device"
+    cost = f"It took {count(messages, 'message')} and {write_size(float(total))}, {each} per device"
     if mean < _EVEN:
         return f"{cost}, the same for all."
     who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.termination import STOPPED
+from p2pkm.core.units import count
 from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.registry import find
 from p2pkm.metrics.result import Result
@@ -22,7 +23,6 @@ from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabu
 from p2pkm.viz.report.narrative import name_place, narrate
 from p2pkm.viz.report.page import render_page
 from p2pkm.viz.report.replay import show_replay
-from p2pkm.viz.style import count
 from p2pkm.viz.svg import draw_inline
 
 _LISTED = 10  # devices and links

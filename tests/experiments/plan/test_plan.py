@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -249,6 +250,13 @@ def test_text_names_every_stage_and_every_number_of_ranks(uncalibrated):
                  "free here"):  # fmt: skip
         assert word in ending.out or word == "not"
     assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
+
+
+def test_one_of_something_is_not_in_the_plural(uncalibrated):
+    ending = here("plan", "--devices", 1, "--data", "blobs:points=4,clusters=1,features=1", "--rounds", 1)
+    assert "size      1 device, 0 links, 4 points with 1 feature, 1 round" in ending.out.splitlines()[1]
+    assert ending.out.count("with 1 device\n") == 1 and "<= 1 round " in ending.out
+    assert not re.search(r"\b1 (devices|links|points|features|rounds)\b", ending.out)
 
 
 def test_json_holds_what_the_text_says(uncalibrated):

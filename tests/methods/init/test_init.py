@@ -12,7 +12,7 @@ from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.building_blocks.spanning_tree import parents
 from p2pkm.methods.init.leader_broadcast import elect
-from p2pkm.methods.init.pipelines import SEEDINGS, InitContext
+from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from tests.support.play_rounds import arrange, loss, play, points_of
 
@@ -28,7 +28,7 @@ def blobs(*sizes, d=2, seed=0):
 def sow(name, table, k, seed=0, **options):
     """Return the last state of a seeding stage, after as many rounds as a run allows."""
     setting = InitContext(table.topology, table.devices.sizes, shared_key(seed), k, table.devices.d)
-    return play(SEEDINGS[name](setting, **options)[0], table, np.zeros((len(table.devices), k, 1)),
+    return play(INITS[name](setting, **options)[0], table, np.zeros((len(table.devices), k, 1)),
                 table.topology.hops + 2)[1]  # fmt: skip
 
 

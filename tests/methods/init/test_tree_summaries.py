@@ -12,7 +12,7 @@ import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Tables
 from p2pkm.methods.building_blocks.spanning_tree import Front, grow
-from p2pkm.methods.init import pipelines as recipe
+from p2pkm.methods.init import registry as recipe
 from p2pkm.methods.init.reduce_summaries import reduce
 from p2pkm.methods.init.tree_summaries import TreeSummaries
 from tests.contract.test_every_method import deal

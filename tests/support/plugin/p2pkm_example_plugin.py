@@ -1,4 +1,4 @@
-"""A method, a partition and a family of graphs that another package adds to p2pkm."""
+"""A method, an initialization, a partition and a family of graphs that another package adds to p2pkm."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,6 +11,8 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.methods.init.bounding_box import BoundingBox
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.value import Init
 
 
@@ -91,6 +93,11 @@ class NeighborMean(MethodBase):
                 centroids[i, c] = (1 - self.pull) * mine + self.pull * theirs[c]
         moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
         return NeighborMeanState(centroids, moves <= self.tol * devices.data_std)
+
+
+def common_box(at: InitContext, *, times: int = 1) -> tuple[Any, ...]:
+    """Draw uniform centroids in the bounding box that all devices agree on, so many times."""
+    return (BoundingBox(at.k),) * times
 
 
 def deal_sorted(table: Any, n: int, *, feature: int = 0, minimum: int = 0, seed: int = 0) -> Any:

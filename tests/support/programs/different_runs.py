@@ -11,8 +11,8 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.network.world import connect
 
 
-def deal(n):
-    return p2pkm.Shards.from_list([np.arange(10.0).reshape(5, 2) + i for i in range(n)])
+def deal(n, shift=0.0):
+    return p2pkm.Shards.from_list([np.arange(10.0).reshape(5, 2) + i + shift for i in range(n)])
 
 
 def main():
@@ -23,6 +23,8 @@ def main():
         "algorithm": {"method": p2pkm.GTVMin(2, alpha=1.0 + rank)},
         "topology": {"graph": topologies.ring(4) if rank else topologies.path(4)},
         "devices": {"graph": topologies.ring(4 + rank), "shards": deal(4 + rank)},
+        "points": {"shards": deal(4, 0.5 * rank)},
+        "start": {"start": np.full((4, 2, 2), 1.0 + rank)},
         "channel": {"faults": p2pkm.Faults(loss=0.1 * (rank + 1)), "baselines": rank == 0},
         "scores on rank 0 alone": {"silhouette": rank == 0, "true_centers": None if rank else [[0.0, 0.0]]},
     }

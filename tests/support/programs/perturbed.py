@@ -20,7 +20,8 @@ from p2pkm.channel.registry import TRANSFORMS
 from p2pkm.channel.transform import Order, Transform
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.init.pipelines import SEEDINGS, needs_hub
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.world import connect
 
@@ -49,7 +50,7 @@ def configurations():
         method = find(name)(3)
         yield name, None if needs_hub(method) else graph, method, brief
     yield "coreset over a tree", graph, p2pkm.Coreset(3, size=9, spread="tree"), brief
-    for seeding in SEEDINGS:
+    for seeding in INITS:
         for options in ("", *OPTIONS.get(seeding, ())):
             spec = f"{seeding}:{options}" if options else seeding
             yield f"init {spec}", graph, p2pkm.GTVMin(3, init=spec), brief

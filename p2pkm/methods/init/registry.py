@@ -1,0 +1,129 @@
+"""The initializations by name: functions that make the stages, whose keyword parameters are the keys of a spec."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Integers, trials
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.plugins import INITS as GROUP
+from p2pkm.core.plugins import extend
+from p2pkm.core.protocols import Algorithm
+from p2pkm.methods.building_blocks.spanning_tree import grow, parents
+from p2pkm.methods.init.bounding_box import BoundingBox
+from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
+from p2pkm.methods.init.leader_broadcast import Leader, elect
+from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
+from p2pkm.methods.init.min_id_agreement import MinIdAgreement
+from p2pkm.methods.init.select_candidate import SelectCandidate
+from p2pkm.methods.init.tree_summaries import ROWS, TreeSummaries
+from p2pkm.network.graph import Topology
+
+_CANDIDATES = 5
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global floods
+_DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
+
+
+class InitContext(NamedTuple):
+    """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
+
+    faults_apply: whether faults affect what comes before the method.
+    """
+
+    topology: Topology
+    sizes: Integers
+    key: int
+    k: int
+    d: int
+    faults_apply: bool = False
+
+
+def global_(at: InitContext) -> tuple[Algorithm, ...]:
+    """Choose among 5 clusterings of the summaries of all devices, which are flooded or, if many, sent up a tree."""
+    return (tree_summaries if why_tree(at) else flooded_summaries)(at, candidates=_CANDIDATES)
+
+
+def local(at: InitContext) -> tuple[Algorithm, ...]:
+    """Seed every device from its own points."""
+    return (LocalKMeansPP(at.k),)
+
+
+def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
+    """Draw shared uniform seeds in the common bounding box."""
+    return (BoundingBox(at.k),)
+
+
+def leader(at: InitContext) -> tuple[Algorithm, ...]:
+    """Spread the own seeds of one device along a tree."""
+    leaders = elect(at.topology, at.sizes, at.k, at.key)
+    return (Leader(at.k, parents(at.topology, leaders)),)
+
+
+def d2_sampling(
+    at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
+) -> tuple[Algorithm, ...]:
+    """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
+    draws = trials(at.k, greedy)
+    races = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
+    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
+
+
+def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
+    """Cluster the flooded summaries of all devices, or of those within `hops` links."""
+    first = FloodedSummaries(at.k, hops, candidates)
+    if at.faults_apply and hops is None:  # devices may hold different pairs
+        return (
+            first,
+            MinIdAgreement(at.k),
+            *((SelectCandidate(at.k, candidates), MinIdAgreement(at.k, chosen=True)) if candidates > 1 else ()),
+        )
+    return (first, SelectCandidate(at.k, candidates)) if candidates > 1 else (first,)
+
+
+def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
+    """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    tree = grow(at.topology)
+    depth = int(tree.layer.max())
+    if depth > _DEEPEST:
+        raise ExperimentError(
+            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
+            "are possible. Take a graph with shortcuts, or --init local"
+        )
+    return (TreeSummaries(at.k, tree, candidates, rows),)
+
+
+def why_tree(at: InitContext) -> str:
+    """Return why init `global` takes a tree, nothing if it floods.
+
+    Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
+    four bytes with copies; in the busiest turn each sends the pairs of a widest layer of the graph, held thrice.
+    """
+    n, topology = at.topology.n, at.topology
+    rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
+    if memory <= _MEMORY:
+        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * at.k * (at.d + 2)
+    if memory <= _MEMORY and rows <= _ROWS:
+        return ""
+    return (
+        f"init global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
+        f"flooding them would send {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
+        f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
+    )
+
+
+INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {
+    "global": global_,
+    "local": local,
+    "bounding-box": bounding_box,
+    "leader": leader,
+    "d2-sampling": d2_sampling,
+    "flooded-summaries": flooded_summaries,
+    "tree-summaries": tree_summaries,
+}
+
+
+def known(spec: str | None) -> dict[str, Callable[..., Any]]:
+    """Return the initializations by name, and, unless a spec begins with one of them, those of other packages."""
+    return extend(INITS, GROUP, spec)
