@@ -10,7 +10,7 @@ from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.messages import Delivery, Inbox
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import InitContext, Stage
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -29,6 +29,10 @@ class ChannelPlan(NamedTuple):
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need to place the plan."""
         return {name: part for kind, settings in self.parts for name, part in kind.to_arrays(settings).items()}
+
+    def prepare(self, at: InitContext) -> tuple[Stage, ...]:
+        """Return the stages that run before those of the method."""
+        return tuple(stage for kind, settings in self.parts for stage in kind.prepare(settings, at))
 
     def build(self, scope: RunScope) -> "Channel":
         """Return this rank's channel."""
@@ -145,7 +149,7 @@ class StageChannel(NamedTuple):
         """Return what leaves the devices; compute: `message` of the method."""
         messages, context = compute(state, devices), Context(self.number, devices, state)
         for one in self.transforms:
-            messages = one.outgoing(messages, context)
+            messages = _keep_wire_true(messages, one.outgoing(messages, context))
         return messages
 
     def receive(self, inbox: Inbox | Delivery, state: Any, devices: Devices) -> Any:
@@ -154,3 +158,11 @@ class StageChannel(NamedTuple):
         for one in self.transforms:
             inbox = one.incoming(inbox, context)
         return inbox
+
+
+def _keep_wire_true(before: Messages, after: Messages) -> Messages:
+    """Return what a transform made of messages: at 8 bytes per value if it changed them but not their lengths."""
+    if after is before or after.wire is None or after.wire is not before.wire:
+        return after
+    same = all(one is other for one, other in zip(after[:2], before[:2], strict=True))  # values, rows or who, tables
+    return after if same else after._replace(wire=None)

@@ -89,6 +89,12 @@ class MethodTraits:
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     has_objective : bool
         It has `penalties`, so that the objective, equation (7), is known.
+    moves_on_grid : bool
+        `update` moves the centroids by whole steps of `Devices.grid` where there is one.
+    no_quantization : str
+        Why its messages cannot be integers, so that `quantize` is refused.
+    common_centroids : bool
+        All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
     """
@@ -114,6 +120,9 @@ class MethodTraits:
     saturates: bool = False
     cuts_links: bool = False
     has_objective: bool = False
+    moves_on_grid: bool = False
+    no_quantization: str = ""
+    common_centroids: bool = False
     guarantees_descent: bool = False
 
 

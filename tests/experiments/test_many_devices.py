@@ -38,7 +38,7 @@ def test_the_folder_of_very_many_devices(large):
     records = [json.loads(line) for line in (large / "rounds.jsonl").read_text().splitlines()]
     assert [(one["stage"], one["round"]) for one in records[-2:]] == [("gtvmin", 0), ("gtvmin", 2)]
     with np.load(large / "ledger.npz") as ledger:
-        assert set(ledger) == {"src", "dst", "messages", "bytes", "edge_rows", "devices"}
+        assert set(ledger) == {"src", "dst", "messages", "bytes", "edge_rows", "devices", "wire_bytes"}
         assert ledger["bytes"].sum() == records[-1]["bytes"] and ledger["messages"].sum() == records[-1]["messages"]
 
 
@@ -172,11 +172,11 @@ def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
     assert_array_equal(large.edges, small.edges)
     assert large.exchanges == []
     source = np.repeat(np.arange(20), np.diff(placement.indptr))
-    expected = np.zeros((len(source), 3), np.int64)
+    expected = np.zeros((len(source), 4), np.int64)
     for messages, edges, _, _ in notes:
         for e, i in enumerate(source):
             if messages.rows[i] >= 0 and (edges is None or edges[e]):
-                expected[e] += 1, messages.rows[i], 16 * messages.rows[i]
+                expected[e] += 1, messages.rows[i], 16 * messages.rows[i], 16 * messages.rows[i]
     assert_array_equal(small.edges, expected)
 
 

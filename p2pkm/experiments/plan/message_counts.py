@@ -73,8 +73,11 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
     asked = plan.experiment
     found, full = [], False
     narrow = (
-        asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
-    )  # rows may be left out
+        asked.min_cluster_size > 1
+        or asked.byzantine is not None
+        or asked.transforms is not None
+        or asked.quantize is not None
+    )  # rows, or tables, may be left out
     lies = _suspect(plan)
     for stage in plan.stages:
         sent = stage.algorithm.expected_messages(plan.known)
