@@ -162,6 +162,7 @@ def over_changing_links(options):
     """Return the same for graphs that change from round to round."""
     methods = {schedule: p2pkm.GTVMin(3, schedule=schedule) for schedule in SCHEDULES}
     methods |= {name: find(name)(3) for name in ("consensus", "pushsum", "tracking", "gossip")}
+    methods |= {name: find(name)(3) for name in ("gossip-sum", "epidemic")}
     for kind in CHANGING:
         for name in methods:
             yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
