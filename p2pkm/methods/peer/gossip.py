@@ -13,6 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
+from p2pkm.methods.building_blocks.optimal_matching import pair_rows
 from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
@@ -179,16 +180,7 @@ def meet(mine: Floats, theirs: Floats, *, first: bool) -> Floats:
     first : bool
         Whether the own id is the lower one: both ends solve the same problem, so that ties fall alike.
     """
-    from scipy.optimize import linear_sum_assignment
-
-    real = np.flatnonzero(mine[:, 0] < np.inf)
-    ends = (mine[real], theirs) if first else (theirs, mine[real])
-    costs = np.zeros((len(ends[0]), len(ends[1])))
-    for f in range(mine.shape[1] - 1):
-        costs += (ends[0][:, None, f] - ends[1][None, :, f]) ** 2
-    chosen = linear_sum_assignment(costs)
-    own, other = chosen if first else chosen[::-1]
-    own = real[own]
+    own, other = pair_rows(mine[:, :-1], theirs[:, :-1], first=first)
     a, b = mine[own, -1:], theirs[other, -1:]
     known = (a + b)[:, 0] > 0.0
     own, other, a, b = own[known], other[known], a[known], b[known]
