@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.methods.peer.coreset import Coreset as Coreset
+    from p2pkm.methods.peer.dgc import DGC as DGC
+    from p2pkm.methods.peer.epidemic import Epidemic as Epidemic
     from p2pkm.methods.peer.gossip import GossipMatching as GossipMatching
+    from p2pkm.methods.peer.gossip_sum import GossipSum as GossipSum
     from p2pkm.methods.peer.gtvmin import GTVMin as GTVMin
     from p2pkm.methods.peer.local_only import LocalOnly as LocalOnly
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
@@ -69,11 +72,14 @@ _HOMES = {
     "Central": "p2pkm.methods.server.centralized",
     "ConsensusLloyd": "p2pkm.methods.peer.consensus",
     "Coreset": "p2pkm.methods.peer.coreset",
+    "DGC": "p2pkm.methods.peer.dgc",
+    "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",
     "FFCM": "p2pkm.methods.server.ffcm",
     "FKM": "p2pkm.methods.server.fkm",
     "FKMeansCB": "p2pkm.methods.server.fkmeanscb",
     "GossipMatching": "p2pkm.methods.peer.gossip",
+    "GossipSum": "p2pkm.methods.peer.gossip_sum",
     "GTVMin": "p2pkm.methods.peer.gtvmin",
     "Init": "p2pkm.methods.init.value",
     "LinkModel": "p2pkm.network.link_model",

@@ -1,7 +1,7 @@
 """What a method expects to send, as one of a few patterns: `plan` knows these, not the methods."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from p2pkm.core.batch import Integers, Mask
 
@@ -77,14 +77,15 @@ class EveryTurn:
     rows, columns : int
     absent_rows : bool
         Rows of absent centroids are sent, too: there are always so many rows.
-    one_partner : bool
-        Each device sends to at most one neighbor in a turn, its partner in the random matching of the round.
+    to : {"all", "partner", "one"}
+        All neighbors, at most the partner in the random matching of the turn, or one neighbor drawn at random; see
+        `p2pkm.methods.building_blocks.random_matching`.
     """
 
     rows: int
     columns: int
     absent_rows: bool = False
-    one_partner: bool = False
+    to: Literal["all", "partner", "one"] = "all"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
+
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
@@ -80,8 +82,19 @@ class MethodBase:
         """Return the strength of every own link, float64[e], of a method with an objective."""
         raise NotImplementedError
 
+    def loss_weights(self, devices: Devices) -> Floats:
+        """Return what the own loss of every device counts in the objective, float64[n]."""
+        return np.ones(len(devices))
+
+    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
+        """Return the variation of every link as the objective has it, float64[e], 0 at its upper end; None: (4).
+
+        Parameters are those of `p2pkm.kernels.reference.gtv`: the tables of the batch and its neighbors.
+        """
+        return None
+
     def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
-        """Return what each own link adds to the objective, float64[e], given its variation (4), if there is one."""
+        """Return what each own link adds to the objective, float64[e], given its variation, if there is one."""
         raise NotImplementedError
 
 

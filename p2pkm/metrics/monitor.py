@@ -125,9 +125,10 @@ class Monitor:
         self.objective_known = algorithm.traits.has_objective
         own = self._devices
         links = self._measure_links(state, algorithm)
-        rounding = self._measure_rounding(state.centroids, links[:, 2])
+        weights = algorithm.loss_weights(own)
+        rounding = self._measure_rounding(state.centroids, links[:, 2], weights)
         rows = self.network.gather_by_device(
-            np.column_stack((*self._measure_devices(state.centroids), links, rounding))
+            np.column_stack((*self._measure_devices(state.centroids), links, rounding, weights))
         )
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         ledger = self.network.ledger
@@ -141,7 +142,8 @@ class Monitor:
         self._rounding = self.every * add(rows[:, 10]) * float(rows[:, 11].max(initial=0.0))
         gtv = add(rows[:, 7]) if filled.any() else None
         known = self.objective_known and filled.any()
-        objective = add(losses[filled]) + add(rows[:, 8]) if known else None
+        weighted = losses * rows[: own.clients, 12]
+        objective = add(weighted[filled]) + add(rows[:, 8]) if known else None
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
@@ -214,18 +216,18 @@ class Monitor:
         The first two are summed at the lower end of a link; alpha is 1 where the method has none.
         """
         own, senders = self._devices, self.network.placement.senders
-        self.gtv = own.kernels.gtv(
-            self.network.halo_exchange_uncounted(state.centroids), own.ids, own.indptr, own.indices, senders
-        )
+        tables = self.network.halo_exchange_uncounted(state.centroids)
+        self.gtv = own.kernels.gtv(tables, own.ids, own.indptr, own.indices, senders)
         sums = np.empty((len(own), 3))
         sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
         sums[:, 2] = np.diff(own.indptr)
         if self.objective_known:
-            sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv))
+            apart = algorithm.variation(own, tables, senders)
+            sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv if apart is None else apart))
             sums[:, 2] = self._add_up(algorithm.link_alpha(own))
         return sums
 
-    def _measure_rounding(self, centroids: Floats, alpha: Floats) -> Floats:
+    def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:
         """Return two factors of a bound on how much (7) may rise by rounding in a round, float64[n, 2].
 
         A centroid divides a sum of q numbers of at most M: points, and two rows per neighbor and centroid. So a
@@ -235,7 +237,7 @@ class Monitor:
         """
         own, k = self._devices, centroids.shape[1]
         terms = own.sizes + 2 * k * np.diff(own.indptr) + 3
-        masses = self._masses + 2 * k * alpha
+        masses = weights * self._masses + 2 * k * alpha
         extent = np.maximum(self._extent, np.where(np.isfinite(centroids), np.abs(centroids), 0.0).max(axis=1))
         return np.column_stack((masses * np.square(terms * _ROUNDOFF), np.cumsum(np.square(extent), axis=1)[:, -1]))
 

@@ -190,9 +190,10 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
     result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_cluster_size=LEAST)
-    counted = name in ("consensus", "pushsum", "tracking", "fkm")
-    if name == "pushsum":  # its first message is a known share of the mass
-        tap.messages = [(s, t, m._replace(values=m.values * 3.0) if s == tap.messages[-1][0] and t == 0 else m)
+    counted = name in ("consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "fkm")
+    share = {"pushsum": 3.0, "gossip-sum": 2.0}.get(name)
+    if share is not None:  # its first message is a known share of the mass
+        tap.messages = [(s, t, m._replace(values=m.values * share) if s == tap.messages[-1][0] and t == 0 else m)
                      for s, t, m in tap.messages]  # fmt: skip
     assert check(tap, shards, counted=counted) > 5
     assert result.summary["min_cluster_size"] == LEAST

@@ -16,6 +16,7 @@ from tests.support.play_rounds import arrange, play
 N, K, D, DISTURBED = 9, 3, 2, 4
 LINKS = [(i, (i + 1) % N) for i in range(N)]
 NEARBY = [3, 4, 5]
+RING = arrange([np.ones((1, 1))] * N, LINKS).topology
 
 # Every peer-to-peer method, as a function of the schedule: given centroids to start from, at a raw strength of links.
 METHODS = {
@@ -33,7 +34,10 @@ IN_STEP = {
     "pushsum": PushSumLloyd(K, gossips=2),
     "tracking": TrackingLloyd(K, gossips=1),
     "admm": ADMM(K),
-    "gossip": GossipMatching(K).on(arrange([np.ones((1, 1))] * N, LINKS).topology),
+    "gossip": GossipMatching(K).on(RING),
+    "dgc": p2pkm.DGC(K),
+    "gossip-sum": p2pkm.GossipSum(K, sends=2),
+    "epidemic": p2pkm.Epidemic(K, cycles=2).on(RING),
 }
 
 

@@ -23,6 +23,8 @@ SETTINGS = (
                                                             "flooded-summaries:hops=1")],
     ("gtvmin", {"groups": True}, {}),
     ("gtvmin", {"schedule": "jacobi", "coupling": 2.0}, {}),
+    ("gtvmin", {"matching": "optimal", "normalize_losses": True}, {}),
+    ("gtvmin", {"schedule": "jacobi", "local_steps": 3, "safeguard": True}, {}),
     ("gtvmin", {"update": "as-printed"}, {}),
     ("gtvmin", {"update": "as-printed", "init": "local"}, {"min_cluster_size": 3}),
     ("gtvmin", {"swaps": True, "schedule": "async"}, {}),

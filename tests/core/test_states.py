@@ -16,10 +16,11 @@ from p2pkm.network.local import LocalNetwork
 from topologies import ring
 
 NAMES = {
-    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "flood", "flooded-summaries", "gtvmin",
-    "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp", "min-id-agreement",
-    "pairwise-gossip", "pushsum", "running-sums", "saturation-thresholds", "select-candidate", "standardization",
-    "star", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes",
+    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "dgc", "epidemic", "flood", "flooded-summaries",
+    "gossip-sum", "gtvmin", "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp",
+    "min-id-agreement", "pairwise-gossip", "pushsum", "running-sums", "saturation-thresholds", "select-candidate",
+    "standardization", "star", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front",
+    "tree:routes",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-basel
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
     **{name: ("--algorithm", name, "--rounds", "4", *(("--init", "leader") if name in
-       {"consensus", "pushsum", "tracking", "admm", "gossip", "gtvmin"} else ())) for name in METHODS},
+       killed.PEERS else ())) for name in METHODS},
     **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
        ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
         "flooded-summaries:hops=1",

@@ -19,7 +19,7 @@ from tests.support.run_cli import environment, ranks, there
 
 SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-baselines",
          "--quiet", "--checkpoint-every", "1", "--record-every", "1", "--rounds", "40")  # fmt: skip
-PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip")
+PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip", "dgc", "gossip-sum", "epidemic")
 OTHERS = sorted(set(METHODS) - set(PEERS))
 RUNS = {
     **{name: ("--algorithm", name, "--init", "leader") for name in PEERS},

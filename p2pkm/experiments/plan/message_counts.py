@@ -142,7 +142,7 @@ def _sweep(facts: Facts, sent: EveryTurn) -> tuple[Rounds, bool]:
         degrees = plan.topology.degrees  # a round has as many turns as there are devices, whoever takes them
         most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
         return lambda t: volume(most, spoken=alike) if t else volume(e), True
-    if word == "async" or sent.one_partner or _changes(stage, plan):
+    if word == "async" or sent.to != "all" or _changes(stage, plan):
         return _follow(facts, sent, volume), False
     each = int(turns or 1)
     return lambda t: volume(e * (each if t else 1)), True
@@ -157,7 +157,7 @@ def _follow(facts: Facts, sent: EveryTurn, volume: Callable[[int], Volume]) -> R
     """Return the traffic of rounds that differ; each is played once, also if the links repeat."""
     topology, turns = facts.plan.topology, sweep(facts.stage, facts.plan, sent).turns
     period = topology.varying.period if topology.varying is not None and _changes(facts.stage, facts.plan) else None
-    if sent.one_partner:  # whom they meet does not repeat
+    if sent.to != "all":  # who sends to whom does not repeat
         period = None
 
     @cache

@@ -13,8 +13,7 @@ from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.volume import spread
 from p2pkm.kernels import reference as plain
-from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.building_blocks.random_matching import match
+from p2pkm.methods.building_blocks.random_matching import match, pick_neighbor
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
@@ -74,7 +73,8 @@ def play(stage: Stage, plan: RunPlan) -> Play | None:
 def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
     """Let the active devices send one table over the links in use; where these change, all send over the new ones."""
     topology, algorithm = plan.topology, stage.algorithm
-    schedule = make(algorithm.schedule, imitate(plan), topology.colors)
+    devices = imitate(plan)
+    schedule = make(algorithm.schedule, devices, topology.colors)
     graph = topology.varying if stage is plan.stages[-1] else None
     links = _all_links(topology) if graph is None else lru_cache(2)(graph.active)
     everybody = np.ones(topology.n, np.bool_)
@@ -83,12 +83,14 @@ def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
         woken = [schedule.opening] if t == 0 else list(schedule.turns(t))
         for number, awake in enumerate(woken, 1):
             due = schedule.in_step or number == len(woken)
-            now = (t - 1) * len(woken) + number if schedule.in_step else t - (not due)
-            edges = links(now if t else 0)
+            now = 0 if t == 0 else (t - 1) * len(woken) + number if schedule.in_step else t - (not due)
+            edges = links(now)
             speaks = everybody if graph is not None and due else awake
-            if sent.one_partner:
-                partner = match(topology, shared_key(plan.experiment.seed), t + 1, None if graph is None else edges)
+            if sent.to == "partner":
+                partner = match(topology, devices.shared_key, now + 1, None if graph is None else edges)
                 speaks, edges = partner >= 0, partner[topology.sources] == topology.indices
+            elif sent.to == "one":
+                edges = pick_neighbor(devices.with_active_edges(edges, devices.neighbor_degrees), now)
             yield TurnMessages(awake, np.where(speaks, sent.rows, -1), sent.columns, edges)
 
     return Play(stage.rounds, turns)

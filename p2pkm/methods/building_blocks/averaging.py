@@ -69,6 +69,13 @@ def iter_neighbor_tables(
         yield who, edges, inbox.tables[inbox.slots[edges], :r, :w]
 
 
+def add_fresh(devices: Devices, inbox: Inbox, mass: Floats) -> Floats:
+    """Return the mass with the tables that came in this exchange added to it, in ascending id of their senders."""
+    came, total = np.flatnonzero(inbox.fresh), mass.copy()
+    np.add.at(total, devices.sources[came], inbox.tables[inbox.slots[came], : mass.shape[1], : mass.shape[2]])
+    return total
+
+
 def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
     """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest.
 

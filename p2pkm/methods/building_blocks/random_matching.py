@@ -1,8 +1,8 @@
-"""Random matchings that every device can compute from the topology and the shared seed, like the colors."""
+"""Who exchanges with whom at random: matchings that every device can compute like the colors, and own draws."""
 
 import numpy as np
 
-from p2pkm.core.batch import Integers, Mask, Stream
+from p2pkm.core.batch import Devices, Integers, Mask, Stream
 from p2pkm.kernels.reference import philox
 from p2pkm.network.graph import Topology
 
@@ -38,3 +38,29 @@ def match(topology: Topology, key: int, t: int, active: Mask | None = None) -> I
         free = (partner[low] < 0) & (partner[high] < 0)
         low, high = low[free], high[free]
     return partner
+
+
+def count_exchanges(devices: Devices, turns: int) -> int:
+    """Return how many exchanges of a stage with so many turns a round came before the one that is about to begin."""
+    return (devices.round - 1) * turns + devices.turn + 1 if devices.round else 0
+
+
+def find_partners(topology: Topology, devices: Devices, turns: int = 1) -> Integers:
+    """Return the partner of every device of a batch in the exchange about to begin, int64[n]; see `match`."""
+    number, varying = count_exchanges(devices, turns), topology.varying
+    active = None if varying is None else varying.active(number)
+    return match(topology, devices.shared_key, number + 1, active)[devices.ids]
+
+
+def pick_neighbor(devices: Devices, number: int) -> Mask:
+    """Return the link over which every device sends in exchange `number`, bool[e]: one of those in use, uniformly.
+
+    Each device draws for itself, with the key of its own stream.
+    """
+    used = np.flatnonzero(devices.active_edges)
+    linked = np.flatnonzero(devices.degrees)
+    draws = philox(0, number, devices.keys[linked], Stream.NEIGHBOR)[:, 0]
+    which = (draws % devices.degrees[linked].astype(np.uint64)).astype(np.int64)
+    picked = np.zeros(len(devices.active_edges), np.bool_)
+    picked[used[np.searchsorted(used, devices.indptr[linked]) + which]] = True
+    return picked

@@ -151,7 +151,7 @@ def check_links(algorithm: Any, topology: Topology) -> None:
     if topology.varying is not None and why:
         raise ExperimentError(
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
-            "graph, or gtvmin without groups, consensus, pushsum, tracking or gossip"
+            "graph, or gtvmin without groups, consensus, pushsum, tracking, gossip, dgc, gossip-sum or epidemic"
         )
 
 

@@ -13,7 +13,8 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
-from p2pkm.methods.building_blocks.random_matching import match
+from p2pkm.methods.building_blocks.optimal_matching import pair_rows
+from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
@@ -130,7 +131,7 @@ class PairwiseGossip(MethodBase):
 
     def expected_messages(self, known: Known) -> EveryTurn:
         """Return k rows with their confidences to one partner."""
-        return EveryTurn(self.k, known.features + 1, one_partner=True)
+        return EveryTurn(self.k, known.features + 1, to="partner")
 
     def initial_state(self, devices: Devices, start: Any) -> PairwiseGossipState:
         """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
@@ -141,9 +142,7 @@ class PairwiseGossip(MethodBase):
     def message(self, state: PairwiseGossipState, devices: Devices) -> DenseMessages:
         """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
         values, rows = pack(state.blended)
-        varying = self.topology.varying
-        active = None if varying is None else varying.active(devices.round)
-        partner = match(self.topology, devices.shared_key, devices.round + 1, active)[devices.ids]
+        partner = find_partners(self.topology, devices)
         speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
 
@@ -181,16 +180,7 @@ def meet(mine: Floats, theirs: Floats, *, first: bool) -> Floats:
     first : bool
         Whether the own id is the lower one: both ends solve the same problem, so that ties fall alike.
     """
-    from scipy.optimize import linear_sum_assignment
-
-    real = np.flatnonzero(mine[:, 0] < np.inf)
-    ends = (mine[real], theirs) if first else (theirs, mine[real])
-    costs = np.zeros((len(ends[0]), len(ends[1])))
-    for f in range(mine.shape[1] - 1):
-        costs += (ends[0][:, None, f] - ends[1][None, :, f]) ** 2
-    chosen = linear_sum_assignment(costs)
-    own, other = chosen if first else chosen[::-1]
-    own = real[own]
+    own, other = pair_rows(mine[:, :-1], theirs[:, :-1], first=first)
     a, b = mine[own, -1:], theirs[other, -1:]
     known = (a + b)[:, 0] > 0.0
     own, other, a, b = own[known], other[known], a[known], b[known]

@@ -17,6 +17,9 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
+from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
+from p2pkm.methods.building_blocks.normalized_losses import inverse_weights, weigh_equally
+from p2pkm.methods.building_blocks.optimal_matching import optimal_variation
 from p2pkm.methods.building_blocks.quantization import move_on_grid
 from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
@@ -89,7 +92,8 @@ class GTVMin(MethodBase):
     counts of all others, `groups` those of its neighbors.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
-    and for `jacobi` (one pass, theta in (0, 1], no swaps) with the exact update and the star term, without delays.
+    and for `jacobi` (one pass and theta in (0, 1], or any number of passes with `safeguard` and theta in (0, 1/2]; no
+    swaps) with the exact update and the star term, without delays.
 
     With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
     link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to
@@ -116,6 +120,17 @@ class GTVMin(MethodBase):
         Passes per turn.
     star_term : bool
         Whether E3 counts.
+    matching : {"nearest", "optimal"}
+        How rows of neighbors are paired: every row with the nearest one, both ways (E2, E3), or by one optimal matching
+        of the rows per link (Hungarian method) instead, whose least sum of squared distances is d(W_i, W_j) then. The
+        couplings NC and OT of Yang, Rastelli and Jung (2026).
+    normalize_losses : bool
+        Whether the loss of a device is divided by the weight of its points: ``L_i / m_i``, the mean instead of the sum.
+        A raw `alpha` is then in no unit of weight, and a coupling takes 1 for m / n.
+    safeguard : bool
+        For jacobi: run the passes without relaxation and keep their outcome only if the objective with the choices of
+        the first pass does not rise by it, else take the first pass; then go the share `relaxation` of the way (the
+        damping gamma of Yang, Rastelli and Jung; default 1/2 with several passes).
     update : {"exact", "as-printed"}
     init : Init or str
         How devices get their first centroids. ``global`` floods summaries, or sends them up a tree, and chooses among
@@ -141,7 +156,9 @@ class GTVMin(MethodBase):
 
     References
     ----------
-    A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1.
+    A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1;
+    the second version: X. Yang, S. Rastelli, A. Jung, "Federated k-means over networks via generalized total variation
+    minimization", 2026: optimal transport, normalized losses, damping, safeguard.
     """
 
     k: int
@@ -151,6 +168,9 @@ class GTVMin(MethodBase):
     relaxation: float | None
     local_steps: int
     star_term: bool
+    matching: str
+    normalize_losses: bool
+    safeguard: bool
     update_rule: str
     init: Init
     groups: bool
@@ -165,13 +185,15 @@ class GTVMin(MethodBase):
         self, k: int, *, alpha: float | None = None, coupling: float | None = None,
         schedule: Literal["colored", "jacobi", "async"] = "colored", relaxation: float | None = None,
         local_steps: int = 1,
-        star_term: bool = True, update: Literal["exact", "as-printed"] = "exact",
+        star_term: bool = True, matching: Literal["nearest", "optimal"] = "nearest", normalize_losses: bool = False,
+        safeguard: bool = False, update: Literal["exact", "as-printed"] = "exact",
         init: Init | str = "global", groups: bool = False, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
     ) -> None:  # fmt: skip
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                  "local_steps": local_steps,
-                 "star_term": star_term, "update_rule": update, "init": Init.of(init),
+                 "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
+                 "safeguard": safeguard, "update_rule": update, "init": Init.of(init),
                  "groups": groups, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -181,6 +203,7 @@ class GTVMin(MethodBase):
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
+        damped = self.safeguard and self.effective_relaxation() <= 0.5
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             suppresses_small_clusters=True,
@@ -193,7 +216,8 @@ class GTVMin(MethodBase):
             has_objective=True,
             moves_on_grid=True,
             no_quantization=self._why_real_numbers(),
-            guarantees_descent=exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps)),
+            guarantees_descent=exact
+            and (self.schedule != "jacobi" or ((self.local_steps == 1 or damped) and not self.swaps)),
         )
 
     def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
@@ -220,22 +244,27 @@ class GTVMin(MethodBase):
         mirror = devices.mirror
         if self.robust in RULES:
             inbox, mirror = robust_filter(self.robust, state.centroids, inbox, devices)
-        points, masses, offsets = suppress_small_clusters(devices, state.centroids)
-        if self.update_rule == "as-printed":  # it divides by at least one point
-            masses, alpha = masses / devices.unit, alpha / devices.unit
         relaxation = self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links)
-        centroids, moves = devices.kernels.gtvmin(
-            points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
-            inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            relaxation if devices.grid is None else 1.0, self.local_steps, self.star_term,
-            self.update_rule == "as-printed",
-        )  # fmt: skip
+        theta = relaxation if devices.grid is None else 1.0  # on a grid the exact minimizer comes first
+        own = weigh_equally(devices) if self.normalize_losses else devices
+        if self.safeguard or self.matching == "optimal":
+            rule = PassRule(self.matching == "optimal", theta, self.local_steps, self.safeguard)
+            centroids, moves = run_passes(own, state.centroids, state.previous, inbox, alpha, rule)
+        else:
+            points, masses, offsets = suppress_small_clusters(own, state.centroids)
+            if self.update_rule == "as-printed":  # it divides by at least one point
+                masses, alpha = masses / devices.unit, alpha / devices.unit
+            centroids, moves = devices.kernels.gtvmin(
+                points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
+                inbox.tables, inbox.rows, inbox.slots, mirror, alpha, theta, self.local_steps,
+                self.star_term, self.update_rule == "as-printed",
+            )  # fmt: skip
         if devices.grid is not None:
             within = self.schedule == "jacobi"
             centroids, moves[:, 0] = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
         if self.swaps and devices.round % _EVERY == 0:
             trying = devices.active_devices & (quiet < _TRIES)
-            centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
+            centroids, swapped = swap(own, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
             moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
         moved = moves[:, 0]
@@ -250,13 +279,11 @@ class GTVMin(MethodBase):
 
     def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
         """Return the relaxation, or its default: above 1, overshooting adds up with delays or varying links."""
-        return (
-            self.relaxation
-            if self.relaxation is not None
-            else 1.0
-            if has_stale_or_varying_links or self.schedule == "jacobi"
-            else 1.5
-        )
+        if self.relaxation is not None:
+            return self.relaxation
+        if self.safeguard and self.local_steps > 1:
+            return 0.5
+        return 1.0 if has_stale_or_varying_links or self.schedule == "jacobi" else 1.5
 
     def _why_raw_points(self) -> str:
         """Return why single rows cannot be left out with these parameters."""
@@ -279,7 +306,9 @@ class GTVMin(MethodBase):
 
     def flops(self, work: Work) -> Integers:
         """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
-        return self.local_steps * work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+        matched = self.k**3 * work.neighbors if self.matching == "optimal" else 0
+        own = work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+        return self.local_steps * (own + matched)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return coupling, relaxation and local_steps as used."""
@@ -304,9 +333,20 @@ class GTVMin(MethodBase):
         if self.alpha is not None:
             return self.alpha * weights
         coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
-        base = coupling * (devices.total_weight / devices.total) / self.k
+        mean = 1.0 if self.normalize_losses else devices.total_weight / devices.total
+        base = coupling * mean / self.k
         degrees = np.maximum(devices.degrees[devices.sources] * devices.neighbor_degrees, 1)
         return base / np.sqrt(degrees.astype(np.float64)) * weights
+
+    def loss_weights(self, devices: Devices) -> Floats:
+        """Return 1 / m_i where losses are normalized, else 1."""
+        return inverse_weights(devices) if self.normalize_losses else np.ones(len(devices))
+
+    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
+        """Return the cost of the optimal matching of every link, if rows are paired so."""
+        if self.matching == "nearest":
+            return None
+        return optimal_variation(tables, devices.ids, devices.indptr, devices.indices, slots)
 
     def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
         """Return what each own link adds to the objective, float64[e], given its variation (4)."""
@@ -331,6 +371,7 @@ def _check(given: GTVMin) -> None:
         If one is; the message names which values are legal.
     """
     words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
+             "matching": ("nearest", "optimal"),
              "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
@@ -338,9 +379,28 @@ def _check(given: GTVMin) -> None:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
     if given.groups and given.init.name != "global":
         raise ExperimentError(f"groups and init {given.init} are both given; give one: groups bring their own start")
+    _check_passes(given)
     for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
         whole(getattr(given, name), 1, label)
     _check_numbers(given)
+
+
+def _check_passes(given: GTVMin) -> None:
+    asked = {"matching=optimal": given.matching == "optimal", "safeguard": given.safeguard}
+    others = {"star_term=false": not given.star_term, "update=as-printed": given.update_rule == "as-printed",
+              "swaps": given.swaps, "groups": given.groups,
+              f"robust={given.robust}": given.robust != "none"}  # fmt: skip
+    found = [next((name for name, is_on in those.items() if is_on), "") for those in (asked, others)]
+    if all(found):
+        raise ExperimentError(f"{found[0]} and {found[1]} are both given; {found[0]} needs the exact update alone")
+    if given.safeguard and given.schedule != "jacobi":
+        raise ExperimentError(
+            f"safeguard is given with the {given.schedule} schedule, where several passes descend without one; "
+            "leave it out or use --schedule jacobi"
+        )
+    if given.normalize_losses and given.update_rule == "as-printed":
+        raise ExperimentError("normalize_losses and update=as-printed are both given; the printed update divides by 1 "
+                              "point at least, which is no share of a loss: give one")  # fmt: skip
 
 
 def _check_numbers(given: GTVMin) -> None:

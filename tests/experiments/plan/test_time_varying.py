@@ -22,7 +22,8 @@ NET = "lan:latency=0.5,access=1000,speed=1000"
 METHODS = {
     "jacobi": {"schedule": "jacobi"}, "colored": {"schedule": "colored"}, "async": {"schedule": "async"},
     "consensus": {"algorithm": "consensus:gossips=3"}, "pushsum": {"algorithm": "pushsum"},
-    "gossip": {"algorithm": "gossip"},
+    "gossip": {"algorithm": "gossip"}, "dgc": {"algorithm": "dgc"}, "gossip-sum": {"algorithm": "gossip-sum:sends=3"},
+    "epidemic": {"algorithm": "epidemic:cycles=3"},
 }  # fmt: skip
 
 

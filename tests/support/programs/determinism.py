@@ -101,6 +101,8 @@ def configurations():
         ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"init": "tree-summaries:candidates=3,rows=60"}),
         ("grid rooted", topologies.grid(49), deal(49, 6), {"init": "tree-summaries:rows=60"}),
         ("ring own passes", GRAPHS["ring"](16), deal(16), {"init": "local", "local_steps": 2, "relaxation": 0.7}),
+        ("ring optimal", GRAPHS["ring"](16), deal(16), {"matching": "optimal", "normalize_losses": True}),
+        ("ring guarded", GRAPHS["ring"](16), deal(16), {"schedule": "jacobi", "local_steps": 3, "safeguard": True}),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "init": "leader"}),
         ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
@@ -162,6 +164,7 @@ def over_changing_links(options):
     """Return the same for graphs that change from round to round."""
     methods = {schedule: p2pkm.GTVMin(3, schedule=schedule) for schedule in SCHEDULES}
     methods |= {name: find(name)(3) for name in ("consensus", "pushsum", "tracking", "gossip")}
+    methods |= {name: find(name)(3) for name in ("gossip-sum", "epidemic")}
     for kind in CHANGING:
         for name in methods:
             yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
