@@ -220,7 +220,7 @@ class Monitor:
         sums[:, 2] = np.diff(own.indptr)
         if self.objective_known:
             sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv))
-            sums[:, 2] = self._add_up(algorithm.link_alpha(own))
+            sums[:, 2] = self._add_up(algorithm.link_alpha(own, state))
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Initialization pipelines: which stages run before the method, in which order, and for how many rounds at most."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -8,7 +8,8 @@ import numpy as np
 from p2pkm.core.batch import Integers, trials
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
-from p2pkm.methods.building_blocks.spanning_tree import grow, parents
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, parents
+from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
@@ -17,6 +18,7 @@ from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
+from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.standardization import Standardization
@@ -38,7 +40,7 @@ class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
     all_links: over all links, also those cut before; note: what the user should know of it; faults_apply: faults of
-    all stages affect it, too.
+    all stages affect it, too; after: it comes after the method.
     """
 
     name: str
@@ -47,6 +49,12 @@ class Stage(NamedTuple):
     all_links: bool = False
     note: str = ""
     faults_apply: bool = False
+    after: bool = False
+
+
+def find_own(stages: Sequence[Stage]) -> Stage:
+    """Return the stage of the method itself: the last one but for those that come after the method."""
+    return next(stage for stage in reversed(stages) if not stage.after)
 
 
 class InitContext(NamedTuple):
@@ -103,13 +111,17 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
 def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
     tree = grow(at.topology)
+    _check_depth(tree)
+    return (TreeSummaries(at.k, tree, candidates, rows),)
+
+
+def _check_depth(tree: Tree) -> None:
     depth = int(tree.layer.max())
     if depth > _DEEPEST:
         raise ExperimentError(
             f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
             "are possible. Take a graph with shortcuts, or --init local"
         )
-    return (TreeSummaries(at.k, tree, candidates, rows),)
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
@@ -175,12 +187,29 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         before = seeding_stages(traits.init, at)
     if traits.saturates and not traits.groups:
         before = (*before, *_limit(algorithm, at))
+    if traits.rehearses:
+        _check_agreed(at, seeded=seeded)
+        before = (*before, Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
     if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
-    return (
-        *before,
-        Stage(algorithm.name, algorithm.on(at.topology), rounds, note=_incompatibility_note(algorithm, at.topology)),
-    )
+    note, one = _incompatibility_note(algorithm, at.topology), algorithm.on(at.topology)
+    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at, seeded=seeded))
+
+
+def _after(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return what comes after the method: the accept test, if there is an agreed start to compare with."""
+    if not algorithm.traits.accepts:
+        return ()
+    _check_agreed(at, seeded=seeded)
+    return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
+
+
+def _check_agreed(at: InitContext, *, seeded: bool) -> None:
+    if seeded:
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that all devices have agreed on; leave them out, or start"
+        )
+    _check_depth(grow(at.topology))
 
 
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
