@@ -160,7 +160,10 @@ def convert(value: object, kind: Any, where: str) -> Any:
         number = inner in (int, float)  # where text is expected, "none" is a text like any other
         if value is None or (number and isinstance(value, str) and value.lower() == "none"):
             return None
-        return convert(value, inner, where)
+        try:
+            return convert(value, inner, where)
+        except ExperimentError as error:
+            raise ExperimentError(", or ".join([str(error), *words])) from None
     if origin is Literal:
         if value not in get_args(kind):
             raise ExperimentError(f"{where} is {value!r}. {suggest(str(value), map(str, get_args(kind)))}")
