@@ -51,8 +51,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     algorithm : str or Algorithm, default="gtvmin"
         Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
         ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `init` and `tol`.
-    coupling : float, default=None
-        How strongly neighbors pull at each other; None: the method's default.
+    coupling : float or "auto", default=None
+        How strongly neighbors pull at each other; None: the method's default; ``"auto"``: as strongly as the graph
+        needs.
     init : str or Init, default=None
         None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
         summaries of all devices,
@@ -106,7 +107,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, n_clusters: int = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
-        coupling: float | None = None, init: Any = None, groups: bool = False, max_iter: int = 150,
+        coupling: float | str | None = None, init: Any = None, groups: bool = False, max_iter: int = 150,
         tol: float = 1e-3,
         random_state: Any = None,
     ) -> None:  # fmt: skip

@@ -18,7 +18,7 @@ from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, parse
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
@@ -181,7 +181,7 @@ class ByzantineMessages(Transform):
         """Measure all points in the units of these stages."""
         if not len(self.ids):
             return
-        method = stages[-1].algorithm
+        method = find_own(stages).algorithm
         self.method = type(method)
         self.low, self.high, self.mean = _convert(_measure(devices, network), method.traits.normalization)
 

@@ -26,7 +26,7 @@ from p2pkm.channel.transform import Order, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
@@ -139,14 +139,14 @@ class FaultInjector(Transform):
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Return which stages need all messages, and which events of the trace have no effect."""
-        left = ", ".join(dict.fromkeys(stage.name for stage in stages[:-1] if not stage.faults_apply))
+        own = find_own(stages)
+        left = ", ".join(dict.fromkeys(stage.name for stage in stages if stage is not own and not stage.faults_apply))
         notes = []
         if left and self.exposes:
             notes.append(f"faults do not affect {left}: these need all messages, and get them")
         elif left:
-            notes.append(
-                f"faults affect {stages[-1].name}, not what comes before ({left}); stages=all affects that, too"
-            )
+            around = "before" if own is stages[-1] else "before or after"
+            notes.append(f"faults affect {own.name}, not what comes {around} ({left}); stages=all affects that, too")
         if self._faults.ignored_events:
             count = f"{self._faults.ignored_events:,} events of the fault trace"
             notes.append(f"{count} are about links or a server that are not in the graph")

@@ -59,7 +59,12 @@ class GaussianNoise(Transform):
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse methods that do not send rows of centroids."""
+        """Refuse methods that do not send rows of centroids, and sums of such rows, which would be without noise."""
+        if algorithm.traits.accepts or algorithm.traits.rehearses:
+            raise ExperimentError(
+                f"noise is {settings['sd']:g}, but the sums of rehearsal and accept test carry none; leave out noise, "
+                "or accept and coupling rehearsal"
+            )
         if algorithm.traits.message_content is not MessageContent.CENTROIDS:
             raise ExperimentError(
                 f"noise is {settings['sd']:g}, but {algorithm.name} does not send rows of centroids that it could be "

@@ -186,13 +186,13 @@ class Quantizer(Transform):
 
         return _OnGrid(algorithm, self), schedule._replace(check_termination=check_termination)
 
-    def grid(self, devices: Devices) -> Grid:
+    def grid(self, devices: Devices, state: Any) -> Grid:
         """Return the steps of the devices."""
-        return Grid(self._step(devices), self._spec.threshold)
+        return Grid(self._step(devices, state), self._spec.threshold)
 
-    def _step(self, devices: Devices) -> Floats:
+    def _step(self, devices: Devices, state: Any) -> Floats:
         """Return the step of each device in the units of the points, float64[n]."""
-        bits = self._spec.bits or (_count_bits(self._algorithm, devices) if self._moves else _USUAL)
+        bits = self._spec.bits or (_count_bits(self._algorithm.settle(state), devices) if self._moves else _USUAL)
         return np.asarray(np.sqrt(self._agreed[:, -1]) * 2.0**-bits)
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
@@ -214,7 +214,7 @@ class Quantizer(Transform):
             self._last = np.where(real, messages.values, 0.0)
             return messages._replace(wire=np.zeros_like(rows) if self._common else None)
         now = np.where(real, messages.values, self._last)
-        steps = np.rint(_divide(now - self._last, self._step(context.devices)[:, None, None]))
+        steps = np.rint(_divide(now - self._last, self._step(context.devices, context.state)[:, None, None]))
         moved = (now != self._last).any(axis=(1, 2))
         self._last = now
         return messages._replace(rows=np.where(moved, rows, -1), wire=to_bytes(self._integer_bits(steps, rows)))
@@ -335,7 +335,7 @@ class _OnGrid:
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after a turn."""
-        return self.algorithm.update(state, inbox, replace(devices, grid=self.quantizer.grid(devices)))
+        return self.algorithm.update(state, inbox, replace(devices, grid=self.quantizer.grid(devices, state)))
 
 
 def _count_bits(algorithm: Any, devices: Devices) -> int:

@@ -189,7 +189,7 @@ class Transform:
         return []
 
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":
-        """Return what acts in a stage, None: nothing; closing: it is the last one, the method's own."""
+        """Return what acts in a stage, None: nothing; closing: it is the method's own."""
         return self
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:

@@ -40,12 +40,14 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
                  "differ; of gtvmin."),
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
-    click.option("--coupling", type=float, help="Strength of the links against the own points, without unit.  "
+    click.option("--coupling", metavar="C", help="Strength of the links against the own points, without unit; auto: "
+                 "as strong as the graph needs; rehearsal: as the devices' points need.  "
                  "[default: 10, on larger graphs 30]"),
     completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: a device acts when "
                  "new messages arrive; up to 2,000 devices).  [default: colored]"),
-    click.option("--relaxation", type=float, help="Relaxation factor of the centroid update, above 0 and below 2; 1: "
-                 "exact minimizer.  [default: 1.5; jacobi, async with --link-model 1]"),
+    click.option("--relaxation", metavar="THETA", help="Relaxation factor of the centroid update, above 0 and below 2; "
+                 "1: exact minimizer; auto: optimal for the coupling.  [default: 1.5; jacobi, async with --link-model "
+                 "1]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "

@@ -27,8 +27,8 @@ _QUESTIONS: list[Callable[..., Any]] = [
     click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  "
                  "[default: as in a run]"),
     click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters."),
-    click.option("--points", type=int, help="Number of points in all, for --alpha."),
-    click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha."),
+    click.option("--points", type=int, help="Number of points in all, for --alpha and the expected excess."),
+    click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha and the expected excess."),
     click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbors: "
                  "how much of a device's past counts in the next round."),
     with_format,

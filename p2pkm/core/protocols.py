@@ -20,9 +20,11 @@ class State(Protocol):
 
     Optional fields, read by `p2pkm.core.states.optional`: `oscillating`, bool[n]: not converged, but going round in
     circles (default: none). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
-    link gives way (default: never). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
+    link gives way (default: never); `rehearsed`, float64[n, 2]: the coupling and the excess expected with it (default:
+    not rehearsed). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
     strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
-    (default: no groups). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    (default: no groups); `reverted`, bool[n]: who has taken the start back (default: nobody). Of a server method
+    `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property
@@ -56,6 +58,14 @@ class MethodBase:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
         return self
 
+    def tune(self, topology: Any, points: int) -> Any:
+        """Return the method with what it leaves to the graph and the number of points filled in."""
+        return self
+
+    def predict_excess(self, topology: Any, points: int) -> float | None:
+        """Return by how much theory expects the mean cost ratio to exceed 1, None if it has nothing to say."""
+        return None
+
     def flops(self, work: "Work") -> Integers | None:
         """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
         return None
@@ -78,7 +88,11 @@ class MethodBase:
         """Return what the summary shows of the parameters as used: alpha, coupling, relaxation, local_steps."""
         return {}
 
-    def link_alpha(self, devices: Devices) -> Floats:
+    def settle(self, state: Any) -> Any:
+        """Return the method with what a run has found for parameters that were left to it."""
+        return self
+
+    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
         """Return the strength of every own link, float64[e], of a method with an objective."""
         raise NotImplementedError
 

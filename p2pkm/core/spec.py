@@ -177,11 +177,18 @@ def convert(value: object, kind: Any, where: str) -> Any:
     """Convert text (or a TOML value) to an annotated type: bool, int, float, str, Literal or an Optional of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        inner = str if str in get_args(kind) else next(part for part in get_args(kind) if part is not NoneType)
+        words = [word for part in get_args(kind) if get_origin(part) is Literal for word in get_args(part)]
+        if words and value in words:
+            return value
+        plain = [part for part in get_args(kind) if part is not NoneType and get_origin(part) is not Literal]
+        inner = str if str in plain else next(iter(plain), Literal[tuple(words)])
         number = inner in (int, float)  # where text is expected, "none" is a text like any other
         if value is None or (number and isinstance(value, str) and value.lower() == "none"):
             return None
-        return convert(value, inner, where)
+        try:
+            return convert(value, inner, where)
+        except ExperimentError as error:
+            raise ExperimentError(", or ".join([str(error), *words])) from None
     if origin is Literal:
         if value not in get_args(kind):
             raise ExperimentError(f"{where} is {value!r}. {suggest(str(value), map(str, get_args(kind)))}")

@@ -85,6 +85,10 @@ class MethodTraits:
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
         The influence of its links is bounded beyond thresholds that stages before it find.
+    rehearses : bool
+        A stage before it finds the coupling.
+    accepts : bool
+        Its end is compared with the start that all devices agreed on, by a stage after it.
     cuts_links : bool
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     has_objective : bool
@@ -118,6 +122,8 @@ class MethodTraits:
     groups: bool = False
     relaxation: float | None = None
     saturates: bool = False
+    rehearses: bool = False
+    accepts: bool = False
     cuts_links: bool = False
     has_objective: bool = False
     moves_on_grid: bool = False

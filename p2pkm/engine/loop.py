@@ -14,7 +14,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.active_links import ActiveLinks
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.transport import Network
@@ -101,15 +101,17 @@ def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> Sta
     whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, field = _take_up(field)
+    own, ended = find_own(stages), None
     for number, stage in enumerate(stages[first:], first):
         field = _use(whole, whole.devices) if stage.all_links else field
-        ending = run_stage(stage, handed.pop(), field, number, closing=stage is stages[-1])
+        ending = run_stage(stage, handed.pop(), field, number, closing=stage is own)
+        ended = ending if stage is own else ended
         handed.append(ending.state)
         if ending.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
             field = _use(field, field.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees))
-    return ending
+    return ending if ended is None or ending.stop in STOPPED else ended._replace(state=ending.state)
 
 
 def _take_up(field: RunContext) -> tuple[int, RunContext]:
@@ -135,11 +137,12 @@ def run_stage(
     links = ActiveLinks(field.devices, network, field.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
+    whole = closing or stage.after  # the ends of these are measured in full
     del start
     while True:
         stop = stop or ("round-limit" if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=closing and bool(stop))
+        field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
@@ -154,7 +157,7 @@ def run_stage(
         stop, asked = _check_termination(field, state, spoke, t)
         stop = schedule.check_termination(links.check_termination(stop))
         if (
-            asked.keep and keeper and (stop or t == stage.rounds or isinstance(inbox, Inbox))
+            asked.keep and keeper and not stage.after and (stop or t == stage.rounds or isinstance(inbox, Inbox))
         ):  # sparse messages are not kept
             keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop

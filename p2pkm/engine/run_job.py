@@ -10,6 +10,7 @@ import numpy as np
 from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.build_run import RunConfig, require_same_run
@@ -26,6 +27,7 @@ from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_po
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
+from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network, World
@@ -98,10 +100,10 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     """
     began, compiled = time.perf_counter(), count_compilation()
     require_same_run(config, world, part.given)
-    hooks = hooks if world.rank == 0 else RootHooks()
-    algorithm, topology = config.algorithm, config.topology
+    hooks, topology = hooks if world.rank == 0 else RootHooks(), config.topology
     network = world.network(place(topology, world.rank, world.size, part.division))
     sizes = sizes_of(part.shards, network)
+    algorithm = config.algorithm.tune(topology, int(sizes.sum()))
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, topology.n, int(sizes.sum()) * algorithm.k * part.shards.d)
     devices = build_batch(topology, part.shards, network, config.seed, kernels)
@@ -128,10 +130,11 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     referee.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, field._replace(devices=devices))
     network.close()
-    facts = {**describe(algorithm, replace(devices, late=field.late)), **hooks.names, **figures,
+    facts = {**describe(algorithm.settle(ending.state), replace(devices, late=field.late)), **hooks.names, **figures,
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
-             "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop}  # fmt: skip
+             "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
+             "excess_predicted": _predict(algorithm, topology, devices, ending.state)}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     before = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
@@ -141,6 +144,13 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     hops = reach(stage.algorithm for stage in played)
     left = FinishedRun(devices, own, referee, ending.state, topology, clock, ages, hops)
     return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
+
+
+def _predict(algorithm: Any, topology: Topology, devices: Devices, state: Any) -> float | None:
+    """Return the excess of the mean ratio that theory or a rehearsal expects; six digits: it is no part of the bits."""
+    rehearsed = optional(state, "rehearsed")
+    excess = algorithm.predict_excess(topology, devices.total_points) if rehearsed is None else float(rehearsed[0, 1])
+    return None if excess is None else float(f"{excess:.6g}")
 
 
 def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> OptionalMetrics:

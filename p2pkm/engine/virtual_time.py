@@ -40,7 +40,7 @@ from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.protocols import Work
 from p2pkm.engine import flop_count as operations
 from p2pkm.engine.event_driven import Events
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import ExchangeRecord
@@ -130,27 +130,25 @@ def compute_virtual_time(
         return {}
     clock = Clock(timing.net, topology)
     ends = _follow(clock, timing, devices, topology, network)
-    end, ages = clock.now, {}
-    if timing.events is not None:
-        ends |= {(len(timing.stages) - 1, t): end + computed for t, computed in enumerate(timing.events.ends)}
-        end, ages = end + timing.events.ends[-1], timing.events.summary
     stage_number = -1
     for record in trace:
         stage_number += record["round"] == 0  # every stage records its opening
         record["virtual_seconds"] = ends[stage_number, record["round"]]
-    return {"virtual_seconds": end, **ages}
+    return {"virtual_seconds": clock.now, **({} if timing.events is None else timing.events.summary)}
 
 
 def _follow(
     clock: Clock, timing: Timing, devices: Devices, topology: Topology, network: Network
 ) -> dict[tuple[int, int], float]:
-    """Pass the turns of all stages that were played by rounds; return when each round of each had ended, on rank 0."""
+    """Pass the turns of all stages; return when each round of each had ended, on rank 0."""
     ends: dict[tuple[int, int], float] = {}
     flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
-        if timing.events is not None and number == len(timing.stages) - 1:
-            break
         stage, held = timing.stages[number], list(exchanges)
+        if timing.events is not None and stage is find_own(timing.stages):
+            ends |= {(number, t): clock.now + computed for t, computed in enumerate(timing.events.ends)}
+            clock.ready[:] = clock.heard[:] = clock.now + timing.events.ends[-1]
+            continue
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE

@@ -67,9 +67,9 @@ class Experiment:
     init: Any = None
     groups: bool | None = None
     alpha: float | None = None
-    coupling: float | None = None
+    coupling: float | Literal["auto", "rehearsal"] | None = None
     schedule: Literal["colored", "jacobi", "async"] | None = None
-    relaxation: float | None = None
+    relaxation: float | Literal["auto"] | None = None
     local_steps: int | None = None
     rounds: int | None = None
     tol: float | None = None

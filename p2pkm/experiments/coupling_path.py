@@ -206,7 +206,7 @@ def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Output
         If something cannot be used; before anything was written.
     """
     if experiment.coupling is not None:
-        raise ExperimentError(f"--coupling {experiment.coupling:g} and --coupling-path are both given; give one")
+        raise ExperimentError(f"--coupling {experiment.coupling} and --coupling-path are both given; give one")
     with ExitStack() as held:
         return _run_path(experiment, couplings, manner, held)
 

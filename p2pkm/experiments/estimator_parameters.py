@@ -41,7 +41,7 @@ def check(given: Mapping[str, Any], m: int) -> None:
         whole(given[name], 1, name)
     if given["n_devices"] is not None:
         whole(given["n_devices"], 1, "n_devices")
-    if given["coupling"] is not None:
+    if given["coupling"] not in (None, "auto", "rehearsal"):
         positive(given["coupling"], "coupling", zero=True)
     positive(given["tol"], "tol", zero=True)
     if m < given["n_clusters"]:

@@ -43,6 +43,10 @@ _MEANINGS = {
     "contraction_colored": "asymptotic factor per round, schedule colored with its default relaxation",
     "rounds_colored": "the same of colored; a run that starts near its end or stops at --tol takes fewer",
     "disagreement": "what is left of the longest-lived difference between devices",
+    "residual_noise": "expected excess of the cost ratio, times the points that a device has of a cluster",
+    "excess": "of the cost ratio over 1, expected from noise of the devices' points",
+    "coupling_auto": "what coupling auto takes on this graph with so many points",
+    "excess_auto": "the expected excess with it",
 }  # fmt: skip
 
 
@@ -60,7 +64,7 @@ class GraphQuery(NamedTuple):
     coupling, alpha : float or None
         None: the default coupling of GTVMin.
     points, clusters : int or None
-        In all; with alpha.
+        In all; with alpha, or to predict the excess of the cost ratio.
     """
 
     graph: str
@@ -144,11 +148,26 @@ def measure(built: NamedGraph, question: GraphQuery) -> dict[str, Any]:
     found["colors"] = measures.Measure(int(topology.colors.max()) + 1)
     theta = GTVMin(1).effective_relaxation()
     predicted = measures.predict(graph, **force, seed=question.seed, colors=topology.colors, theta=theta)._asdict()
+    predicted |= _predict_excess(question, topology, predicted["residual_noise"])
     return {
         "graph": str(spec), **force,
         "measures": {name: _plain(measure) for name, measure in found.items()},
         "predicted": {name: _plain(measure) for name, measure in predicted.items()},
     }  # fmt: skip
+
+
+def _predict_excess(question: GraphQuery, topology: "Topology", noise: "Measure") -> dict[str, "Measure"]:
+    """Return the expected excess of the cost ratio, here and with coupling auto, where the points are counted."""
+    from p2pkm.methods.building_blocks.coupling_choice import choose_coupling, predict_excess
+    from topologies.measures import Measure
+
+    if question.points is None or question.clusters is None or noise.value is None:
+        return {}
+    best = choose_coupling(topology, question.points, question.clusters)
+    least = predict_excess(topology, best, question.points, question.clusters)
+    excess = noise.value * topology.n * question.clusters / question.points
+    return {"excess": noise._replace(value=excess), "coupling_auto": Measure(best),
+            "excess_auto": noise._replace(value=least)}  # fmt: skip
 
 
 def explain(found: dict[str, Any]) -> str:
@@ -203,8 +222,8 @@ def check_question(question: GraphQuery) -> None:
     of_alpha = (question.points, question.clusters)
     if question.alpha is not None and question.coupling is not None:
         raise ExperimentError(f"alpha {question.alpha} and coupling {question.coupling} are both given; give one")
-    if (question.alpha is None) != (of_alpha == (None, None)) or (question.alpha is not None and None in of_alpha):
-        raise ExperimentError("--alpha, --points and --clusters belong together: give all or none of them")
+    if None in of_alpha and (question.alpha is not None or of_alpha != (None, None)):
+        raise ExperimentError("--points and --clusters belong together, and --alpha needs both: give both, or neither")
     for name, least in (("alpha", 0), ("coupling", 0), ("points", 1), ("clusters", 1), ("decay", 0)):
         value = getattr(question, name)
         if value is not None and not least <= value < math.inf:

@@ -33,6 +33,22 @@ def tell_worse(summary: Summary) -> Row:
     return write_figure(best), f"in {since}; quality got worse since, by {write_number(100 * (ratio / best - 1))} %"
 
 
+def tell_start(summary: Summary) -> Row:
+    """Return the mean ratio of the start, and whether the method improved on it."""
+    start, ratio = summary["ratio_start"], summary["ratio_mean"]
+    if start is None or ratio is None:
+        return NO_ROW
+    word, change = "raised" if ratio > start else "lowered", write_number(100 * abs(ratio / start - 1))
+    return write_figure(start), f"before the first round; the method {word} it by {change} %"
+
+
+def tell_excess(summary: Summary) -> Row:
+    """Return the excess of the mean ratio that theory expects beside the one that was measured."""
+    ratio = summary["ratio_mean"]
+    measured = "" if ratio is None else f"; measured: {write_figure(ratio - 1)}"
+    return write_figure(summary["excess_predicted"]), f"over 1, of the mean device, from noise alone{measured}"
+
+
 def tell_devices(summary: Summary) -> Row:
     """Return the number of devices that have names."""
     names = summary["device_names"]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from p2pkm.methods.init.accept_test import AcceptTest
+
 Record = dict[str, Any]
 _NEAR = 0.01  # of the final ratio, or of central k-means
 _WORSE = 1e-4  # of the lowest ratio; a rise of less is none
@@ -29,6 +31,11 @@ def trace(records: Iterable[Record]) -> list[list[Any]]:
     return found
 
 
+def of_method(records: list[Record]) -> list[Record]:
+    """Return the records without those of the accept test, which comes after the method."""
+    return [record for record in records if record["stage"] != AcceptTest.name]
+
+
 def reach(records: list[Record]) -> Record:
     """Return from when on a run stays within 1 % of its own final mean ratio, and of the cost of central k-means.
 
@@ -45,11 +52,12 @@ def reach(records: list[Record]) -> Record:
     """
     steps = trace(records)
     final = steps[-1][2] if steps else None
-    start = steps[-1][0] - records[-1]["round"] if steps else 0
-    own = [step[2] is not None and final is not None and abs(step[2] - final) <= _NEAR * abs(final) for step in steps]
+    own = of_method(records)
+    start = trace(own)[-1][0] - own[-1]["round"] if own else 0
+    same = [step[2] is not None and final is not None and abs(step[2] - final) <= _NEAR * abs(final) for step in steps]
     central = [step[2] is not None and step[2] <= 1 + _NEAR for step in steps]
     found: Record = dict.fromkeys(MILESTONES)
-    for near, goal in ((own, ""), (central, OF_CENTRAL)):
+    for near, goal in ((same, ""), (central, OF_CENTRAL)):
         first = len(near)
         while first > 0 and near[first - 1]:
             first -= 1

@@ -224,7 +224,7 @@ class Monitor:
         if self.objective_known:
             apart = algorithm.variation(own, tables, senders)
             sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv if apart is None else apart))
-            sums[:, 2] = self._add_up(algorithm.link_alpha(own))
+            sums[:, 2] = self._add_up(algorithm.link_alpha(own, state))
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:

@@ -171,6 +171,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("ratio_mean", "cost ratio, mean device", "cost on all points / cost of central k-means; 1 is as good",
            needs=_CENTRAL, better="lower", title="ratio", form=".4f",
            tables=EVERYWHERE | Table.PATH | Table.CARD | Table.MAP),
+    Metric("ratio_start", "cost ratio of the start", "mean cost ratio before the first round of the method",
+           needs=_CENTRAL, better="lower", form=".4f", tables=_MEANS | _CLOSING, row=rows.tell_start),
+    Metric("excess_predicted", "predicted excess",
+           "by how much noise of the devices' points is expected to raise the mean cost ratio at this coupling on this "
+           "graph", needs=_GROUPS, better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_excess),
     Metric("ratio_best", "lowest cost ratio", "lowest mean cost ratio of all recorded rounds", needs=_CENTRAL,
            better="lower", tables=_MEANS | _CLOSING, row=rows.tell_worse),
     Metric("ratio_best_stage", "stage of the lowest ratio", "stage that it was reached in", needs=_CENTRAL,

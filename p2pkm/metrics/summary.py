@@ -17,7 +17,7 @@ from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import expose
 from p2pkm.metrics.final_labels import collect_labels, tabulate
-from p2pkm.metrics.milestones import find_best, reach, trace
+from p2pkm.metrics.milestones import find_best, of_method, reach, trace
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
@@ -101,7 +101,8 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
     known = referee.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
-    move = mark_move(devices, network, state) if known else None
+    reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
+    move = mark_move(devices, network, state) if known and not reverted else None
     records, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
         summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, honest)
@@ -114,8 +115,8 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
             groups, wishes.groups
         )
         records = referee.trace
-    prices.notes += _tell(topology, referee, census, centroids) + _advise(referee, topology, groups, facts)
-    prices.notes += byzantine_note(referee.left_out)
+    prices.notes += [*_tell(topology, referee, census, centroids), *_advise(referee, topology, groups, facts),
+                     *byzantine_note(referee.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
     prices.notes += [] if facts["termination"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
     text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
@@ -133,6 +134,14 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
     return replace(result, summary=summary | figures, devices=values)
+
+
+def _tell_reverted(reverted: int, clients: int) -> list[str]:
+    """Return a note if devices have taken their start back."""
+    return [
+        f"accept test: {reverted:,} of {clients:,} devices took the start back, for what the method ended with may "
+        "cost more on all points in the mean; a stronger coupling (--coupling auto) leaves less noise"
+    ] * (reverted > 0)
 
 
 def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
@@ -186,14 +195,17 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
 
 def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return the figures of the last record that are about the whole run."""
-    last = referee.trace[-1]
-    found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes", "wire_bytes")}
-    found["rounds_before"] = trace(referee.trace)[-1][0] - last["round"]  # a stage may be played several times
+    last, own = referee.trace[-1], of_method(referee.trace)
+    found = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
+    found["descent"] = own[-1]["descent"]
+    found["rounds_before"] = trace(own)[-1][0] - own[-1]["round"]  # a stage may be played several times
+    openings = [record for record in own if record["stage"] == own[-1]["stage"] and record["round"] == 0]
+    found["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
     if not referee.objective_known:
         return found | {"descent": None}
     from topologies.measures import fitted
 
-    fall = fitted(referee.trace).contraction
+    fall = fitted(own).contraction
     # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
     rate = None if fall is None else float(f"{math.sqrt(fall):.6g}")
     left = None if move is None else estimate_distance(move, rate, expected)

@@ -55,6 +55,18 @@ def test_infinity_is_null_and_the_reason_is_given(tmp_path):
     assert found["measures"]["diameter"] == {"value": None, "exact": True, "how": "no path between some devices"}
 
 
+def test_the_excess_is_predicted_where_points_and_clusters_are_counted():
+    words = ("topology", "describe", "ring", "--devices", 100)
+    found = here(*words, "--points", 1_600, "-k", 16, "--format", "json").summary["predicted"]
+    assert found["excess"]["value"] == pytest.approx(found["residual_noise"]["value"])  # one point each
+    assert found["excess"]["value"] == pytest.approx(0.03583, rel=1e-3)
+    assert found["coupling_auto"]["value"] == 1_000 and found["excess_auto"]["value"] < 1e-3
+    assert "excess auto" in here(*words, "--points", 1_600, "-k", 16).out
+    assert "excess" not in here(*words, "--format", "json").summary["predicted"]
+    raw = here(*words, "--points", 1_600, "-k", 16, "--alpha", 15, "--format", "json").summary["predicted"]
+    assert raw["excess"]["value"] == pytest.approx(found["excess"]["value"])  # of degree 2: 30 / sqrt(2 * 2)
+
+
 def test_a_raw_alpha_becomes_a_strength():
     found = here("topology", "describe", "ring", "--alpha", 2, "--points", 1_000, "-k", 5, "--format", "json").summary
     assert found["strength"] == pytest.approx(2 * 16 * 5 / 1_000)
@@ -73,6 +85,7 @@ def test_a_raw_alpha_becomes_a_strength():
         (["file:nowhere.graphml"], 3, "nowhere"),
         (["ring", "--alpha", 1], 2, "--points"),
         (["ring", "--points", 10], 2, "--alpha"),
+        (["ring", "--points", 10, "-k", 0], 2, "clusters is 0"),
         (["ring", "--alpha", 1, "--coupling", 1], 2, "give one"),
         (["ring", "--coupling", -1], 2, "coupling is -1"),
         (["ring", "--coupling", "nan"], 2, "coupling is nan"),

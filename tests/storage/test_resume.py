@@ -36,6 +36,9 @@ RUNS = {
     **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
+    "accept": ("--algorithm", "gtvmin:accept=true", "--coupling", "0.1", "--rounds", "3"),
+    "rehearsal": ("--algorithm", "gtvmin:accept=true", "--coupling", "rehearsal", "--relaxation", "auto", "--rounds",
+                  "3"),
     "recipe groups": ("--groups", "--rounds", "3", "--graph", "complete"),
     "liars in groups": ("--groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
     "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-cluster-size",
@@ -101,7 +104,19 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 
 
-MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
+MOVED = (
+    "gtvmin",
+    "gossip",
+    "coreset",
+    "fkm",
+    "mufc",
+    "recipe groups",
+    "scale standard",
+    "net rooted",
+    "changing",
+    "accept",
+    "rehearsal",
+)
 STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "struck here and there")
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 

@@ -491,7 +491,7 @@ def test_predictions_need_one_strength():
     for wrong in ({}, {"coupling": 1, "strength": 1}, {"coupling": -1}, {"strength": math.inf}):
         with pytest.raises(topologies.GraphError):
             measures.predict(topologies.ring(4), **wrong)
-    assert [one.value for one in measures.predict(topologies.ring(4), coupling=0)] == [0, 0, 1, None, None]
+    assert [one.value for one in measures.predict(topologies.ring(4), coupling=0)] == [0, 0, 1, None, None, 0.75]
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(6), topologies.star(6), topologies.grid(6)], ids=str)

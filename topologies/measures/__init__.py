@@ -17,6 +17,7 @@ from topologies.measures.connectivity import edge_connectivity, vertex_connectiv
 from topologies.measures.degrees import clustering, degrees, hub_load
 from topologies.measures.distances import diameter, find_distances, mean_path
 from topologies.measures.lanczos import find_spectrum
+from topologies.measures.noise import residual_noise
 from topologies.measures.path_load import path_load
 from topologies.measures.predictions import Fit, Prediction, fit, fitted, predict
 from topologies.measures.spectral import (
@@ -71,6 +72,7 @@ __all__ = [
     "path_load",
     "predict",
     "read",
+    "residual_noise",
     "spectral_gap",
     "vertex_connectivity",
 ]

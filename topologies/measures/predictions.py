@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.measures.lanczos import find_radius, find_spectrum
+from topologies.measures.noise import EIGENVALUES, residual_noise
 from topologies.measures.spectral import laplacian
 from topologies.measures.time_varying import choose_rounds, describe_window, varies
 from topologies.measures.types import (
@@ -55,6 +56,9 @@ class Prediction(NamedTuple):
     contraction_colored, rounds_colored : Measure
         The same two of a round of the schedule colored: one color after the other, relaxed by theta. None without
         colors and where links change.
+    residual_noise : Measure
+        Share of the variance of the devices' means that is left in their differences, see `residual_noise`: over the
+        number of points that a device has of a cluster, the expected excess of the cost ratio. None where links change.
 
     Notes
     -----
@@ -67,6 +71,7 @@ class Prediction(NamedTuple):
     disagreement: Measure
     contraction_colored: Measure
     rounds_colored: Measure
+    residual_noise: Measure
 
 
 class Fit(NamedTuple):
@@ -122,7 +127,7 @@ def predict(
     if varies(graph):
         contraction = _follow_rounds(graph, given, scaled=strength is None)
         none = Measure(None, how="not predicted: links change")
-        return Prediction(contraction, _count_rounds(contraction), none, none, none)
+        return Prediction(contraction, _count_rounds(contraction), none, none, none, none)
     strengths = _measure_strengths(links, given, scaled=strength is None)
     contraction = _find_contraction(links, strengths, seed)
     swept = Measure(None, how="no colors")
@@ -130,7 +135,9 @@ def predict(
         swept = _sweep(links, strengths, colors, theta, seed)
     rounds = swept if swept.value is None else _count_rounds(swept)
     left = _find_disagreement(links, strengths, seed)
-    return Prediction(contraction, _count_rounds(contraction), left, swept, rounds)
+    noise = float(residual_noise(links, (given,), scaled=strength is None, seed=seed)[0])
+    how = "" if len(links) <= EIGENVALUES else "16 vectors of random signs"
+    return Prediction(contraction, _count_rounds(contraction), left, swept, rounds, Measure(noise, not how, how))
 
 
 def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:

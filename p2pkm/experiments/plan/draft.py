@@ -126,7 +126,7 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
     points = PointCount(topology.n, size.points, size.features)
     check_fit(method, topology, points)  # nor can a plan time it
-    resolved = replace(resolved, devices=topology.clients)
+    resolved, method = replace(resolved, devices=topology.clients), method.tune(topology, size.points)
     sizes, dealt = _deal(resolved, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
     run, refusal = None, None

@@ -26,7 +26,7 @@ from p2pkm.core.expected_messages import (
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.turns import by_events, play, sweep
 from p2pkm.experiments.plan.volume import flood
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 
 Rounds = Callable[[int], Volume]
 
@@ -104,7 +104,7 @@ def _suspect(plan: RunPlan) -> ByzantineMessages | None:
     found = plan.run.channel.find(ByzantineMessages)
     if found is None or found["spec"].kind != "nan":
         return None
-    return ByzantineMessages(**found, method=type(plan.stages[-1].algorithm))
+    return ByzantineMessages(**found, method=type(find_own(plan.stages).algorithm))
 
 
 def _lengthen(volume: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessages) -> Rounds:
@@ -150,7 +150,7 @@ def _sweep(facts: Facts, sent: EveryTurn) -> tuple[Rounds, bool]:
 
 def _changes(stage: Stage, plan: RunPlan) -> bool:
     """Return whether the links of a stage change from round to round."""
-    return plan.topology.varying is not None and stage is plan.stages[-1]
+    return plan.topology.varying is not None and stage is find_own(plan.stages)
 
 
 def _follow(facts: Facts, sent: EveryTurn, volume: Callable[[int], Volume]) -> Rounds:

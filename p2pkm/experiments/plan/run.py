@@ -43,8 +43,9 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known``; for ``opening``,
     ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most), ``costs`` and
     ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and ``weak``
-    (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for), ``virtual``
-    (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
+    (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
+    ``excess_predicted`` of the cost ratio and ``excess_auto`` (``coupling excess``; null where theory is silent),
+    ``virtual`` (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
 
     Raises
     ------
@@ -95,8 +96,20 @@ def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
     return {
         "experiment": plan.experiment.to_mapping(), "points": plan.size.points, "features": plan.size.features,
         "devices": plan.topology.clients, "links": len(plan.topology.indices) // 2, "links_in_use": plan.used,
-        "ranks": ranks, "stages": stages,
+        "ranks": ranks, "stages": stages, "excess_auto": _predict_auto(plan),
+        "excess_predicted": plan.algorithm.predict_excess(plan.topology, plan.size.points),
     }  # fmt: skip
+
+
+def _predict_auto(plan: RunPlan) -> dict[str, float] | None:
+    """Return the coupling that auto would take, and the excess expected with it; None where that means nothing."""
+    from p2pkm.methods.building_blocks.coupling_choice import choose_coupling, predict_excess
+
+    topology, points, k = plan.topology, plan.size.points, plan.algorithm.k
+    if plan.algorithm.predict_excess(topology, points) is None:
+        return None
+    best = choose_coupling(topology, points, k)
+    return {"coupling": best, "excess": predict_excess(topology, best, points, k)}
 
 
 def _remember(load: MemoryInputs) -> dict[str, Any]:

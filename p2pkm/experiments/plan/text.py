@@ -24,6 +24,12 @@ def _head(found: dict[str, Any]) -> Iterator[str]:
         f"{count(found['points'], 'point')} with {count(found['features'], 'feature')}, "
         f"{count(told['rounds'], 'round')}"
     )
+    if found["excess_predicted"] is not None:
+        best = found["excess_auto"]
+        yield (
+            f"quality   cost ratio expected {found['excess_predicted']:.2g} above 1, from noise of the devices' points "
+            f"alone; {best['excess']:.2g} with coupling auto, {best['coupling']:g} here"
+        )
 
 
 def _memory(found: dict[str, Any]) -> Iterator[str]:

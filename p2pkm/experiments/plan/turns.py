@@ -14,7 +14,7 @@ from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.volume import spread
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.building_blocks.random_matching import match, pick_neighbor
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -60,7 +60,7 @@ def by_events(stage: Stage, plan: RunPlan) -> bool:
     asked = (
         stage.algorithm.schedule == "async" and plan.experiment.link_model is not None and plan.topology.varying is None
     )
-    return asked and stage is plan.stages[-1]
+    return asked and stage is find_own(plan.stages)
 
 
 def play(stage: Stage, plan: RunPlan) -> Play | None:
@@ -75,7 +75,7 @@ def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
     topology, algorithm = plan.topology, stage.algorithm
     devices = imitate(plan)
     schedule = make(algorithm.schedule, devices, topology.colors)
-    graph = topology.varying if stage is plan.stages[-1] else None
+    graph = topology.varying if stage is find_own(plan.stages) else None
     links = _all_links(topology) if graph is None else lru_cache(2)(graph.active)
     everybody = np.ones(topology.n, np.bool_)
 

@@ -119,6 +119,11 @@ def route(tree: Tree, devices: Devices) -> Routes:
     return Routes(order, np.searchsorted(layer[order], layers), up, down, lasts)
 
 
+def begin(routes: Routes, devices: Devices) -> Integers:
+    """Return who sends first on the way up: the deepest layer, and those without a neighbor, who send to nobody."""
+    return np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
+
+
 def climb(routes: Routes, front: Front, header: int = 0) -> SparseMessages:
     """Let every device in the front send to the parent; a device without a parent sends to none."""
     edges = routes.up[front.who]

@@ -1,14 +1,17 @@
 """Initialization pipelines: which stages run before the method, in which order, and for how many rounds at most."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
+from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
-from p2pkm.methods.init.registry import InitContext, known, why_tree
+from p2pkm.methods.init.registry import InitContext, grow_shallow, known, why_tree
+from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_summaries import LEAST
@@ -26,7 +29,7 @@ class Stage(NamedTuple):
     """A named algorithm and the largest number of rounds it may take.
 
     all_links: over all links, also those cut before; note: what the user should know of it; faults_apply: faults of
-    all stages affect it, too.
+    all stages affect it, too; after: it comes after the method.
     """
 
     name: str
@@ -35,6 +38,12 @@ class Stage(NamedTuple):
     all_links: bool = False
     note: str = ""
     faults_apply: bool = False
+    after: bool = False
+
+
+def find_own(stages: Sequence[Stage]) -> Stage:
+    """Return the stage of the method itself: the last one but for those that come after the method."""
+    return next(stage for stage in reversed(stages) if not stage.after)
 
 
 _FLOODING = ("d2-sampling", "flooded-summaries")
@@ -92,12 +101,30 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         before = seeding_stages(traits.init, at)
     if traits.saturates and not traits.groups:
         before = (*before, *_limit(algorithm, at))
+    if traits.rehearses:
+        _check_agreed(at, seeded=seeded)
+        before = (*before, Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
     if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
-    return (
-        *before,
-        Stage(algorithm.name, algorithm.on(at.topology), rounds, note=_incompatibility_note(algorithm, at.topology)),
-    )
+    note, one = _incompatibility_note(algorithm, at.topology), algorithm.on(at.topology)
+    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at, seeded=seeded))
+
+
+def _after(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return what comes after the method: the accept test, if there is an agreed start to compare with."""
+    if not algorithm.traits.accepts:
+        return ()
+    _check_agreed(at, seeded=seeded)
+    return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
+
+
+def _check_agreed(at: InitContext, *, seeded: bool) -> None:
+    if seeded:
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that all devices have agreed on, but one was given; leave out "
+            "one of them"
+        )
+    grow_shallow(at.topology)
 
 
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.protocols import Algorithm
-from p2pkm.methods.building_blocks.spanning_tree import grow, parents
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, parents
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
@@ -84,14 +84,19 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
 
 def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
-    tree = grow(at.topology)
+    return (TreeSummaries(at.k, grow_shallow(at.topology), candidates, rows),)
+
+
+def grow_shallow(topology: Topology) -> Tree:
+    """Return the spanning tree, or refuse a graph whose tree has more layers than a run can walk."""
+    tree = grow(topology)
     depth = int(tree.layer.max())
     if depth > _DEEPEST:
         raise ExperimentError(
             f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
             "are possible. Take a graph with shortcuts, or --init local"
         )
-    return (TreeSummaries(at.k, tree, candidates, rows),)
+    return tree
 
 
 def why_tree(at: InitContext) -> str:

@@ -15,6 +15,7 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
     Routes,
     Tree,
+    begin,
     climb,
     descend,
     join,
@@ -150,8 +151,7 @@ class TreeSummaries(MethodBase):
         """Summarize the own points; the deepest layer sends first."""
         n = len(devices)
         routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
-        # those alone: to no device
-        deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
+        deepest = begin(routes, devices)
         nothing = np.full((n, self.k, devices.d), np.inf)
         front = Front(deepest, pairs.take(deepest))
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))

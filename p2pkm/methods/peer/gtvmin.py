@@ -17,6 +17,14 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
+from p2pkm.methods.building_blocks.coupling_choice import (
+    WEAK,
+    check_rehearsal,
+    choose_coupling,
+    least_coupling,
+    predict_excess,
+    relax,
+)
 from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
 from p2pkm.methods.building_blocks.normalized_losses import inverse_weights, weigh_equally
 from p2pkm.methods.building_blocks.optimal_matching import optimal_variation
@@ -25,9 +33,8 @@ from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import LARGE, Topology
 
-_LARGE, _LONG = 10, 8  # from this many devices or this diameter on the default coupling is the stronger one
-_WEAK, _STRONG = 10.0, 30.0
 _LARGEST = 1e100  # of a strength
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
 _ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
@@ -54,6 +61,10 @@ class GTVMinState(NamedTuple):
         Variation d0 from which on it gives way; +inf: never. None: no link ever does.
     edge_weight : float64[e] or None
         Share of the strength that was left at the own last turn; None: all of it, everywhere.
+    start : float64[n, k, d] or None
+        What an accept test is to compare with; None: there is none.
+    rehearsed : float64[n, 2] or None
+        Coupling, and the excess expected with it; None: it was not rehearsed.
     """
 
     centroids: Floats
@@ -66,6 +77,8 @@ class GTVMinState(NamedTuple):
     edge_alpha: Floats
     edge_limit: Floats | None
     edge_weight: Floats | None
+    start: Floats | None = None
+    rehearsed: Floats | None = None
 
 
 @dataclass(frozen=True, init=False)
@@ -110,12 +123,18 @@ class GTVMin(MethodBase):
     alpha : float, optional
         Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
         multiplies it, too; a coupling stays.
-    coupling : float, optional
+    coupling : float or "auto", optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either.
+        Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either. ``auto``:
+        at least that, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the devices'
+        points is expected to raise the cost by at most .001 (see `p2pkm.methods.building_blocks.coupling_choice`).
+        ``rehearsal``: the smallest of these with which this method's equations, solved once for the devices' own sums
+        at the root of a tree, end close to the pooled means (see `p2pkm.methods.init.rehearsal`); up to 5,000 devices.
     schedule : {"colored", "jacobi", "async"}
-    relaxation : float, optional
+    relaxation : float or "auto", optional
         Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
+        ``auto``: the optimal one of the slowest mode at the coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c /
+        (1 + 2c)``; 1 where the default is 1, 1.5 with a raw alpha.
     local_steps : int
         Passes per turn.
     star_term : bool
@@ -148,6 +167,10 @@ class GTVMin(MethodBase):
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
         and trim, with which no descent is claimed. Saturate lets links give way as with groups: their limits d0
         are fixed after 8 clipped sweeps at coupling 1; the descent is that of the objective with phi.
+    accept : bool
+        Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
+        that they had agreed on, and lets all take the start back if it costs less: see
+        `p2pkm.methods.building_blocks.accept_test`. Not with groups, nor with init `local`.
 
     Raises
     ------
@@ -163,9 +186,9 @@ class GTVMin(MethodBase):
 
     k: int
     alpha: float | None
-    coupling: float | None
+    coupling: float | Literal["auto", "rehearsal"] | None
     schedule: str
-    relaxation: float | None
+    relaxation: float | Literal["auto"] | None
     local_steps: int
     star_term: bool
     matching: str
@@ -177,24 +200,26 @@ class GTVMin(MethodBase):
     tol: float
     swaps: bool
     robust: str
+    accept: bool
 
     name: ClassVar[str] = "gtvmin"
     default_rounds: ClassVar[int] = 150
 
     def __init__(  # noqa: PLR0913 - the public signature
-        self, k: int, *, alpha: float | None = None, coupling: float | None = None,
-        schedule: Literal["colored", "jacobi", "async"] = "colored", relaxation: float | None = None,
-        local_steps: int = 1,
+        self, k: int, *, alpha: float | None = None, coupling: float | Literal["auto", "rehearsal"] | None = None,
+        schedule: Literal["colored", "jacobi", "async"] = "colored",
+        relaxation: float | Literal["auto"] | None = None, local_steps: int = 1,
         star_term: bool = True, matching: Literal["nearest", "optimal"] = "nearest", normalize_losses: bool = False,
         safeguard: bool = False, update: Literal["exact", "as-printed"] = "exact",
         init: Init | str = "global", groups: bool = False, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
+        accept: bool = False,
     ) -> None:  # fmt: skip
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                  "local_steps": local_steps,
                  "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
                  "safeguard": safeguard, "update_rule": update, "init": Init.of(init),
-                 "groups": groups, "tol": tol, "swaps": swaps, "robust": robust}  # fmt: skip
+                 "groups": groups, "tol": tol, "swaps": swaps, "robust": robust, "accept": accept}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)
@@ -211,7 +236,9 @@ class GTVMin(MethodBase):
             needs_static_links=self._why_static_links(),
             init=self.init,
             groups=self.groups,
-            relaxation=self.relaxation,
+            relaxation=None if self.relaxation == "auto" else self.relaxation,
+            rehearses=self.coupling == "rehearsal",
+            accepts=self.accept,
             saturates=self.robust == "saturate",
             has_objective=True,
             moves_on_grid=True,
@@ -227,8 +254,9 @@ class GTVMin(MethodBase):
         limit = optional(start, "edge_limit")
         whole = devices.varying or not self.groups  # alike on all ranks
         weight = None if limit is None and whole else devices.active_edges.astype(np.float64)
-        return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, self.link_alpha(devices),
-                           limit, weight)  # fmt: skip
+        alpha, agreed = self.link_alpha(devices, start), start.centroids if self.accept else None
+        return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, alpha, limit, weight,
+                           agreed, optional(start, "rehearsed"))  # fmt: skip
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
         """Send the own centroids."""
@@ -239,12 +267,13 @@ class GTVMin(MethodBase):
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the active devices."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
-        strength = self.link_alpha(devices) if devices.varying and devices.turn == 0 else state.edge_alpha
+        strength = self.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
         mirror = devices.mirror
         if self.robust in RULES:
             inbox, mirror = robust_filter(self.robust, state.centroids, inbox, devices)
-        relaxation = self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links)
+        coupling = self.settle(state).effective_coupling(devices.total, devices.hops)
+        relaxation = self.effective_relaxation(coupling, devices)
         theta = relaxation if devices.grid is None else 1.0  # on a grid the exact minimizer comes first
         own = weigh_equally(devices) if self.normalize_losses else devices
         if self.safeguard or self.matching == "optimal":
@@ -275,15 +304,17 @@ class GTVMin(MethodBase):
             converged &= quiet >= _TRIES
         echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
         return GTVMinState(centroids, state.centroids, converged, echo & state.echo, echo, calm, quiet, strength,
-                           state.edge_limit, weight)  # fmt: skip
+                           state.edge_limit, weight, state.start, state.rehearsed)  # fmt: skip
 
-    def effective_relaxation(self, *, has_stale_or_varying_links: bool = False) -> float:
+    def effective_relaxation(self, coupling: float | None = None, devices: Devices | None = None) -> float:
         """Return the relaxation, or its default: above 1, overshooting adds up with delays or varying links."""
-        if self.relaxation is not None:
+        if self.relaxation is not None and self.relaxation != "auto":
             return self.relaxation
         if self.safeguard and self.local_steps > 1:
             return 0.5
-        return 1.0 if has_stale_or_varying_links or self.schedule == "jacobi" else 1.5
+        if self.schedule == "jacobi" or (devices is not None and devices.has_stale_or_varying_links):
+            return 1.0
+        return 1.5 if self.relaxation is None or coupling is None else relax(coupling)
 
     def _why_raw_points(self) -> str:
         """Return why single rows cannot be left out with these parameters."""
@@ -299,7 +330,7 @@ class GTVMin(MethodBase):
 
     def _why_static_links(self) -> str:
         """Return why links must not change with these parameters."""
-        if self.relaxation is not None and self.relaxation > 1.0:
+        if isinstance(self.relaxation, float) and self.relaxation > 1.0:
             why = "which adds up and diverges unless links last (up to 1 is possible)"
             return f"overshoots with relaxation {self.relaxation:g}, {why}"
         return "decides with groups which links to cut for good" if self.groups else ""
@@ -312,27 +343,50 @@ class GTVMin(MethodBase):
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return coupling, relaxation and local_steps as used."""
+        coupling = self.effective_coupling(devices.total, devices.hops)
         return {
             "alpha": self.alpha,
-            "coupling": self.effective_coupling(devices.total, devices.hops),
-            "relaxation": self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links),
+            "coupling": coupling,
+            "relaxation": self.effective_relaxation(coupling, devices),
             "local_steps": self.local_steps,
         }
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
-        """Return the coupling that is used on a graph of `total` devices, None with a raw alpha."""
-        if self.alpha is not None or self.coupling is not None:
-            return self.coupling
-        if self.groups:
-            return _WEAK
-        return _STRONG if total >= _LARGE or hops >= _LONG else _WEAK
+        """Return the coupling that is used on a graph of `total` devices, None with a raw alpha.
 
-    def link_alpha(self, devices: Devices) -> Floats:
+        ``auto`` is the least one as long as the method is not tuned to a graph.
+        """
+        if self.alpha is not None:
+            return None
+        if self.coupling is not None and not isinstance(self.coupling, str):
+            return self.coupling
+        return WEAK if self.groups else least_coupling(total, hops)
+
+    def tune(self, topology: Topology, points: int) -> "GTVMin":
+        """Return the method with the coupling that suits the graph, if that is left to it."""
+        if self.coupling == "rehearsal":
+            check_rehearsal(topology)
+        return self._with(coupling=choose_coupling(topology, points, self.k)) if self.coupling == "auto" else self
+
+    def settle(self, state: Any) -> "GTVMin":
+        """Return the method with the coupling that the rehearsal found, if there was one."""
+        found = optional(state, "rehearsed")
+        return self if found is None or not len(found) else self._with(coupling=float(found[0, 0]))
+
+    def predict_excess(self, topology: Topology, points: int) -> float | None:
+        """Return the expected excess of the mean cost ratio from noise, None where the theorem does not apply."""
+        coupling = self.effective_coupling(topology.n, topology.hops)
+        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > LARGE
+        if coupling is None or silent or points <= 0:
+            return None
+        return predict_excess(topology, coupling, points, self.k)
+
+    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
         """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
         weights = devices.link_weights * devices.active_edges
         if self.alpha is not None:
             return self.alpha * weights
-        coupling = self.effective_coupling(devices.total, devices.hops) or 0.0
+        coupling = self.settle(state).effective_coupling(devices.total, devices.hops) or 0.0
         mean = 1.0 if self.normalize_losses else devices.total_weight / devices.total
         base = coupling * mean / self.k
         degrees = np.maximum(devices.degrees[devices.sources] * devices.neighbor_degrees, 1)
@@ -350,14 +404,19 @@ class GTVMin(MethodBase):
 
     def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
         """Return what each own link adds to the objective, float64[e], given its variation (4)."""
-        return self.link_alpha(devices) * (
+        return self.link_alpha(devices, state) * (
             gtv if state.edge_limit is None else saturated_penalty(state.edge_limit, gtv)
         )
 
     def at(self, coupling: float) -> "GTVMin":
         """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
-        other, robust = copy(self), "clip" if self.robust == "saturate" else self.robust
-        for name, value in (("coupling", coupling), ("alpha", None), ("robust", robust)):
+        robust = "clip" if self.robust == "saturate" else self.robust
+        return self._with(coupling=coupling, alpha=None, robust=robust, accept=False)
+
+    def _with(self, **others: Any) -> "GTVMin":
+        """Return the same method with some other parameters."""
+        other = copy(self)
+        for name, value in others.items():
             object.__setattr__(other, name, value)
         return other
 
@@ -377,6 +436,16 @@ def _check(given: GTVMin) -> None:
         value = getattr(given, name)
         if value not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
+    if (given.groups or given.robust == "saturate") and isinstance(given.coupling, str):
+        raise ExperimentError(
+            f"coupling is {given.coupling} with groups or saturating links, which leave no one graph; give a number"
+        )
+    alike = not given.groups and given.init.name != "local" and "hops" not in dict(given.init.options)
+    if not alike and (given.accept or given.coupling == "rehearsal"):
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that all devices agree on, which groups and init local do not "
+            "give; leave them out, or take --init global"
+        )
     if given.groups and given.init.name != "global":
         raise ExperimentError(f"groups and init {given.init} are both given; give one: groups bring their own start")
     _check_passes(given)
@@ -411,11 +480,13 @@ def _check_numbers(given: GTVMin) -> None:
         )
     for name in ("alpha", "coupling", "tol"):
         value = getattr(given, name)
-        if value is not None:
+        if value is not None and (name != "coupling" or value not in {"auto", "rehearsal"}):
             positive(value, name, zero=True, most=_LARGEST)
-    if given.relaxation is not None and not 0 < given.relaxation < 2:
-        raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2")
-    if given.relaxation is not None and given.schedule == "jacobi" and given.relaxation > 1:
+    if given.relaxation in (None, "auto"):
+        return
+    if not isinstance(given.relaxation, (int, float)) or not 0 < given.relaxation < 2:
+        raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2, or auto")
+    if given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(
             f"relaxation is {given.relaxation!r} with the jacobi schedule, where only values up to 1 descend; "
             "lower relaxation or use --schedule colored"

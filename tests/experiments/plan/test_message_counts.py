@@ -95,6 +95,17 @@ def test_a_seeding_sends_what_was_planned(seeding, scale):
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
+def test_rehearsal_and_accept_test_send_what_was_planned(graph, devices, partition):
+    rows = compare(algorithm="gtvmin:accept=true", coupling="rehearsal", graph=graph, devices=devices,
+                   partition=partition, init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
+    check(rows)
+    for course, volume, _ in rows:
+        assert volume.exact_messages
+        assert volume.exact_bytes or course.name in ("rehearsal", "tree-summaries")
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 @pytest.mark.parametrize("devices", [2, 13])
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
 def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partition):

@@ -259,6 +259,18 @@ def test_one_of_something_is_not_in_the_plural(uncalibrated):
     assert not re.search(r"\b1 (devices|links|points|features|rounds)\b", ending.out)
 
 
+def test_the_excess_that_theory_expects_is_planned(uncalibrated):
+    words = ("plan", "--devices", "100", "--data", "grid16:points=100")
+    found = json.loads(here(*words, "--format", "json").out)
+    assert found["excess_predicted"] == pytest.approx(0.03583, rel=1e-3)
+    assert found["excess_auto"]["coupling"] == 1_000 and found["excess_auto"]["excess"] < 1e-3
+    assert "0.036 above 1" in here(*words).out
+    assert json.loads(here(*words, "--coupling", "auto", "--format", "json").out)["excess_predicted"] < 1e-3
+    for silent in (("--groups",), ("--alpha", "1"), ("--algorithm", "fkm")):
+        found = json.loads(here(*words, *silent, "--format", "json").out)
+        assert found["excess_predicted"] is found["excess_auto"] is None
+
+
 def test_json_holds_what_the_text_says(uncalibrated):
     ending = here(
         "plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--format", "json", "--ranks", "3"

@@ -1,0 +1,137 @@
+"""Which coupling suits a graph: the excess that noise leaves, the rule, its relaxation, and the rehearsal.
+
+The theorem behind it is in docs/proofs.md, "What a coupling leaves of the noise".
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Floats
+from p2pkm.core.errors import ExperimentError
+from p2pkm.network.graph import Topology
+
+WEAK, STRONG = 10.0, 30.0
+_LARGE, _LONG = 10, 8  # from this many devices or this diameter on the least coupling is the stronger one
+_LADDER = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
+_EXCESS = 1e-3  # of the cost ratio, that the rule allows
+_MOST = 5_000  # devices that a rehearsal solves for
+_MEAN, _WORST = 2e-3, 6e-3  # the same of the rehearsal: of the mean device, of the worst one
+
+
+def least_coupling(total: int, hops: int) -> float:
+    """Return the smallest coupling on a graph of so many devices and hops."""
+    return STRONG if total >= _LARGE or hops >= _LONG else WEAK
+
+
+def predict_excess(topology: Topology, coupling: float, points: int, k: int) -> float:
+    """Return the expected excess of the mean cost ratio from noise that a coupling leaves between devices.
+
+    E(c) = (1 / (n n_c)) sum_q (1 + 2 c mu_q)^-2 over all but one eigenvalue of each component, n_c = m / (n k); see
+    `topologies.measures.residual_noise`. It supposes points dealt at random to devices of equal size and k clusters of
+    equal size and spread.
+    """
+    return float(_spread(topology, (coupling,), points, k)[0])
+
+
+def choose_coupling(topology: Topology, points: int, k: int) -> float:
+    """Return the smallest coupling of the ladder 10 (below ten devices), 30, 100, 300, ... with an excess <= .001.
+
+    The ladder ends at 100,000.
+    """
+    ladder = _climb(topology)
+    suits = _spread(topology, ladder, points, k) <= _EXCESS
+    return ladder[int(np.argmax(suits))] if suits.any() else ladder[-1]
+
+
+def relax(coupling: float) -> float:
+    """Return theta = 2 / (1 + sqrt(1 - rho^2)), rho = 2c / (1 + 2c): optimal over-relaxation of the slowest mode."""
+    rho = 2 * coupling / (1 + 2 * coupling)
+    return 2 / (1 + (1 - rho**2) ** 0.5)
+
+
+class Rehearsal(NamedTuple):
+    """What a rehearsal found: the coupling, and the excess of the cost ratio of the mean and the worst device at it."""
+
+    coupling: float
+    mean: float
+    worst: float
+
+
+def rehearse(topology: Topology, counts: Floats, sums: Floats, loss: float, base: float) -> Rehearsal:
+    """Return the first coupling of the ladder with which GTVMin would end close to the pooled means of its clusters.
+
+    ``(diag(n_.c) + 2 L_alpha) w_c = S_.c`` with n_ic points of device i at centroid c and their sum S_ic is where it
+    ends if no point changes its cluster. The excess of device i is ``sum_c N_c |w_ic - mu_c|^2`` over the cost of the
+    pooled means mu_c, N_c the points of all devices at c. A coupling will do if the excess is at most .002 for the mean
+    device and .006 for the worst; if none of them does, it is the last one.
+
+    Parameters
+    ----------
+    counts : float64[k, n]
+    sums : float64[k, n, d]
+        Of the offsets of the points from the start's centroid.
+    loss : float
+        Cost of the start on all points.
+    base : float
+        Strength of a link between devices of degree 1 at coupling 1: m / (n k).
+    """
+    heavy = counts.sum(axis=1)
+    means = sums.sum(axis=1) / np.where(heavy > 0, heavy, 1)[:, None]
+    cost = loss - float((heavy * (means**2).sum(axis=1)).sum())
+    found = Rehearsal(0.0, np.inf, np.inf)
+    for coupling in _climb(topology):
+        excess = np.zeros(topology.n)
+        for c in np.flatnonzero(heavy) if cost > 0 else ():
+            excess += heavy[c] / cost * _deviate(topology, coupling * base, counts[c], sums[c], means[c])
+        found = Rehearsal(coupling, float(excess.mean()), float(excess.max()))
+        if found.mean <= _MEAN and found.worst <= _WORST:
+            break
+    return found
+
+
+def check_rehearsal(topology: Topology) -> None:
+    """Refuse a graph on which there is no rehearsal.
+
+    Raises
+    ------
+    ExperimentError
+        If it is disconnected, changes, or has more than 5,000 devices.
+    """
+    why = ""
+    if topology.components.max() > 0:
+        why = "the graph is disconnected, and each of its components would need a coupling of its own"
+    elif topology.varying is not None:
+        why = "the links change, and it knows one graph alone"
+    elif topology.n > _MOST:
+        why = f"the graph has {topology.n:,} devices; up to {_MOST:,} are possible"
+    if why:
+        raise ExperimentError(f"coupling is rehearsal, but {why}; take auto, or a number")
+
+
+def _deviate(topology: Topology, strength: float, counts: Floats, sums: Floats, mean: Floats) -> Floats:
+    """Return how far each device's centroid ends from the pooled mean, squared, float64[n]."""
+    from scipy.sparse import csc_array, diags_array
+    from scipy.sparse.linalg import spsolve
+
+    n, degrees = topology.n, np.maximum(topology.degrees, 1).astype(np.float64)
+    alpha = strength * topology.weights / np.sqrt(degrees[topology.sources] * degrees[topology.indices])
+    links = csc_array((alpha, (topology.sources, topology.indices)), (n, n))
+    matrix = (diags_array(counts + 2 * links.sum(axis=0)) - 2 * links).tocsc()
+    found = np.asarray(spsolve(matrix, sums - counts[:, None] * mean)).reshape(sums.shape)
+    return (found**2).sum(axis=1)
+
+
+def _climb(topology: Topology) -> tuple[float, ...]:
+    """Return the ladder from the least coupling on this graph on."""
+    least = least_coupling(topology.n, topology.hops)
+    return tuple(one for one in _LADDER if one >= least)
+
+
+def _spread(topology: Topology, couplings: tuple[float, ...], points: int, k: int) -> Floats:
+    """Return the expected excess at each coupling, float64[couplings]."""
+    from topologies.measures import residual_noise
+
+    each = points / (topology.n * k)
+    found: Floats = residual_noise(topology, couplings) / each
+    return found

@@ -1,0 +1,226 @@
+"""The accept test: after the method, all take their start back if it costs less, by sums of losses over a tree."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.chunks import iter_chunks
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.protocols import MethodBase
+from p2pkm.core.traits import MethodTraits
+from p2pkm.methods.building_blocks.spanning_tree import (
+    Front,
+    Routes,
+    Tree,
+    begin,
+    climb,
+    descend,
+    grow,
+    route,
+    source_of,
+)
+from p2pkm.methods.init.select_candidate import judges
+from p2pkm.network.graph import Topology
+
+_SUMS, _MEANS, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+_WAYS = 4
+
+
+class AcceptWalk(NamedTuple):
+    """Where the test is: the tree of the batch, and what each device holds on this way, float64[n, r, w]."""
+
+    routes: Routes
+    held: Floats
+
+
+class AcceptState(NamedTuple):
+    """State of a batch; no checkpoint holds it, for the method's last one leads to the same test.
+
+    Attributes
+    ----------
+    centroids, previous : float64[n, k, d]
+        As the method left them; once the start is taken back both are the start.
+    converged, reverted : bool[n]
+        Reverted: the device has taken the start back.
+    start : float64[n, k, d]
+    edge_weight : None
+        No link gave way.
+    rehearsed : float64[n, 2] or None
+        As the method got it.
+    walk : AcceptWalk or None
+        None at the end.
+    """
+
+    centroids: Floats
+    previous: Floats
+    converged: Mask
+    reverted: Mask
+    start: Floats
+    edge_weight: None
+    rehearsed: Floats | None
+    walk: AcceptWalk | None
+
+
+@dataclass(frozen=True)
+class AcceptTest(MethodBase):
+    """Compare what the devices ended with and the start that they had agreed on; keep what costs less.
+
+    A device knows its own points alone, and on those its own centroids are always the better ones: under theorems 1 and
+    2 ``sum_i L_i(w_i) <= F(end) <= F(start) = sum_i L_i(start)`` whatever became of the pooled cost, so a sum of losses
+    of own points by own centroids could never object. What is compared instead is the pooled cost of the average
+    device. With ``u_c = mean_i w_ic`` and ``V_c = mean_i |w_ic - u_c|^2``, for every point x
+
+        mean_i min_c |x - w_ic|^2  <=  min_c (|x - u_c|^2 + V_c),
+
+    so the sum of the right side over all points bounds the mean of the devices' pooled costs. Every device adds it up
+    over its own points, beside the loss of the start, which is the same everywhere: if the first sum is the larger one,
+    all take the start back. So the mean pooled cost of the devices never ends above that of the start, whatever the
+    method did. In each component of a disconnected graph this is about its own points.
+
+    Message: up the tree k rows of d + 1 columns, the sums of ``w_ic - start_c`` and of its square over the subtree;
+    down u_c and V_c in the same form; up the two losses of the subtree; down whether to take the start back. All in
+    one round.
+
+    Privacy: the sums show a parent what the method's own messages have shown it; of the losses see `select-candidate`.
+
+    Attributes
+    ----------
+    method : Algorithm
+        Whose objective is reported.
+    tree : Tree
+    sizes : int64[n]
+        Devices in the component of each; known to all, like the tree.
+    """
+
+    name: ClassVar[str] = "accept-test"
+    method: Any
+    tree: Tree
+    sizes: Integers
+
+    @classmethod
+    def after(cls, method: Any, topology: Topology) -> "AcceptTest":
+        """Return the test after a method on a graph."""
+        return cls(method, grow(topology), np.bincount(topology.components)[topology.components])
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+        return int(self.method.k)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(needs_honest_messages=True, has_objective=self.method.traits.has_objective)
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: one round has all the turns."""
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * _WAYS}"
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return sums up, means down, losses up, the choice down."""
+        one = np.ones(len(self.tree.layer), np.int64)
+        sure = one > 0
+        ways = (Way(True, self.k * one, known.features + 1, sure), Way(False, self.k * one, known.features + 1, sure),
+                Way(True, one, 2, sure), Way(False, one, 1, sure))  # fmt: skip
+        return TreeWalk(*self.tree, ways)
+
+    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
+        """Return the strength of every own link in the method's objective."""
+        return self.method.link_alpha(devices, state)
+
+    def penalties(self, state: AcceptState, devices: Devices, gtv: Floats) -> Floats:
+        """Return what each own link adds to the method's objective."""
+        return self.method.link_alpha(devices, state) * gtv
+
+    def initial_state(self, devices: Devices, start: Any) -> AcceptState:
+        """Begin with the own offsets from the start; the deepest layer sends first."""
+        agreed: Floats = start.start
+        nobody = np.zeros(len(devices), np.bool_)
+        offsets = np.full_like(agreed, np.inf)  # of absent rows
+        real = np.isfinite(agreed) & np.isfinite(start.centroids)
+        offsets[real] = start.centroids[real] - agreed[real]
+        walk = AcceptWalk(route(self.tree, devices), np.dstack((offsets, _square(offsets))))
+        return AcceptState(start.centroids, start.previous, nobody, nobody, agreed, None, start.rehearsed, walk)
+
+    def message(self, state: AcceptState, devices: Devices) -> SparseMessages:
+        """Send to the parents or to the children what is due, layer by layer."""
+        nobody = np.zeros(0, np.int64)
+        if state.walk is None:
+            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+        routes, held = state.walk
+        way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
+        if way in (_MEANS, _CHOICE):
+            return descend(routes, _front(routes.layer(step), held), step, devices)
+        who = routes.layer(routes.depth - step) if way or step else begin(routes, devices)
+        return climb(routes, _front(who, held))
+
+    def update(self, state: AcceptState, inbox: Delivery, devices: Devices) -> AcceptState:
+        """Take in what came up or down; at the end of a way, turn it round."""
+        if state.walk is None:
+            return state
+        routes, held = state.walk._replace(held=state.walk.held.copy())
+        way, step = divmod(devices.turn, routes.depth)
+        came = inbox.tables.flat().reshape(-1, *held.shape[1:])
+        who = source_of(devices, inbox.edges)
+        if way in (_MEANS, _CHOICE):
+            held[who] = came
+        else:
+            np.add.at(held, who, came)
+        if step < routes.depth - 1:
+            return state._replace(walk=AcceptWalk(routes, held))
+        if way == _CHOICE:
+            reverted = held[:, 0, 0] > 0.0
+            centroids, previous = (
+                np.where(reverted[:, None, None], state.start, one) for one in (state.centroids, state.previous)
+            )
+            done = np.ones_like(reverted)
+            return AcceptState(centroids, previous, done, reverted, state.start, None, state.rehearsed, None)
+        if way == _SUMS:  # of meaning at the roots, like the choice
+            held = _average(held / self.sizes[devices.ids][:, None, None])
+        elif way == _MEANS:
+            held = _price(state.start, held, devices)
+        else:
+            held = (held[:, :, 1:] > held[:, :, :1]).astype(np.float64)
+        return state._replace(walk=AcceptWalk(routes, held))
+
+
+def _front(who: Integers, held: Floats) -> Front:
+    """Return those who are about to send, with the tables that they hold."""
+    _, rows, width = held.shape
+    return Front(who, Tables(held.reshape(-1, width), who * rows, np.full(len(who), rows)))
+
+
+def _square(offsets: Floats) -> Floats:
+    """Return the squared length of each row, float64[n, k]."""
+    squares: Floats = np.cumsum(np.square(offsets), axis=2)[:, :, -1]
+    return squares
+
+
+def _average(means: Floats) -> Floats:
+    """Return the mean offset of each row and its variance, given the means of the offsets and of their squares."""
+    found, absent = means.copy(), np.isinf(means[:, :, 0])
+    found[absent] = 0.0
+    found[:, :, -1] = np.maximum(found[:, :, -1] - _square(found[:, :, :-1]), 0.0)
+    found[absent] = np.inf
+    return found
+
+
+def _price(start: Floats, held: Floats, devices: Devices) -> Floats:
+    """Return the loss of the start and the bound of the module's docstring on the own points, float64[n, 1, 2].
+
+    A column of zeros beside the points and of the root of V_c beside u_c adds V_c to every squared distance.
+    """
+    points, weights, offsets = judges(devices, start.shape[1])
+    ends = np.dstack((start + held[:, :, :-1], np.sqrt(held[:, :, -1])))
+    begun = np.dstack((start, np.where(np.isinf(start[:, :, 0]), np.inf, 0.0)))
+    losses = np.zeros((len(devices), 1, 2))
+    for own, rows in iter_chunks(offsets):
+        wide = np.column_stack((points[rows], np.zeros(rows.stop - rows.start, points.dtype)))
+        begins = offsets[own.start : own.stop + 1] - rows.start
+        for number, sets in enumerate((begun, ends)):
+            losses[own, 0, number] = devices.kernels.losses(wide, weights[rows], begins, sets[own])[0]
+    return losses

@@ -1,0 +1,182 @@
+"""The rehearsal: the root of a tree solves what GTVMin is about to solve, and tells all which coupling will do."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.protocols import MethodBase
+from p2pkm.core.states import register
+from p2pkm.core.traits import MethodTraits
+from p2pkm.methods.building_blocks.coupling_choice import rehearse
+from p2pkm.methods.building_blocks.spanning_tree import (
+    Front,
+    Routes,
+    Tree,
+    begin,
+    climb,
+    descend,
+    grow,
+    join,
+    route,
+    source_of,
+)
+from p2pkm.network.graph import Topology
+
+_LOSS = -1.0  # stands for the number of a centroid in the row that has the loss
+
+
+@register("rehearsal:walk")
+class RehearsalWalk(NamedTuple):
+    """What a batch holds on the ways up and down: the tree, the own rows, and who sends next."""
+
+    routes: Routes
+    own: Tables
+    front: Front
+
+
+@register("rehearsal")
+class RehearsalState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        The start that all devices agree on.
+    converged : bool[n]
+    rehearsed : float64[n, 2]
+        Coupling, and the excess of the mean cost ratio expected with it; 0 until they are known.
+    walk : RehearsalWalk or None
+        None at the end.
+    """
+
+    centroids: Floats
+    converged: Mask
+    rehearsed: Floats
+    walk: RehearsalWalk | None
+
+
+@dataclass(frozen=True)
+class Rehearsing(MethodBase):
+    """Choose the coupling by solving GTVMin's equations once, before it starts.
+
+    Every device assigns its points to the start: n_ic of them with the sum of offsets S_ic from centroid c, and its
+    loss. These go up a tree, and the root solves ``(diag(n_.c) + 2 L_alpha) w_c = S_.c`` for couplings 30, 100, 300,
+    ... (10 first on small graphs): where the devices would end if no point changed its cluster. It takes the first one
+    with which the mean device costs at most .002 and the worst .006 more than the pooled means, and sends it down. The
+    graph is known to all, like the tree.
+
+    Message: up, of every device in the subtree a row for each centroid with points (its number, n_ic, S_ic) and one for
+    the loss, d + 2 columns; the id of the origin travels uncounted. Down one row: the coupling and the excess expected
+    with it. All in one round.
+
+    Privacy: the devices between a device and the root see its sums; rows of fewer points than the `min_cluster_size`
+    are left out, and that of the loss with them.
+
+    Attributes
+    ----------
+    k : int
+    topology : Topology
+    tree : Tree
+    """
+
+    name: ClassVar[str] = "rehearsal"
+    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True)
+    k: int
+    topology: Topology
+    tree: Tree
+
+    @classmethod
+    def on_graph(cls, k: int, topology: Topology) -> "Rehearsing":
+        """Return the rehearsal of k clusters on a graph."""
+        return cls(k, topology, grow(topology))
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: one round has all the turns."""
+        return f"jacobi*{2 * max(1, int(self.tree.layer.max()))}"
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return at most k + 1 rows of every device of the subtree up, one down."""
+        parent, layer = self.tree
+        devices = np.ones(len(layer), np.int64)
+        for one in np.argsort(-layer, kind="stable"):
+            if parent[one] >= 0:
+                devices[parent[one]] += devices[one]
+        one, sure = np.ones(len(layer), np.int64), np.ones(len(layer), np.bool_)
+        up = Way(True, (self.k + 1) * devices, known.features + 2, ~sure)
+        return TreeWalk(parent, layer, (up, Way(False, one, 2, sure)))
+
+    def initial_state(self, devices: Devices, start: Any) -> RehearsalState:
+        """Assign the own points to the start; the deepest layer sends first."""
+        n, routes, own = len(devices), route(self.tree, devices), _sum_up(devices, start.centroids)
+        deepest = begin(routes, devices)
+        walk = RehearsalWalk(routes, own, Front(deepest, own.take(deepest)))
+        return RehearsalState(start.centroids, np.zeros(n, np.bool_), np.zeros((n, 2)), walk)
+
+    def message(self, state: RehearsalState, devices: Devices) -> SparseMessages:
+        """Send to the parents or to the children what is due, layer by layer."""
+        nobody = np.zeros(0, np.int64)
+        if state.walk is None:
+            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+        routes, _, front = state.walk
+        way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
+        if not way:
+            return climb(routes, front, header=1)
+        who = routes.layer(step)
+        return descend(routes, Front(who, Tables(state.rehearsed, who, np.ones_like(who))), step, devices)
+
+    def update(self, state: RehearsalState, inbox: Delivery, devices: Devices) -> RehearsalState:
+        """Take in what came up or down; the root rehearses."""
+        if state.walk is None:
+            return state
+        routes, own, front = state.walk
+        way, step = divmod(devices.turn, routes.depth)
+        last, rehearsed = step == routes.depth - 1, state.rehearsed.copy()
+        if way:
+            rehearsed[source_of(devices, inbox.edges)] = inbox.tables.flat().reshape(-1, 2)
+            done = state.walk if not last else None
+            return RehearsalState(state.centroids, np.full(len(rehearsed), last), rehearsed, done)
+        layer = routes.layer(routes.depth - 1 - step)
+        front = join(Front(layer, own.take(layer)), inbox, devices)
+        if last and len(front.who):  # of one root, for the graph is connected
+            rehearsed[front.who] = self._rehearse(front.tables.flat(), devices)
+        return state._replace(rehearsed=rehearsed, walk=RehearsalWalk(routes, own, front))
+
+    def _rehearse(self, rows: Floats, devices: Devices) -> tuple[float, float]:
+        """Return the coupling that will do and the excess expected with it, from the rows of all devices."""
+        lossy = rows[:, 1] == _LOSS
+        owner, cluster = rows[~lossy, 0].astype(np.int64), rows[~lossy, 1].astype(np.int64)
+        counts, sums = np.zeros((self.k, devices.total)), np.zeros((self.k, devices.total, devices.d))
+        counts[cluster, owner], sums[cluster, owner] = rows[~lossy, 2], rows[~lossy, 3:]
+        loss = float(np.cumsum(np.append(0.0, np.sort(rows[lossy, 2])))[-1])
+        base = devices.total_weight / devices.total / self.k
+        found = rehearse(self.topology, counts, sums, loss, base)
+        return found.coupling, found.mean
+
+
+def _sum_up(devices: Devices, start: Floats) -> Tables:
+    """Return the rows (origin, centroid, weight, offsets) of every device, and one with its loss."""
+    (n, k, d), sizes = start.shape, devices.sizes
+    losses, labels = devices.kernels.losses(*devices.kernel_inputs, np.ascontiguousarray(start))
+    known = labels >= 0
+    owner, label = np.repeat(np.arange(n), sizes)[known], labels[known]
+    weights = np.broadcast_to(devices.point_weights, (len(labels),))[known]
+    place = owner * k + label
+    offsets = devices.points[known] - start[owner, label]
+    members = np.bincount(place, minlength=n * k)
+    table = np.zeros((n * k, d + 3))
+    table[:, 0], table[:, 1] = np.repeat(devices.ids, k), np.tile(np.arange(k), n)
+    table[:, 2] = np.bincount(place, weights, n * k)
+    for f in range(d):
+        table[:, 3 + f] = np.bincount(place, weights * offsets[:, f], n * k)
+    told = (members >= max(devices.min_count, 1)).reshape(n, k)
+    loss = np.zeros((n, 1, d + 3))
+    loss[:, 0, 0], loss[:, 0, 1], loss[:, 0, 2] = devices.ids, _LOSS, losses
+    both = np.concatenate((table.reshape(n, k, d + 3), loss), axis=1)
+    said = np.column_stack((told, told.any(axis=1) & (told.sum(axis=1) == (members.reshape(n, k) > 0).sum(axis=1))))
+    rows = said.sum(axis=1)
+    return Tables(both[said], np.cumsum(rows) - rows, rows)
