@@ -10,7 +10,8 @@ from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.messages import Delivery, Inbox
-from p2pkm.methods.init.pipelines import InitContext, Stage
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network

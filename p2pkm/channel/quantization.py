@@ -22,7 +22,8 @@ from p2pkm.core.validation import whole
 from p2pkm.core.wire_format import integer_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.init.pipelines import InitContext, Stage
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import Schedule
 from p2pkm.methods.server.star import StarState
@@ -190,7 +191,7 @@ class Quantizer(Transform):
         """Return the steps of the devices."""
         return Grid(self._step(devices, state), self._spec.threshold)
 
-    def _step(self, devices: Devices, state: Any) -> Floats:
+    def _step(self, devices: Devices, state: Any = None) -> Floats:
         """Return the step of each device in the units of the points, float64[n]."""
         bits = self._spec.bits or (_count_bits(self._algorithm.settle(state), devices) if self._moves else _USUAL)
         return np.asarray(np.sqrt(self._agreed[:, -1]) * 2.0**-bits)

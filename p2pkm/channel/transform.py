@@ -19,7 +19,8 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.init.pipelines import InitContext, Stage
+from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
