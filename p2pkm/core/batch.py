@@ -40,6 +40,7 @@ class Stream(IntEnum):
     MATCH = 18
     SWAP = 19
     REDUCE = 20
+    BREATHE = 30
     LOSS = 40
     LINK_FAILURE = 41
     DROPOUT = 42

@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Integers, trials
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
-from p2pkm.methods.building_blocks.spanning_tree import grow, parents
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, parents
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
@@ -20,6 +20,7 @@ from p2pkm.methods.init.min_id_agreement import MinIdAgreement
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.standardization import Standardization
+from p2pkm.methods.init.tree_rows import TreeRows
 from p2pkm.methods.init.tree_summaries import LEAST, ROWS, TreeSummaries
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.server.star import Star
@@ -102,6 +103,16 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
 
 def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    return (TreeSummaries(at.k, _grow(at), candidates, rows),)
+
+
+def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1) -> tuple[Algorithm, ...]:
+    """Search thoroughly among the rows of all devices at the root of a tree."""
+    return (TreeRows(at.k, _grow(at), per_cluster=per_cluster, least=least),)
+
+
+def _grow(at: InitContext) -> Tree:
+    """Return the spanning tree of the graph, unless it is too deep."""
     tree = grow(at.topology)
     depth = int(tree.layer.max())
     if depth > _DEEPEST:
@@ -109,7 +120,7 @@ def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = N
             f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
             "are possible. Take a graph with shortcuts, or --init local"
         )
-    return (TreeSummaries(at.k, tree, candidates, rows),)
+    return tree
 
 
 SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
@@ -119,6 +130,7 @@ SEEDINGS: Mapping[str, Callable[..., tuple[Algorithm, ...]]] = {
     "d2-sampling": d2_sampling,
     "flooded-summaries": flooded_summaries,
     "tree-summaries": tree_summaries,
+    "rows": rows,
 }
 _FLOODING = ("d2-sampling", "flooded-summaries")
 

@@ -96,6 +96,7 @@ class TreeSummaries(MethodBase):
     """
 
     name: ClassVar[str] = "tree-summaries"
+    extra: ClassVar[int] = 1  # columns of a row beside the coordinates
     traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
     k: int
     tree: Tree
@@ -106,6 +107,23 @@ class TreeSummaries(MethodBase):
     def most(self) -> int:
         """Return how many rows a message may have."""
         return self.rows or ROWS * self.k
+
+    @property
+    def own_rows(self) -> int:
+        """Return how many rows a device sends of its own points at most."""
+        return self.k
+
+    def sends_all(self, known: Known) -> bool:
+        """Return whether every device has so many rows for sure."""
+        return known.fills(self.own_rows)
+
+    def summarize(self, devices: Devices) -> Tables:
+        """Return what every device sends of its own points: rows (origin, centroid, count)."""
+        return tell_pairs(devices, self.k)
+
+    def find(self, devices: Devices, collections: list[Floats]) -> Floats:
+        """Return the candidates that a root finds among what it has collected, float64[collections, q, k, d]."""
+        return cluster_collections(devices, collections, (self.candidates, self.k))
 
     @property
     def ways(self) -> int:
@@ -123,7 +141,7 @@ class TreeSummaries(MethodBase):
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
         pairs, reduced = self._count_pairs()
         ways = (
-            Way(True, pairs, d + 1, known.fills(self.k) & ~reduced),
+            Way(True, pairs, d + self.extra, self.sends_all(known) & ~reduced),
             Way(False, one * q * self.k, d, known.pools(self.k) & sure),
             Way(True, one, q, sure),
             Way(False, one, 1, sure),
@@ -133,7 +151,7 @@ class TreeSummaries(MethodBase):
     def _count_pairs(self) -> tuple[Integers, Mask]:
         """Return the rows that each device passes on to its parent, int64[n], and whose are summed up, bool[n]."""
         parent, layers = self.tree
-        rows = np.full(len(layers), self.k)
+        rows = np.full(len(layers), self.own_rows)
         order = np.argsort(-layers, kind="stable")[: int((layers > 0).sum())]
         for one in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
             np.add.at(rows, parent[one], np.where(rows[one] > self.most, self.most // 2, rows[one]))
@@ -147,7 +165,7 @@ class TreeSummaries(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
         """Summarize the own points; the deepest layer sends first."""
         n = len(devices)
-        routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
+        routes, pairs = route(self.tree, devices), self.summarize(devices)
         # those alone: to no device
         deepest = np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
         nothing = np.full((n, self.k, devices.d), np.inf)
@@ -204,7 +222,7 @@ class TreeSummaries(MethodBase):
         pairs, rows = roots.tables.flat(), roots.tables.rows
         pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
         collections = np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
-        found = cluster_collections(devices, collections, (self.candidates, self.k))
+        found = self.find(devices, collections)
         real = np.isfinite(found).any(axis=(1, 2, 3))
         height = self.candidates * self.k  # absent rows are at +inf: they keep their place
         flat = found.reshape(-1, devices.d)

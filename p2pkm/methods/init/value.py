@@ -75,6 +75,11 @@ class Init:
         """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
         return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
 
+    @classmethod
+    def rows(cls, *, per_cluster: int = 2, least: int = 1) -> "Init":
+        """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree."""
+        return _make("rows", (("per_cluster", per_cluster, 2), ("least", least, 1)))
+
 
 def _make(name: str, options: tuple[tuple[str, Any, Any], ...]) -> Init:
     """Return the value with the options that are not the default ones."""
@@ -92,4 +97,5 @@ INITS: Mapping[str, Callable[..., Init]] = {
     "d2-sampling": Init.d2_sampling,
     "flooded-summaries": Init.flooded_summaries,
     "tree-summaries": Init.tree_summaries,
+    "rows": Init.rows,
 }
