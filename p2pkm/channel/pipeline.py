@@ -145,7 +145,7 @@ class StageChannel(NamedTuple):
         """Return what leaves the devices; compute: `message` of the method."""
         messages, context = compute(state, devices), Context(self.number, devices, state)
         for one in self.transforms:
-            messages = one.outgoing(messages, context)
+            messages = _keep_wire_true(messages, one.outgoing(messages, context))
         return messages
 
     def receive(self, inbox: Inbox | Delivery, state: Any, devices: Devices) -> Any:
@@ -154,3 +154,11 @@ class StageChannel(NamedTuple):
         for one in self.transforms:
             inbox = one.incoming(inbox, context)
         return inbox
+
+
+def _keep_wire_true(before: Messages, after: Messages) -> Messages:
+    """Return what a transform made of messages: at 8 bytes per value if it changed them but not their lengths."""
+    if after is before or after.wire is None or after.wire is not before.wire:
+        return after
+    same = all(one is other for one, other in zip(after[:2], before[:2], strict=True))  # values, rows or who, tables
+    return after if same else after._replace(wire=None)

@@ -28,6 +28,9 @@ class DenseMessages(NamedTuple):
         Whether r may differ from rank to rank; the network then agrees on the largest first.
     malformed : bool[n] or None
         Tables that travel and are counted, but that their receivers reject, see `p2pkm.channel.rejection`; None: none.
+    wire : int64[n] or None
+        Bytes of each table as it is encoded on the wire, see `p2pkm.core.wire_format`; of no meaning for devices that
+        are silent. None: 8 for every counted value.
     """
 
     values: Floats
@@ -36,6 +39,7 @@ class DenseMessages(NamedTuple):
     header: int = 0
     ragged: bool = False
     malformed: Mask | None = None
+    wire: Integers | None = None
 
     @property
     def accepted(self) -> Integers:
@@ -116,12 +120,15 @@ class SparseMessages(NamedTuple):
         The own directed edges over which the tables go, ascending; each leads from one of `who`.
     header : int
         As in `DenseMessages`.
+    wire : int64[s] or None
+        Bytes of each table on the wire, as in `DenseMessages`.
     """
 
     who: Integers
     tables: Tables
     edges: Integers
     header: int = 0
+    wire: Integers | None = None
 
 
 class Delivery(NamedTuple):

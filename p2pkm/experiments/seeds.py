@@ -206,7 +206,7 @@ def compare(before: Result, after: Result) -> str:
             return f"the centroids differ first in {where}"
         differing = np.flatnonzero((before.chain.digests[number] != after.chain.digests[number]).any(axis=1))
         return f"the centroids differ first in {where}, at device {differing[0]}"
-    for name in ("src", "dst", "messages", "bytes"):
+    for name in ("src", "dst", "messages", "bytes", "wire_bytes"):
         one, other = getattr(before.ledger, name), getattr(after.ledger, name)
         if not np.array_equal(one, other):
             where = "the number of edges" if one.shape != other.shape else _first_edge(before, one, other)

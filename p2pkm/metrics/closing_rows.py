@@ -50,6 +50,13 @@ def tell_groups(summary: Summary) -> Row:
     return (str(summary["groups"]), "of devices, by links that kept over half of their weight") if several else NO_ROW
 
 
+def tell_wire(summary: Summary) -> Row:
+    """Return the bytes on the wire if they are others than 8 per number."""
+    wire = summary["wire_bytes"]
+    shown = wire is not None and wire != summary["bytes"]
+    return (write_figure(wire), "as encoded, whole bytes a message") if shown else NO_ROW
+
+
 def tell_time(summary: Summary) -> Row:
     """Return the virtual time and the network that it is of."""
     return write_figure(summary["virtual_seconds"]), f"seconds on the network model {summary['link_model']}"

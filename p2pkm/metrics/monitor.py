@@ -129,8 +129,9 @@ class Monitor:
             np.column_stack((*self._measure_devices(state.centroids), links, rounding))
         )
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
-        counts = *self.network.ledger.totals, np.count_nonzero(state.converged & (own.ids != own.server))
-        messages, volume, converged = self.network.total(np.array(counts, np.int64))
+        ledger = self.network.ledger
+        counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (own.ids != own.server))
+        messages, volume, wire, converged = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
         losses = self.losses = rows[: own.clients, 0].copy()
@@ -143,7 +144,7 @@ class Monitor:
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
-            "messages": int(messages), "bytes": int(volume), "converged": int(converged),
+            "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
         if own.server >= 0:

@@ -222,6 +222,8 @@ METRICS: tuple[Metric, ...] = (
            better="lower", form=".0f", tables=_MEANS | _CLOSING | Table.COMPARISON | Table.PATH | Table.CARD),
     Metric("bytes", "bytes", "8 per number that was sent", unit="bytes", better="lower", title="kB", form=".1f",
            scale=1000, tables=EVERYWHERE | Table.PATH | Table.CARD),
+    Metric("wire_bytes", "bytes on the wire", "as encoded, whole bytes a message", unit="bytes", better="lower",
+           title="kB on the wire", form=".1f", scale=1000, tables=_MEANS | _CLOSING, row=rows.tell_wire),
     Metric("bytes_busiest", "bytes of the busiest device", "most bytes that a device or the server sent and received",
            unit="bytes", per_device=True, better="lower", title="kB busiest", form=".1f", scale=1000,
            compute=_count_bytes, reduce=np.max, tables=_MEANS | Table.COMPARISON | Table.PAIRED),

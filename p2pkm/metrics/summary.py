@@ -187,7 +187,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
 def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return the figures of the last record that are about the whole run."""
     last = referee.trace[-1]
-    found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes")}
+    found = {name: last[name] for name in ("descent", "objective", "gtv", "messages", "bytes", "wire_bytes")}
     found["rounds_before"] = trace(referee.trace)[-1][0] - last["round"]  # a stage may be played several times
     if not referee.objective_known:
         return found | {"descent": None}
@@ -341,17 +341,18 @@ def _both_ways(topology: Topology, gtv: Floats) -> Floats:
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    messages, rows, volume = network.allgather_by_device(network.ledger.edges, network.placement.edge_counts).T
+    counted = network.allgather_by_device(network.ledger.edges, network.placement.edge_counts)
+    messages, rows, volume, wire = counted.T
     refused = network.allgather_by_device(network.ledger.refused)
     refused = refused if refused.any() else None
     ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
     if topology.n > LARGE:
-        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n, refused=refused)
+        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused)
     stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
     number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
     return Traffic(
-        *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, refused=refused
+        *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, wire, refused=refused
     )
 
 

@@ -1,4 +1,4 @@
-"""What was sent: logical messages and bytes, the same on every placement."""
+"""What was sent: logical messages and bytes, as 8 per value and as encoded; the same on every placement."""
 
 import hashlib
 from array import array
@@ -21,12 +21,14 @@ class Traffic(NamedTuple):
     Attributes
     ----------
     src, dst, messages, bytes, edge_rows : int64[e]
-        Logical messages, bytes and rows over the edge from src to dst.
+        Logical messages, bytes (8 per value) and rows over the edge from src to dst.
     stage, turn, sender, rows : int64[x] or None
         Rows of every table that a device sent, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
     devices : int
         Number of devices, isolated ones and a hub included.
+    wire_bytes : int64[e]
+        Bytes of the messages as encoded on the wire; equal to `bytes` where no method or transform encodes them.
     age_mean, age_max : float64[e] or None
         How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
     refused : int64[n] or None
@@ -43,6 +45,7 @@ class Traffic(NamedTuple):
     sender: Integers | None
     rows: Integers | None
     devices: int
+    wire_bytes: Integers
     age_mean: Floats | None = None
     age_max: Floats | None = None
     refused: Integers | None = None
@@ -69,6 +72,8 @@ class ExchangeRecord(NamedTuple):
         The own directed edges that it went over, None: all.
     who : int64[s] or None
         Positions of those that `rows` is about, None: all.
+    wire : int64[n] or None
+        Bytes of each table on the wire, None: `row_bytes` per row. Not kept once it has been added up.
     """
 
     stage: int
@@ -77,6 +82,7 @@ class ExchangeRecord(NamedTuple):
     row_bytes: int
     edges: Mask | Integers | None
     who: Integers | None = None
+    wire: Integers | None = None
 
     @property
     def said(self) -> tuple[Integers, Integers]:
@@ -95,13 +101,16 @@ class ExchangeRecord(NamedTuple):
 
 
 class Ledger:
-    """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes."""
+    """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes.
+
+    Beside these, the bytes of the message as encoded (`DenseMessages.wire`), which are the same where none are given.
+    """
 
     def __init__(self, indptr: Integers) -> None:
         self._indptr, self._degrees = indptr, np.diff(indptr)
-        self._senders = np.zeros((3, len(self._degrees)), np.int64)  # messages, rows, bytes over all of its edges each
+        self._senders = np.zeros((4, len(self._degrees)), np.int64)  # of each, over all of its edges, see `edges`
         self._edges = np.zeros(
-            (3, 0), np.int64
+            (4, 0), np.int64
         )  # the same for what went over some edges only, once there are such messages
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[ExchangeRecord] = []
@@ -121,8 +130,9 @@ class Ledger:
         if messages.malformed is not None:
             self.refused += messages.malformed * _count_receivers(self._indptr, edges)
         self._noted.append(
-            ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges)
-        )
+            ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges,
+                           wire=messages.wire)
+        )  # fmt: skip
         waiting = len(self._noted)
         if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()  # so many rows are not kept until then
@@ -131,7 +141,11 @@ class Ledger:
         """Add up one exchange of sparse messages; said: which table goes over which own edge; at: stage and turn."""
         self._count()
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)
-        _add(self._over_some(), said.edges, rows, row_bytes)
+        wire = None
+        if sparse.wire is not None:
+            senders = np.searchsorted(self._indptr, said.edges, side="right") - 1
+            wire = sparse.wire[np.searchsorted(sparse.who, senders)]
+        _add(self._over_some(), said.edges, rows, row_bytes, wire)
         if len(self._degrees) <= LARGE:
             self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who))
 
@@ -155,12 +169,18 @@ class Ledger:
     def totals(self) -> tuple[int, int]:
         """Return messages and bytes that the batch has sent so far."""
         self._count()
-        messages, _, volume = self._senders @ self._degrees + self._edges.sum(axis=1)
+        messages, _, volume, _ = self._senders @ self._degrees + self._edges.sum(axis=1)
         return int(messages), int(volume)
 
     @property
+    def wire_total(self) -> int:
+        """Return the bytes on the wire that the batch has sent so far."""
+        self._count()
+        return int(self._senders[3] @ self._degrees + self._edges[3].sum())
+
+    @property
     def edges(self) -> Integers:
-        """Return messages, rows and bytes over each own directed edge, int64[e, 3]."""
+        """Return messages, rows, bytes and bytes on the wire over each own directed edge, int64[e, 4]."""
         self._count()
         sent = np.repeat(self._senders, self._degrees, axis=1)
         if self._edges.size:
@@ -174,7 +194,7 @@ class Ledger:
         return sent + self._edges[2, edges] if self._edges.size else sent
 
     def restore(self, senders: Integers, edges: Integers, exchanges: list[ExchangeRecord]) -> None:
-        """Take over what was counted before: messages, rows and bytes int64[n, 3] and int64[e, 3], and exchanges."""
+        """Take over what was counted before: the figures int64[n, 4] and int64[e, 4], and the exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
         self._noted = []
         self._forget()
@@ -183,7 +203,7 @@ class Ledger:
 
     @property
     def counted(self) -> tuple[Integers, Integers]:
-        """Return messages, rows and bytes over all edges of a device, int64[n, 3], and over some only, int64[e, 3]."""
+        """Return the figures for messages over all edges of a device, int64[n, 4], and over some only, int64[e, 4]."""
         self._count()
         return self._senders.T, self._edges.T
 
@@ -192,10 +212,12 @@ class Ledger:
         for exchange in self._noted:
             spoke = np.flatnonzero(exchange.rows >= 0)
             if exchange.edges is None:
-                _add(self._senders, spoke, exchange.rows[spoke], exchange.row_bytes)
+                wire = None if exchange.wire is None else exchange.wire[spoke]
+                _add(self._senders, spoke, exchange.rows[spoke], exchange.row_bytes, wire)
             else:
                 self._count_some(exchange, np.asarray(exchange.edges))
             if len(self._degrees) <= LARGE:
+                exchange = exchange._replace(wire=None)
                 few = _FEW * len(spoke) < len(self._degrees)
                 self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
         self._noted.clear()
@@ -216,14 +238,16 @@ class Ledger:
     def _count_some(self, exchange: ExchangeRecord, edges: Mask) -> None:
         """Add up an exchange over some of the own edges."""
         where = np.flatnonzero(edges)
-        rows = exchange.rows[np.searchsorted(self._indptr, where, side="right") - 1]
-        spoke = rows >= 0
-        _add(self._over_some(), where[spoke], rows[spoke], exchange.row_bytes)
+        senders = np.searchsorted(self._indptr, where, side="right") - 1
+        spoke = exchange.rows[senders] >= 0
+        where, senders = where[spoke], senders[spoke]
+        wire = None if exchange.wire is None else exchange.wire[senders]
+        _add(self._over_some(), where, exchange.rows[senders], exchange.row_bytes, wire)
 
     def _over_some(self) -> Integers:
         """Return the counts of what goes over some edges only, with room for them."""
         if not self._edges.size:
-            self._edges = np.zeros((3, int(self._indptr[-1])), np.int64)
+            self._edges = np.zeros((4, int(self._indptr[-1])), np.int64)
         return self._edges
 
 
@@ -232,10 +256,10 @@ def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 
-def _add(sums: Integers, places: Integers, rows: Integers, row_bytes: int) -> None:
-    """Add one message of so many rows at each place."""
-    everywhere = len(places) == sums.shape[1]
-    for total, more in zip(sums, (1, rows, rows * row_bytes), strict=True):
+def _add(sums: Integers, places: Integers, rows: Integers, row_bytes: int, wire: Integers | None) -> None:
+    """Add one message of so many rows and bytes on the wire at each place."""
+    everywhere, volume = len(places) == sums.shape[1], rows * row_bytes
+    for total, more in zip(sums, (1, rows, volume, volume if wire is None else wire), strict=True):
         if everywhere:
             total += more
         else:

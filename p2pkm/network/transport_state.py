@@ -21,7 +21,7 @@ def snapshot(network: Any) -> dict[str, Any]:
         "memory": network._memory.snapshot(),
         "senders": senders,
         "refused": network.ledger.refused,
-        "edge_sent": (edges if edges.size else np.zeros((len(placement.indices), 3), np.int64)) if some else None,
+        "edge_sent": (edges if edges.size else np.zeros((len(placement.indices), 4), np.int64)) if some else None,
         "exchanges": history.freeze(network.ledger, placement, network.total) if kept else None,
     }
 
@@ -29,7 +29,7 @@ def snapshot(network: Any) -> dict[str, Any]:
 def restore(network: Any, kept: dict[str, Any]) -> Inbox:
     """Go on from a snapshot; return the inbox of its last exchange."""
     exchanges = kept["exchanges"]
-    edges = np.zeros((0, 3), np.int64) if kept["edge_sent"] is None else kept["edge_sent"]
+    edges = np.zeros((0, 4), np.int64) if kept["edge_sent"] is None else kept["edge_sent"]
     found = [] if exchanges is None else history.thaw(exchanges, network.placement.indptr)
     network.ledger.restore(kept["senders"], edges, found)
     network.ledger.refused = kept["refused"].copy()

@@ -17,7 +17,7 @@ from p2pkm.storage.run_status import explain, require_single_run
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
     "centroids": {"centroids": 3},
     "labels": {},
-    "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows"), 1),
+    "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows", "wire_bytes"), 1),
     "census": {"sizes": 1, "sample": 2, "sample_device": 1, "sample_class": 1, "losses": 1, "gtv": 1, "best": 0,
                "notes": 1},
     "chain": {"heads": 2},

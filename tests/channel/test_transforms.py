@@ -74,6 +74,26 @@ def test_a_message_passes_all_that_act_one_after_the_other():
     assert channel.receive(0, None, table.devices) == 13
 
 
+def test_who_changes_an_encoded_table_declares_its_length_anew():
+    given = DenseMessages(np.ones((3, 1, 2)), np.ones(3), wire=np.array([3, 4, 5]))
+    table = arrange(POINTS, [(0, 1), (1, 2)])
+
+    def send(change):
+        class Changing(Transform):
+            name, order = "changing", Order.PERTURB
+
+            def outgoing(self, messages, context):
+                return change(messages)
+
+        channel = Channel([Changing()]).begin(Stage("s", None, 1), 0)
+        return channel.send(lambda state, devices: given, None, table.devices).wire
+
+    assert send(lambda messages: messages._replace(malformed=np.array([True, False, False]))) is given.wire
+    assert send(lambda messages: messages._replace(values=2.0 * messages.values)) is None
+    assert send(lambda messages: messages._replace(rows=np.zeros(3))) is None
+    assert send(lambda messages: messages._replace(rows=np.zeros(3), wire=np.ones(3))).tolist() == [1, 1, 1]
+
+
 def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else():
     devices = arrange(POINTS, [(0, 1), (1, 2)]).devices
     ids = np.array([0, 2])

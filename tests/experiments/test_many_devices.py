@@ -38,7 +38,7 @@ def test_the_folder_of_very_many_devices(large):
     records = [json.loads(line) for line in (large / "rounds.jsonl").read_text().splitlines()]
     assert [(one["stage"], one["round"]) for one in records[-2:]] == [("gtvmin", 0), ("gtvmin", 2)]
     with np.load(large / "ledger.npz") as ledger:
-        assert set(ledger) == {"src", "dst", "messages", "bytes", "edge_rows", "devices"}
+        assert set(ledger) == {"src", "dst", "messages", "bytes", "edge_rows", "devices", "wire_bytes"}
         assert ledger["bytes"].sum() == records[-1]["bytes"] and ledger["messages"].sum() == records[-1]["messages"]
 
 

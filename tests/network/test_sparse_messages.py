@@ -81,11 +81,19 @@ def test_letters_go_over_edges_in_use_alone():
 def test_the_ledger_counts_a_message_per_edge_without_the_header():
     network = open_path()
     network.deliver(say([1, 3], [0, 2], [3, 1], [1, 2], header=1))
-    assert_array_equal(network.ledger.edges, [[0, 0, 0], [1, 3, 24], [1, 3, 24], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
+    assert_array_equal(network.ledger.edges, np.outer([0, 1, 1, 0, 0, 0], [1, 3, 24, 24]))
     (one,) = network.ledger.exchanges
     who, rows = one.said
     assert_array_equal(who, [1, 3])  # 3 says it to nobody
     assert_array_equal(rows, [3, 1])
+
+
+def test_the_ledger_counts_encoded_lengths_per_sender():
+    network = open_path()
+    network.deliver(say([1, 3], [0, 2], [3, 1], [1, 2])._replace(wire=np.array([5, 9])))
+    assert_array_equal(network.ledger.edges[:, 3], [0, 5, 5, 0, 0, 0])  # 3 sends to nobody
+    network.deliver(say([1], [0], [1], [2]))
+    assert_array_equal(network.ledger.edges[:, 3], [0, 5, 5 + 16, 0, 0, 0])
 
 
 def test_a_table_for_several_edges_travels_once_to_another_rank():

@@ -204,8 +204,20 @@ def test_the_header_travels_uncounted():
     network = open_path()
     inbox = network.exchange(DenseMessages(tables(0, 1, 2, width=4), np.array([2, 0, -1]), header=1))
     assert_array_equal(inbox.tables[inbox.slots[1], :2], np.zeros((2, 4)))
-    assert_array_equal(network.ledger.edges, [[1, 2, 48], [1, 0, 0], [1, 0, 0], [0, 0, 0]])
+    assert_array_equal(network.ledger.edges, [[1, 2, 48, 48], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
     assert network.ledger.totals == (3, 48)
+
+
+def test_encoded_lengths_are_counted_beside_eight_bytes_per_value():
+    network = open_path()
+    rows, wire = np.array([2, 0, -1]), np.array([7, 1, 99])
+    network.exchange(DenseMessages(tables(0, 1, 2), rows, wire=wire))
+    network.exchange(DenseMessages(tables(0, 1, 2), rows, np.array([True, False, True, True]), wire=wire))
+    network.exchange(DenseMessages(tables(0, 1, 2), np.array([-1, 1, 1])))  # without lengths: 8 bytes per value
+    assert_array_equal(network.ledger.edges[:, 3], [7 + 7, 1 + 8, 1 + 1 + 8, 8])
+    assert_array_equal(network.ledger.edges[:, 2], [32, 8, 8, 8])
+    assert network.ledger.wire_total == 14 + 9 + 10 + 8
+    assert all(one.wire is None for one in network.ledger.exchanges)
 
 
 def test_pack_moves_real_rows_to_the_front_in_their_order():
