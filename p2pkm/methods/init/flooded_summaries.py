@@ -124,7 +124,10 @@ def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: 
         found[:, q] = devices.pooled_kmeans(
             collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
         )
-    known = [{_name(one): one for one in sets} for sets in found]
+    known: list[dict[bytes, Floats]] = [{} for _ in collections]
+    for place, first in enumerate(found):
+        for one in first:
+            known[place].setdefault(_name(one), one)
     for number in range(candidates * starts, candidates * starts + _MORE):
         short = [place for place, sets in enumerate(known) if len(sets) < candidates]
         if not short:

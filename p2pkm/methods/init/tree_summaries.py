@@ -193,20 +193,20 @@ class TreeSummaries(MethodBase):
         if way in (_CANDIDATES, _CHOICE):
             front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
             walk = walk._replace(front=front, told=(front, walk.told))
-            return state._replace(walk=walk) if not last else self._arrive(state, walk, way, devices)
+            return state._replace(walk=walk) if not last else self.arrive(state, walk, way, devices)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
-            return state._replace(walk=_turn(walk, _choose(front)) if last else walk._replace(front=front))
+            return state._replace(walk=turn(walk, _choose(front)) if last else walk._replace(front=front))
         front = join(front, inbox, devices)
         if last:
-            return state._replace(walk=_turn(walk, self._cluster(front, devices)))
+            return self.turn_round(state, walk, front, devices)
         return state._replace(walk=walk._replace(front=reduce(front, self.most, devices)))
 
-    def _arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
+    def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Price the candidates that have come to all devices, or take the chosen one."""
-        found = _gather(walk.told, walk.front.tables.values, len(devices))
+        found = gather(walk.told, walk.front.tables.values, len(devices))
         walk = walk._replace(told=None)
         if way == _CANDIDATES:
             walk = walk._replace(candidates=found)
@@ -217,16 +217,20 @@ class TreeSummaries(MethodBase):
             choice = np.clip(np.rint(found.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
         return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
 
-    def _cluster(self, roots: Front, devices: Devices) -> Front:
-        """Return the candidates that each root finds among what it has collected, in the order of origins."""
+    @staticmethod
+    def collect(roots: Front) -> list[Floats]:
+        """Return the rows that each root has collected, in the order of origins, without these."""
         pairs, rows = roots.tables.flat(), roots.tables.rows
         pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
-        collections = np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
-        found = self.find(devices, collections)
+        return np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
+
+    def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
+        """Let each root find candidates among what it has collected, and begin their way down."""
+        found = self.find(devices, self.collect(roots))
         real = np.isfinite(found).any(axis=(1, 2, 3))
         height = self.candidates * self.k  # absent rows are at +inf: they keep their place
-        flat = found.reshape(-1, devices.d)
-        return Front(roots.who, Tables(flat, np.arange(len(rows)) * height, np.where(real, height, 0)))
+        tables = Tables(found.reshape(-1, devices.d), np.arange(len(found)) * height, np.where(real, height, 0))
+        return state._replace(walk=turn(walk, Front(roots.who, tables)))
 
     def _price(self, walk: Walk, devices: Devices) -> Walk:
         """Begin the way of the losses of all candidates on the own points."""
@@ -250,12 +254,12 @@ class TreeSummaries(MethodBase):
         return sets
 
 
-def _turn(walk: Walk, front: Front) -> Walk:
+def turn(walk: Walk, front: Front) -> Walk:
     """Begin a way down with what the roots send."""
     return walk._replace(front=front, told=(front, None))
 
 
-def _gather(told: Any, values: Floats, n: int) -> Tables:
+def gather(told: Any, values: Floats, n: int) -> Tables:
     """Return what each device received, from all fronts; the values of each begin with those of the one before."""
     starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while told is not None:
