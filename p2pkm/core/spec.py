@@ -153,6 +153,8 @@ def convert(value: object, kind: Any, where: str) -> Any:
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         inner = str if str in get_args(kind) else next(part for part in get_args(kind) if part is not NoneType)
+        if any(get_origin(part) is Literal and value in get_args(part) for part in get_args(kind)):
+            return value
         number = inner in (int, float)  # where text is expected, "none" is a text like any other
         if value is None or (number and isinstance(value, str) and value.lower() == "none"):
             return None
