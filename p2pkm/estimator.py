@@ -20,7 +20,7 @@ from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.data.partition import iid
 from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check
+from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check, find_k_max
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import pick
 from p2pkm.metrics.result import Result
@@ -40,7 +40,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
+        "auto": the devices choose it first, by messages; see `p2pkm.methods.init.choose_k`.
     graph : str, networkx.Graph, LightGraph, TimeVaryingGraph or Topology, default="ring"
         A spec as on the command line, such as ``"small-world:degree=4"``, or a graph: device i is its i-th node in
         sorted order, or, if nodes and `devices` of `fit` both have names, the one of that name. A method with a server
@@ -65,6 +66,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     tol : float, default=1e-3
         Move of the centroids, relative to the scale of the data, below which a device sees no reason to go on; methods
         with a tolerance of their own ignore the default.
+    k_max : int, default=25
+        The largest number of clusters that is considered for "auto", or as many as there are rows if these are fewer.
     random_state : int, RandomState, Generator or None, default=None
         Decides the graph, the partition and all draws. The same int gives the same bits, on any number of ranks or
         threads, and is the `seed` of `p2pkm.simulate` and of the command line. None: another start at every call.
@@ -79,6 +82,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Nearest row of `cluster_centers_`, alike for the rows of all devices.
     inertia_ : float
         Sum of squared distances to the nearest row of `cluster_centers_`, weighted by `sample_weight`.
+    n_clusters_ : int
+        The number of clusters that was given or chosen.
     n_iter_ : int
         Rounds of the method, without seeding.
     n_features_in_ : int
@@ -106,10 +111,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     """
 
     def __init__(  # noqa: PLR0913 - the public signature
-        self, n_clusters: int = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
+        self, n_clusters: Any = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
         coupling: float | str | None = None, init: Any = None, groups: bool = False, max_iter: int = 150,
-        tol: float = 1e-3,
-        random_state: Any = None,
+        tol: float = 1e-3, k_max: int = 25, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.n_clusters = n_clusters
         self.graph = graph
@@ -120,6 +124,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.groups = groups
         self.max_iter = max_iter
         self.tol = tol
+        self.k_max = k_max
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
@@ -149,7 +154,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         weights = _weigh(sample_weight, len(points))
         counted = np.flatnonzero(weights > 0) if sample_weight is not None else slice(None)
         own, mass = points[counted], weights[counted]
-        if len(own) < self.n_clusters:
+        k_max = find_k_max(given, len(own))
+        if k_max is None and len(own) < self.n_clusters:
             raise DataError(f"n_samples={len(own)} of weight above 0 should be >= n_clusters={self.n_clusters}.")
         if devices is None:
             _warn_of_devices(y, len(points), self.n_clusters)
@@ -160,7 +166,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             own, owner, devices=at.devices, weights=None if (mass == 1.0).all() else mass, dtype=own.dtype
         )
         shards = replace(shards, names=names)
-        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False)
+        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
+                          k_max=k_max)  # fmt: skip
         self._keep(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
         self._warn(at, result)
@@ -229,7 +236,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         names = result.topology.names
         self.device_names_ = np.arange(len(result.centroids)) if names is None else np.array(names)
         self.device_names_ = self.device_names_[: len(result.centroids)]  # without a server
-        self.n_iter_ = int(result.summary["rounds"])
+        self.n_clusters_, self.n_iter_ = int(result.summary["clusters"]), int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger
 
@@ -304,7 +311,7 @@ def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
     return np.array([place[text] for text in texts], np.int64)
 
 
-def _warn_of_devices(y: Any, m: int, n_clusters: int) -> None:
+def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:
     """State that y is ignored, if it is more likely the devices of the rows than their classes."""
     given = np.empty(0) if y is None else np.asarray(y)
     if given.shape != (m,) or not _are_discrete(given):

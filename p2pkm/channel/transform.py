@@ -26,6 +26,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
 SCALING = -1  # number of the stage in which the devices agree on a scale
+CHOOSING = -2  # and of that in which they choose the number of clusters
 _ALWAYS = 2**32 - 1  # number of a draw that stays the same in all rounds
 _PLUGINS = 1 << 31  # the purposes of random streams from here on go by the name of a transform
 
@@ -50,7 +51,8 @@ class Context(NamedTuple):
     Attributes
     ----------
     stage : int
-        Number of the stage, from 0; `SCALING` where the devices agree on a scale before that.
+        Number of the stage, from 0; `SCALING` where the devices agree on a scale before that, `CHOOSING` where they
+        choose the number of clusters.
     devices : Devices
         The batch, with its `round`, its `turn` and its `active_devices`.
     state : NamedTuple

@@ -31,12 +31,16 @@ _OPTIONS: list[Callable[..., Any]] = [
     completing("--partition", metavar="SPEC", help="How points are partitioned over devices: iid, blocks, "
                  "dirichlet:alpha=0.3,by=class, beta:beta=1, by-label:labels=2, quantity:alpha=0.5, mufc, column.  "
                  "[default: the file's column, else dirichlet with labels, else iid]"),
-    click.option("-k", "--clusters", type=int, help="Number of clusters.  [default: classes of the data, else 8]"),
+    click.option("-k", "--clusters", metavar="K", help="Number of clusters; auto: the devices choose it, by messages.  "
+                 "[default: classes of the data, else 8]"),
+    click.option("--k-max", type=int, metavar="K", help="Largest number of clusters that -k auto considers.  "
+                 "[default: 25, or the number of points]"),
     completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
     completing("--init", metavar="SPEC", help="How the devices get their first centroids: global, local, bounding-box, "
                  "leader, d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
-                 "tree-summaries:candidates=1,rows=200.  [default: global; averaging methods flooded-summaries]"),
+                 "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1.  "
+                 "[default: global; averaging methods flooded-summaries]"),
     click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
                  "differ; of gtvmin."),
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),

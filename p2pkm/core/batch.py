@@ -41,6 +41,7 @@ class Stream(IntEnum):
     SWAP = 19
     REDUCE = 20
     NEIGHBOR = 30
+    BREATHE = 31
     LOSS = 40
     LINK_FAILURE = 41
     DROPOUT = 42

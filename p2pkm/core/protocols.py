@@ -1,7 +1,8 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
+from copy import copy
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -53,6 +54,12 @@ class MethodBase:
         raise NotImplementedError(
             f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
         )
+
+    def with_k(self, k: int) -> Self:
+        """Return the same method with another number of clusters."""
+        other = copy(self)
+        object.__setattr__(other, "k", k)
+        return other
 
     def on(self, topology: Any) -> Any:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""

@@ -52,6 +52,8 @@ class RunConfig:
         How to scale the points first.
     link_model : LinkParameters or None
         Figures of all devices and links, for virtual time.
+    k_max : int or None
+        The devices choose a number of clusters from 1 to this, which the method then has in the place of its own k.
     channel : ChannelPlan
         The transforms that messages pass.
     """
@@ -64,6 +66,7 @@ class RunConfig:
     baselines: bool = True
     scale: str = "none"
     link_model: LinkParameters | None = None
+    k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
 
     def to_arrays(self) -> dict[str, Any]:
@@ -119,6 +122,8 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
         value = options.get(name)
         if value is not None and value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+    if options.get("k_max") is not None:
+        _check_choice(algorithm, options)
     scale = options.get("scale", "none")
     if scale not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
@@ -131,6 +136,17 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
     return plan_channel(options, algorithm)
+
+
+def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:
+    """Refuse what fixes the number of clusters where the devices are to choose it."""
+    if options.get("start") is not None:
+        raise ExperimentError("start is given, which fixes the number of clusters, and k_max; leave one of them out")
+    if algorithm.traits.groups:
+        raise ExperimentError(
+            "the number of clusters is chosen from the points of all devices, but with groups each group has clusters "
+            "of its own; give the number, or leave groups out"
+        )
 
 
 def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
@@ -185,7 +201,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     return RunConfig(
         algorithm, topology, algorithm.default_rounds if rounds is None else rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
-        options.get("scale", "none"), net, channel,
+        options.get("scale", "none"), net, options.get("k_max"), channel,
     )  # fmt: skip
 
 
@@ -194,6 +210,8 @@ def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology
         raise TopologyError(
             f"the graph has {topology.n} nodes, but the points are dealt to {points.n} devices; make them equal"
         )
+    if (most := options.get("k_max")) is not None and most > points.m:
+        raise DataError(f"k_max is {most}, but there are {points.m} points; expected at most as many, or none given")
     if algorithm.k > points.m:
         raise DataError(f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points")
     if isinstance(points, Sharded) and options.get("rank_partition") == "metis" and ranks > 1:
@@ -201,6 +219,11 @@ def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology
             "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
         )
     count = int(topology.components.max()) + 1
+    if count > 1 and options.get("k_max") is not None:
+        raise TopologyError(
+            f"the graph is disconnected: it has {count} components, which cannot agree on a number of clusters. Add "
+            "links, or give the number"
+        )
     if count > 1 and not options.get("allow_disconnected", False):
         raise TopologyError(
             f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "

@@ -62,6 +62,8 @@ class Checkpointer:
     ----------
     scaling : tuple of (float64[n, d], float64[n, d]) or None
         Shift and span of the own devices, once they are known.
+    choice : dict or None
+        The number of clusters that was chosen and why, once it is known, see `p2pkm.engine.number_of_clusters`.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Checkpointer:
         self._lasting: Mapping[str, Checkpointable] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
+        self.choice: dict[str, Any] | None = saved["choice"] if saved else None
         if saved:
             referee.restore(saved["referee"])
 
@@ -112,6 +115,7 @@ class Checkpointer:
         tree = {
             "marks": self._marks,
             "scaling": None if self.scaling is None else dict(zip(("shift", "span"), self.scaling, strict=True)),
+            "choice": self.choice,
             "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
             "edge_active": devices.active_edges if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
@@ -124,13 +128,14 @@ class Checkpointer:
             self._vault.put(outline, arrays)
 
     def resume(self, devices: Devices) -> tuple[int, Devices] | None:
-        """Return in which stage a run is taken up, and with which links; the scaling is no stage of a recipe."""
+        """Return in which stage a run is taken up, and with which links; those before the recipe do not count."""
         saved = self._saved
         if saved is None:
             return None
         if saved["edge_active"] is not None:
             devices = devices.with_active_edges(saved["edge_active"], saved["edge_degrees"])
-        return saved["network"]["stage"] - (self.scaling is not None), devices
+        before = (self.scaling is not None) + (self.choice is not None)
+        return saved["network"]["stage"] - before, devices
 
     def restore(self, links: ActiveLinks) -> StageState | None:
         """Return the scene that a run is taken up from, once."""

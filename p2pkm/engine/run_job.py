@@ -18,10 +18,11 @@ from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, scale
 from p2pkm.engine.loop import RunContext, run
+from p2pkm.engine.number_of_clusters import choose
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import scaling_stage, stages
+from p2pkm.methods.init.pipelines import Stage, choosing_stage, scaling_stage, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
@@ -117,9 +118,10 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     events = schedule_events(algorithm, config.link_model, topology)
     keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
     field = RunContext(devices, topology.colors, referee, part.interrupted, topology.varying, keeper, events, channel)
-    own, scaling = part.shards, None
-    if config.scale != "none":
-        devices, own, scaling = _scale(config, own, setting, field, keeper)
+    before = _list_preliminaries(config, setting)
+    config, devices, own, scaling, choice = _decide(config, part.shards, before, field, keeper)
+    algorithm = config.algorithm.tune(topology, int(sizes.sum()))
+    setting = setting._replace(k=algorithm.k)
     prices = _price(config, own, world, devices, network)
     referee.attach(devices, prices)
     played = config.channel.prepare(setting) + stages(
@@ -131,14 +133,14 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     ending = run(played, part.start, field._replace(devices=devices))
     network.close()
     facts = {**describe(algorithm.settle(ending.state), replace(devices, late=field.late)), **hooks.names, **figures,
+             **choice,
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
              "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
              "excess_predicted": _predict(algorithm, topology, devices, ending.state)}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
-    before = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
-    timing = None if config.link_model is None else Timing(config.link_model, before + played, events)
+    timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events)
     clock = compute_virtual_time(timing, devices, topology, network, referee.trace)
     ages = events.ages if timing is not None and events is not None else None
     hops = reach(stage.algorithm for stage in played)
@@ -177,12 +179,40 @@ def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
         )
 
 
+def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
+    """Return the stages before all others, which decide about points and method."""
+    scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
+    return scaling if config.k_max is None else (*scaling, choosing_stage(setting))
+
+
+def _decide(
+    config: RunConfig, own: Shards, before: tuple[Stage, ...], field: RunContext, keeper: Checkpointer
+) -> tuple[RunConfig, Devices, Shards, Scaling | None, dict[str, Any]]:
+    """Play the stages before all others; return the run, the points and what the summary says of a choice of k."""
+    devices, scaling, choice = field.devices, None, dict[str, Any]()
+    if config.scale != "none":
+        devices, own, scaling = _scale(config, own, before[0], field, keeper)
+    if config.k_max is not None:
+        config, choice = _choose(config, before[-1], field._replace(devices=devices), keeper)
+    return config, devices, own, scaling, choice
+
+
+def _choose(
+    config: RunConfig, stage: Stage, field: RunContext, keeper: Checkpointer
+) -> tuple[RunConfig, dict[str, Any]]:
+    """Let the devices choose the number of clusters by messages; return the run with it, and what the summary says."""
+    field.referee.attach(field.devices, None)
+    field.channel.start((stage,), field.devices, field.referee.network)
+    k, indices, preferred = choose(stage, field, keeper).values()
+    told = {"k_chosen": k, "k_preferred": preferred, "k_indices": indices}
+    return replace(config, algorithm=config.algorithm.with_k(k)), told
+
+
 def _scale(
-    config: RunConfig, own: Shards, setting: InitContext, field: RunContext, keeper: Checkpointer
+    config: RunConfig, own: Shards, stage: Stage, field: RunContext, keeper: Checkpointer
 ) -> tuple[Devices, Shards, Scaling]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
     field.referee.attach(field.devices, None)
-    stage = scaling_stage(config.scale, setting)
     field.channel.start((stage,), field.devices, field.referee.network)
     units = scale(stage, field, keeper)
     own, network = apply(own, units), field.referee.network

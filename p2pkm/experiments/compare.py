@@ -87,7 +87,7 @@ def expand_runs(
     """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""
     cells = []
     for algorithm in algorithms:
-        method = build(replace(base, algorithm=algorithm, graph=None), base.clusters or 1)
+        method = build(replace(base, algorithm=algorithm, graph=None), base.draft_k)
         for graph in (None,) if needs_hub(method) else graphs:
             one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
             parse_graph(one, method)

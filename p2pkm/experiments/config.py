@@ -23,7 +23,10 @@ class Experiment:
     graph : str or None
         None: the star of a method with a server, else a ring.
     devices, clusters, rounds, record_every : int or None
-        None: what the graph or the launcher, the data, the method, and the number of devices say.
+        None: what the graph or the launcher, the data, the method, and the number of devices say. clusters "auto": the
+        devices choose it.
+    k_max : int or None
+        The largest number of clusters that is considered then; None: 25, or the number of points if that is less.
     alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
@@ -62,7 +65,8 @@ class Experiment:
     scale: Literal["none", "standard", "minmax"] = "none"
     dtype: Literal["float64", "float32"] = "float64"
     partition: str | None = None
-    clusters: int | None = None
+    clusters: int | Literal["auto"] | None = None
+    k_max: int | None = None
     algorithm: str = "gtvmin"
     init: Any = None
     groups: bool | None = None
@@ -96,21 +100,27 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
-        for name, least in (("devices", 1), ("clusters", 1), ("rounds", 0), ("local_steps", 1), ("seed", 0),
-                            ("record_every",
-                            1),
-                            ("checkpoint_every", 0)):  # fmt: skip
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < least:
+            if isinstance(value, int) and value < least:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
-            if value is not None and value >= 2**63:
+            if isinstance(value, int) and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        for name in ("partition", "init", "true_centers", "out"):
-            if getattr(self, name) == "":
-                raise ExperimentError(f"{name} is empty; leave it out, or give a value")
+        if self.k_max is not None and self.clusters != "auto":
+            raise ExperimentError(
+                f"k_max is {self.k_max}, but clusters is {self.clusters}; say --clusters auto (-k auto)"
+            )
+        empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
+        if empty:
+            raise ExperimentError(f"{empty[0]} is empty; leave it out, or give a value")
         for name, read in _VALUES.items():
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, read(given))
+
+    @property
+    def draft_k(self) -> int:
+        """Return the number of clusters to check a method with while it is open: the largest possible, or 1."""
+        return (self.k_max if self.clusters == "auto" else self.clusters) or 1
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str) -> "Experiment":
@@ -167,7 +177,7 @@ def check_draft(experiment: Experiment, ranks: int) -> tuple[Any, Spec]:
     """
     from p2pkm.engine.build_run import check_options
 
-    draft = build(experiment, experiment.clusters or 1)
+    draft = build(experiment, experiment.draft_k)
     graph = parse_graph(experiment, draft)
     check_options(draft, vars(experiment), ranks)
     return draft, graph
@@ -215,18 +225,22 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(graph, n, ranks or 16, names)
-    clusters = experiment.clusters or table.classes or 8
+    usual, k_max = table.classes or 8, None
+    clusters = (usual if experiment.clusters == "auto" else experiment.clusters) or usual
     if partition.name == "mufc" and stored is None:
         table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else memoize_in_study(
         "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
         lambda: assign(table, partition, topology.clients, experiment.dtype))  # fmt: skip
     shards = shards if topology.hub < 0 else shards.with_hub()
-    run = build_run(build(experiment, clusters), vars(experiment), topology, shards, ranks=ranks or 1,
+    if experiment.clusters == "auto":
+        clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
+    options = vars(experiment) | {"k_max": k_max}
+    run = build_run(build(experiment, clusters), options, topology, shards, ranks=ranks or 1,
                     graph=read_attributes(experiment, graph))  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters=clusters, rounds=run.rounds, record_every=run.record_every,
+        clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,
     )  # fmt: skip
     centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
     return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups))
@@ -332,6 +346,9 @@ _VALUES = {  # fields that hold values
     "quantize": _value("p2pkm.channel.quantization", "Quantization"),
     "transforms": _value("p2pkm.channel.registry", "PluginTransforms"),
 }
+_LEAST = {"devices": 1, "clusters": 1, "k_max": 1, "rounds": 0, "local_steps": 1, "seed": 0, "record_every": 1,
+          "checkpoint_every": 0}  # fmt: skip
+K_MAX = 25  # clusters that are considered by default where their number is open
 _GRAPHS = 64  # that a study keeps
 _METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
 FIELDS = tuple(field.name for field in fields(Experiment))

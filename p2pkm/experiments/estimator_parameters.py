@@ -37,15 +37,26 @@ class ResolvedParameters(NamedTuple):
 
 def check(given: Mapping[str, Any], m: int) -> None:
     """Refuse parameters of the estimator that are out of range, and fewer rows than clusters."""
-    for name in ("n_clusters", "max_iter"):
+    auto = _is_auto(given)
+    for name in ("k_max" if auto else "n_clusters", "max_iter"):
         whole(given[name], 1, name)
     if given["n_devices"] is not None:
         whole(given["n_devices"], 1, "n_devices")
     if given["coupling"] not in (None, "auto", "rehearsal"):
         positive(given["coupling"], "coupling", zero=True)
     positive(given["tol"], "tol", zero=True)
-    if m < given["n_clusters"]:
+    if not auto and m < given["n_clusters"]:
         raise DataError(f"n_samples={m} should be >= n_clusters={given['n_clusters']}.")
+
+
+def _is_auto(given: Mapping[str, Any]) -> bool:
+    """Return whether the devices are to choose the number of clusters."""
+    return isinstance(given["n_clusters"], str) and given["n_clusters"] == "auto"
+
+
+def find_k_max(given: Mapping[str, Any], m: int) -> int | None:
+    """Return up to which number of clusters the devices choose, at most m, None if the number is given."""
+    return min(int(given["k_max"]), m) if _is_auto(given) else None
 
 
 def arrange(
@@ -125,14 +136,14 @@ def _find_method(given: Mapping[str, Any]) -> Any:
         for name, usual in _OPTIONS.items()
         if given[name] != usual or (name in keys and name not in spec.options)
     }
-    return build(Experiment(algorithm=method, **options), int(given["n_clusters"]))
+    return build(Experiment(algorithm=method, **options), 1 if _is_auto(given) else int(given["n_clusters"]))
 
 
 def _check_method(method: Any, given: Mapping[str, Any]) -> Any:
     """Return a method that was given as an object, unless the estimator's parameters say something else."""
     if not isinstance(method, MethodBase):
         raise ExperimentError(f"algorithm is {method!r}; expected a name, or a method such as p2pkm.GTVMin(8)")
-    if method.k != given["n_clusters"]:
+    if not _is_auto(given) and method.k != given["n_clusters"]:
         raise ExperimentError(
             f"n_clusters is {given['n_clusters']}, but the algorithm has {method.k} clusters; make them equal"
         )

@@ -232,7 +232,7 @@ def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -
     from p2pkm.experiments.config import build
 
     experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
-    algorithm = build(experiment, experiment.clusters or 1)  # registers its states
+    algorithm = build(experiment, experiment.draft_k)  # registers its states
     try:
         part = receive_part(world, order, world.scatter(None))
     except DataError:

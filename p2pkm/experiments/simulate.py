@@ -56,7 +56,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
     quantize: Quantization | str | None = None, transforms: str | None = None, scale: str = "none",
     silhouette: bool = False, true_centers: Any = None,
-    checkpoint: str | Path | None = None, checkpoint_every: int | None = None,
+    checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -117,6 +117,9 @@ def simulate(  # noqa: PLR0913 - the public signature
         Ctrl-C and SIGTERM let it end with its round and write a last one; then they take their usual course.
     checkpoint_every : int, optional
         Rounds between two checkpoints; None: about every 30 s.
+    k_max : int, optional
+        The devices first choose a number of clusters from 1 to this, by messages (`p2pkm.methods.init.choose_k`); the
+        method has it in the place of its own k, which is not used: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
 
     Raises
     ------
@@ -134,6 +137,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         whole(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
             raise ExperimentError("checkpoint_every is given without checkpoint, the folder; give both")
+    if k_max is not None:
+        algorithm = algorithm.with_k(whole(k_max, 1, "k_max"))
     faults, stale_policy, byzantine = Faults.of(faults), StalePolicy.of(stale_policy), Byzantine.of(byzantine)
     link_model = LinkModel.of(link_model)
     options = {
@@ -141,7 +146,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         "allow_disconnected": allow_disconnected, "rank_partition": rank_partition, "link_model": link_model,
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
         "noise": noise, "quantize": Quantization.of(quantize),
-        "transforms": PluginTransforms.of(transforms), "scale": scale,
+        "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max,
     }  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)

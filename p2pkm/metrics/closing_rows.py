@@ -55,6 +55,17 @@ def tell_devices(summary: Summary) -> Row:
     return (str(summary["devices"]), str(names)) if names else NO_ROW
 
 
+def tell_k(summary: Summary) -> Row:
+    """Return the number of clusters if the devices chose it, and how many indices prefer the same."""
+    k, best = summary["k_chosen"], summary["k_preferred"]
+    if k is None:
+        return NO_ROW
+    known = [name for name, one in best.items() if one is not None]
+    same = sum(best[name] == k for name in known)
+    costs = summary["k_indices"]["cost"]
+    return str(k), f"of 1 to {len(costs)} considered; preferred by {same} of {len(known)} indices"
+
+
 def tell_models(summary: Summary) -> Row:
     """Return of how many devices the centroid sets are."""
     return write_figure(summary["centroid_sets"]), f"of {count(summary['devices'], 'device')}"

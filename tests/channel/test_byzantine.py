@@ -243,6 +243,7 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
         "flooded-summaries",
         "flooded-summaries:hops=1,candidates=2",
         "tree-summaries",
+        "rows",
         "d2-sampling",
         "bounding-box",
     ],

@@ -557,7 +557,7 @@ RECORDED = [
     *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2")),
     *((p2pkm.GTVMin(4, init=seeding), {}) for seeding in
       ("local", "bounding-box", "leader", "d2-sampling", "tree-summaries", "tree-summaries:candidates=5",
-      "flooded-summaries:hops=1", "tree-summaries:rows=80")),
+      "flooded-summaries:hops=1", "tree-summaries:rows=80", "rows")),
     (p2pkm.GTVMin(4, groups=True), {}), (p2pkm.GTVMin(4, schedule="async"), {}), (p2pkm.GTVMin(4, swaps=True), {}),
     (p2pkm.GTVMin(4), {"faults": FAULTS}), (p2pkm.GTVMin(4), {"byzantine": "2:kind=flip,stages=all"}),
     (p2pkm.GTVMin(4), {"byzantine": "2:kind=nan"}), (p2pkm.Coreset(4, spread="tree"), {}),

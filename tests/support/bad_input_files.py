@@ -543,6 +543,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --init flooded-summaries:hops=99999999999999999999 | 2 | below 2^63
 --init tree-summaries:rows=19                   | 2 | at least 20
 --init tree-summaries:candidates=0             | 2 | at least 1
+--init rows:per-cluster=0                      | 2 | at least 1
+--init rows:least=0                            | 2 | at least 1
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
 -k 1e3                                    | 2 | not a valid integer

@@ -12,8 +12,16 @@ from p2pkm.core.expected_messages import Known
 from p2pkm.core.spec import Spec, complete
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
-from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph, parse_partition, read_attributes
-from p2pkm.methods.init.pipelines import Stage, needs_hub, scaling_stage, stages
+from p2pkm.experiments.config import (
+    K_MAX,
+    Experiment,
+    build,
+    build_topology,
+    parse_graph,
+    parse_partition,
+    read_attributes,
+)
+from p2pkm.methods.init.pipelines import Stage, choosing_stage, needs_hub, scaling_stage, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.network.graph import Topology
 
@@ -81,7 +89,8 @@ def resolve_experiment(
 ) -> tuple[Experiment, Any, Size, Spec]:
     """Return the options with devices, clusters and rounds filled in, the method, the size of the data, and the graph.
 
-    Cheap: neither points nor the graph are made.
+    Cheap: neither points nor the graph are made. Where the devices are to choose the number of clusters, all is for the
+    largest one.
 
     Parameters
     ----------
@@ -93,24 +102,26 @@ def resolve_experiment(
     import topologies
     from p2pkm.data.sources import SOURCES, parse_source
 
-    method = build(experiment, experiment.clusters or 1)
+    method = build(experiment, experiment.draft_k)
     graph = parse_graph(experiment, method)
     source = parse_source(experiment.data)
     columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
     partition = parse_partition(experiment.partition)
     size = measure(source, **columns, whole_file=unknown, partition=partition)
-    clusters = experiment.clusters or size.classes or _CLUSTERS
+    auto = experiment.clusters == "auto"
+    k_max = (experiment.k_max or min(K_MAX, max(1, size.points))) if auto else None
+    clusters = k_max or experiment.clusters or size.classes or _CLUSTERS
     column = partition is None or partition.name == "column"
     n = experiment.devices or (size.devices if column else None)
     if n is None and graph.name not in topologies.FIXED:
         n = ranks or _DEVICES
     resolved = replace(
-        experiment, graph=str(graph), clusters=clusters, devices=n,
+        experiment, graph=str(graph), clusters="auto" if auto else clusters, k_max=k_max, devices=n,
         data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
         rounds=method.default_rounds if experiment.rounds is None else experiment.rounds,
     )  # fmt: skip
-    return resolved, build(resolved, clusters), size, graph
+    return resolved, build(resolved, int(clusters)), size, graph
 
 
 def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
@@ -160,7 +171,8 @@ def _arrange(
     experiment: Experiment, method: Any, setting: InitContext, channel: ChannelPlan
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why they would be refused."""
-    before = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
+    before: tuple[Stage, ...] = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
+    before = before if experiment.k_max is None else (*before, choosing_stage(setting))
     rounds = experiment.rounds or 0
     try:
         return before + channel.prepare(setting) + stages(method, setting, rounds, seeded=False), None

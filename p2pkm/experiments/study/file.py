@@ -137,7 +137,7 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
         for chosen in product(*study.grid.values()):
             given = study.base | run | dict(zip(study.grid, chosen, strict=True))
             cell = replace(Experiment.from_mapping(given, where), out=None, plot=False)
-            served = needs_hub(_call(cell, study, lambda cell: build(cell, cell.clusters or 1)))
+            served = needs_hub(_call(cell, study, lambda cell: build(cell, cell.draft_k)))
             cell = replace(cell, graph=None) if served else cell
             if cell in cells and not served:
                 raise ExperimentError(f"{where}: {name_run(cell, study)} is given twice")

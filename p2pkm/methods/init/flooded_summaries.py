@@ -17,6 +17,7 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 
 _LIMIT = 100  # Lloyd steps on the pairs
 _STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
+_MORE = 50  # further seedings, one at a time, where candidates are alike
 
 
 @register("flooded-summaries")
@@ -45,7 +46,8 @@ class FloodedSummaries(MethodBase):
     Each device runs k-means (greedy seeds, best of 3) on its own points and sends its at most k pairs; they travel
     ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
     into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
-    steps). The seed is shared, so devices that hold the same pairs end with the same rows.
+    steps). Candidates that are the same set as one before give way to what up to 50 further single seedings find. The
+    seed is shared, so devices that hold the same pairs end with the same rows.
 
     Message: every pair once over every link and direction, d + 1 columns; the id of the origin travels uncounted.
 
@@ -116,7 +118,10 @@ def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tupl
 
 
 def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: tuple[int, int]) -> Floats:
-    """Return q clusterings of each collection of pairs into k, float64[collections, q, k, d]; shape: (q, k)."""
+    """Return q clusterings of each collection of pairs into k, float64[collections, q, k, d]; shape: (q, k).
+
+    They are different sets, unless all the seedings find fewer; then those that repeat one before are last.
+    """
     candidates, k = shape
     found = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
@@ -124,4 +129,24 @@ def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: 
         found[:, q] = devices.pooled_kmeans(
             collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
         )
+    known: list[dict[bytes, Floats]] = [{} for _ in collections]
+    for place, first in enumerate(found):
+        for one in first:
+            known[place].setdefault(_name(one), one)
+    for number in range(candidates * starts, candidates * starts + _MORE):
+        short = [place for place, sets in enumerate(known) if len(sets) < candidates]
+        if not short:
+            break
+        some = [collections[place] for place in short]
+        more = devices.pooled_kmeans(some, k, Stream.CLUSTER, starts=1, limit=_LIMIT, first=number)
+        for place, one in zip(short, more, strict=True):
+            known[place].setdefault(_name(one), one)
+    for place, sets in enumerate(known):
+        found[place, : len(sets)] = list(sets.values())
+        found[place, len(sets) :] = found[place, 0]
     return found
+
+
+def _name(centroids: Floats) -> bytes:
+    """Return what names a set of centroids, float64[k, d], whatever their order."""
+    return np.ascontiguousarray(centroids[np.lexsort(centroids.T)]).tobytes()

@@ -7,6 +7,7 @@ from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
+from p2pkm.methods.init.choose_k import ChooseK
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.link_reselection import LinkReselection
 from p2pkm.methods.init.link_selection import LinkSelection
@@ -57,6 +58,11 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     if scale == "standard":
         return Stage("standardization", Standardization(at.k), most)
     return Stage("min-max-scaling", BoundingBox(at.k), most)
+
+
+def choosing_stage(at: InitContext) -> Stage:
+    """Return the stage that chooses the number of clusters, at most k."""
+    return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology)), at.topology.hops + 2)
 
 
 def _check_flooding(at: InitContext, what: str, instead: str) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.messages import Tables, pack
 from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.flooded_summaries import summarize
 
 _LIMIT = 10  # Lloyd steps
@@ -19,24 +20,30 @@ def tell_pairs(devices: Devices, k: int) -> Tables:
 
 
 def reduce(front: Front, most: int, devices: Devices) -> Front:
-    """Replace each table of more than `most` rows (origin, point, weight) by at most half as many as `most`.
+    """Replace each table of more than `most` rows (origin, point, weight[, SSE]) by at most half as many as `most`.
 
     The rows are clustered by weighted k-means++ and a few Lloyd steps, with the random stream of the device that does
-    it, which becomes their origin. Weights and weighted means of what a row stands for are kept. The other half is room
-    for what joins on the way, so that not every device has to reduce again, which costs time and accuracy.
+    it, which becomes their origin. Weights and weighted means of what a row stands for are kept, the SSE, too, if there
+    is one. The other half is room for what joins on the way, so that not every device has to reduce again, which costs
+    time and accuracy.
     """
     large = np.flatnonzero(front.tables.rows > most)
     if not len(large):
         return front
     who, table = front.who[large], front.tables.take(large)
-    flat = table.flat()
-    points, weights = np.ascontiguousarray(flat[:, 1:-1]), np.ascontiguousarray(flat[:, -1])
+    flat, d = table.flat(), devices.d
+    points, weights = np.ascontiguousarray(flat[:, 1 : 1 + d]), np.ascontiguousarray(flat[:, 1 + d])
     pooled = points, weights, weights, np.concatenate(([0], np.cumsum(table.rows)))
     streams = devices.keys[who], int(Stream.REDUCE), 0
     found, counts, _ = devices.kernels.kmeans(*pooled, most // 2, 1, 1, _LIMIT, np.zeros(len(who)), *streams)
     real = counts > 0.0
     made = real.sum(axis=1)
-    values: Floats = np.column_stack((np.repeat(devices.ids[who], made), found[real], counts[real]))
+    rows: Floats = np.column_stack((found[real], counts[real]))
+    if flat.shape[1] > 2 + d:
+        _, labels = devices.kernels.losses(points, weights, pooled[3], found)
+        group = np.cumsum(real.ravel())[np.repeat(np.arange(len(who)), table.rows) * (most // 2) + labels] - 1
+        rows = Rows(points, weights, flat[:, -1]).merge(group, found[real]).table
+    values: Floats = np.column_stack((np.repeat(devices.ids[who], made), rows))
     return Front(front.who, _replace(front.tables, large, Tables(values, np.cumsum(made) - made, made)))
 
 

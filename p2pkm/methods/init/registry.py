@@ -18,6 +18,7 @@ from p2pkm.methods.init.leader_broadcast import Leader, elect
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
 from p2pkm.methods.init.select_candidate import SelectCandidate
+from p2pkm.methods.init.tree_rows import TreeRows
 from p2pkm.methods.init.tree_summaries import ROWS, TreeSummaries
 from p2pkm.network.graph import Topology
 
@@ -87,6 +88,11 @@ def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = N
     return (TreeSummaries(at.k, grow_shallow(at.topology), candidates, rows),)
 
 
+def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1) -> tuple[Algorithm, ...]:
+    """Search thoroughly among the rows of all devices at the root of a tree."""
+    return (TreeRows(at.k, grow_shallow(at.topology), per_cluster=per_cluster, least=least),)
+
+
 def grow_shallow(topology: Topology) -> Tree:
     """Return the spanning tree, or refuse a graph whose tree has more layers than a run can walk."""
     tree = grow(topology)
@@ -126,6 +132,7 @@ INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {
     "d2-sampling": d2_sampling,
     "flooded-summaries": flooded_summaries,
     "tree-summaries": tree_summaries,
+    "rows": rows,
 }
 
 

@@ -97,6 +97,7 @@ class TreeSummaries(MethodBase):
     """
 
     name: ClassVar[str] = "tree-summaries"
+    extra: ClassVar[int] = 1  # columns of a row beside the coordinates
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.FORWARDED_CENTROIDS, common_centroids=True
     )
@@ -109,6 +110,23 @@ class TreeSummaries(MethodBase):
     def most(self) -> int:
         """Return how many rows a message may have."""
         return self.rows or ROWS * self.k
+
+    @property
+    def own_rows(self) -> int:
+        """Return how many rows a device sends of its own points at most."""
+        return self.k
+
+    def sends_all(self, known: Known) -> bool:
+        """Return whether every device has so many rows for sure."""
+        return known.fills(self.own_rows)
+
+    def summarize(self, devices: Devices) -> Tables:
+        """Return what every device sends of its own points: rows (origin, centroid, count)."""
+        return tell_pairs(devices, self.k)
+
+    def find(self, devices: Devices, collections: list[Floats]) -> Floats:
+        """Return the candidates that a root finds among what it has collected, float64[collections, q, k, d]."""
+        return cluster_collections(devices, collections, (self.candidates, self.k))
 
     @property
     def ways(self) -> int:
@@ -126,7 +144,7 @@ class TreeSummaries(MethodBase):
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
         pairs, reduced = self._count_pairs()
         ways = (
-            Way(True, pairs, d + 1, known.fills(self.k) & ~reduced),
+            Way(True, pairs, d + self.extra, self.sends_all(known) & ~reduced),
             Way(False, one * q * self.k, d, known.pools(self.k) & sure),
             Way(True, one, q, sure),
             Way(False, one, 1, sure),
@@ -136,7 +154,7 @@ class TreeSummaries(MethodBase):
     def _count_pairs(self) -> tuple[Integers, Mask]:
         """Return the rows that each device passes on to its parent, int64[n], and whose are summed up, bool[n]."""
         parent, layers = self.tree
-        rows = np.full(len(layers), self.k)
+        rows = np.full(len(layers), self.own_rows)
         order = np.argsort(-layers, kind="stable")[: int((layers > 0).sum())]
         for one in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
             np.add.at(rows, parent[one], np.where(rows[one] > self.most, self.most // 2, rows[one]))
@@ -150,7 +168,7 @@ class TreeSummaries(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
         """Summarize the own points; the deepest layer sends first."""
         n = len(devices)
-        routes, pairs = route(self.tree, devices), tell_pairs(devices, self.k)
+        routes, pairs = route(self.tree, devices), self.summarize(devices)
         deepest = begin(routes, devices)
         nothing = np.full((n, self.k, devices.d), np.inf)
         front = Front(deepest, pairs.take(deepest))
@@ -177,20 +195,20 @@ class TreeSummaries(MethodBase):
         if way in (_CANDIDATES, _CHOICE):
             front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
             walk = walk._replace(front=front, told=(front, walk.told))
-            return state._replace(walk=walk) if not last else self._arrive(state, walk, way, devices)
+            return state._replace(walk=walk) if not last else self.arrive(state, walk, way, devices)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
-            return state._replace(walk=_turn(walk, _choose(front)) if last else walk._replace(front=front))
+            return state._replace(walk=turn(walk, _choose(front)) if last else walk._replace(front=front))
         front = join(front, inbox, devices)
         if last:
-            return state._replace(walk=_turn(walk, self._cluster(front, devices)))
+            return self.turn_round(state, walk, front, devices)
         return state._replace(walk=walk._replace(front=reduce(front, self.most, devices)))
 
-    def _arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
+    def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Price the candidates that have come to all devices, or take the chosen one."""
-        found = _gather(walk.told, walk.front.tables.values, len(devices))
+        found = gather(walk.told, walk.front.tables.values, len(devices))
         walk = walk._replace(told=None)
         if way == _CANDIDATES:
             walk = walk._replace(candidates=found)
@@ -201,16 +219,20 @@ class TreeSummaries(MethodBase):
             choice = np.clip(np.rint(found.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
         return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
 
-    def _cluster(self, roots: Front, devices: Devices) -> Front:
-        """Return the candidates that each root finds among what it has collected, in the order of origins."""
+    @staticmethod
+    def collect(roots: Front) -> list[Floats]:
+        """Return the rows that each root has collected, in the order of origins, without these."""
         pairs, rows = roots.tables.flat(), roots.tables.rows
         pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
-        collections = np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
-        found = cluster_collections(devices, collections, (self.candidates, self.k))
+        return np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
+
+    def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
+        """Let each root find candidates among what it has collected, and begin their way down."""
+        found = self.find(devices, self.collect(roots))
         real = np.isfinite(found).any(axis=(1, 2, 3))
         height = self.candidates * self.k  # absent rows are at +inf: they keep their place
-        flat = found.reshape(-1, devices.d)
-        return Front(roots.who, Tables(flat, np.arange(len(rows)) * height, np.where(real, height, 0)))
+        tables = Tables(found.reshape(-1, devices.d), np.arange(len(found)) * height, np.where(real, height, 0))
+        return state._replace(walk=turn(walk, Front(roots.who, tables)))
 
     def _price(self, walk: Walk, devices: Devices) -> Walk:
         """Begin the way of the losses of all candidates on the own points."""
@@ -234,12 +256,12 @@ class TreeSummaries(MethodBase):
         return sets
 
 
-def _turn(walk: Walk, front: Front) -> Walk:
+def turn(walk: Walk, front: Front) -> Walk:
     """Begin a way down with what the roots send."""
     return walk._replace(front=front, told=(front, None))
 
 
-def _gather(told: Any, values: Floats, n: int) -> Tables:
+def gather(told: Any, values: Floats, n: int) -> Tables:
     """Return what each device received, from all fronts; the values of each begin with those of the one before."""
     starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while told is not None:

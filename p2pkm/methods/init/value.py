@@ -71,6 +71,11 @@ class Init:
         """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
         return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
 
+    @classmethod
+    def rows(cls, *, per_cluster: int = 2, least: int = 1) -> "Init":
+        """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree."""
+        return _make("rows", (("per_cluster", per_cluster, 2), ("least", least, 1)))
+
 
 def _make_from(spec: Spec, kind: Callable[..., Any]) -> Init:
     """Return the value of a spec; the defaults are those of the function that makes the stages."""

@@ -164,6 +164,27 @@ def test_several_candidates_come_from_different_starts():
     assert_array_equal(state.centroids, state.candidates[:, 0])
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+def test_candidates_are_different_sets_where_there_are_so_many_minima(seed):
+    rng = np.random.default_rng(seed)
+    table = arrange([rng.uniform(size=(12, 2)) for _ in range(6)], RING)
+    state = sow("flooded-summaries", table, 3, candidates=5)
+    tries = [cluster(table, range(6), 3, starts=10, first=10 * q) for q in range(5)]
+    tries += [cluster(table, range(6), 3, starts=1, first=50 + number) for number in range(50)]
+    first = list(dict.fromkeys(one[np.lexsort(one.T)].tobytes() for one in tries))[:5]
+    assert len(first) > 1
+    for q, one in enumerate(state.candidates[0]):
+        assert one[np.lexsort(one.T)].tobytes() == first[q if q < len(first) else 0]
+    assert_array_equal(state.candidates[0, 0], tries[0])
+
+
+def test_fewer_minima_than_candidates_leave_some_of_them_alike():
+    table = arrange([np.array([[0.0, 0.0]]), np.array([[9.0, 9.0]]), *[np.zeros((0, 2))] * 4], RING)
+    state = sow("flooded-summaries", table, 2, candidates=4)
+    for q in range(4):
+        assert_array_equal(np.sort(state.candidates[0, q], axis=0), [[0.0, 0.0], [9.0, 9.0]])
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_candidate_of_least_summed_loss_is_chosen(seed):
     rng = np.random.default_rng(seed)

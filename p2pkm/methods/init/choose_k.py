@@ -1,0 +1,111 @@
+"""The number of clusters, chosen at the root of a tree from rows of all devices."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.messages import RaggedArray, Tables
+from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, tabulate
+from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
+from p2pkm.methods.init.tree_rows import TreeRows
+from p2pkm.methods.init.tree_summaries import Walk, gather, turn
+
+_ROWS = 32  # of a device, at most
+
+
+@register("number-of-clusters")
+class ChoiceState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, 1, d]
+        None yet: +inf.
+    converged : bool[n]
+    walk : Walk or None
+        None at the end of the last way.
+    chosen : int64[n]
+        The number of clusters, 0 until it has come down.
+    table : RaggedArray
+        What each root has computed, see `p2pkm.methods.building_blocks.number_of_clusters.tabulate`.
+    """
+
+    centroids: Floats
+    converged: Mask
+    walk: Walk | None
+    chosen: Integers
+    table: RaggedArray
+
+
+@dataclass(frozen=True)
+class ChooseK(TreeRows):
+    """Collect rows (mean, weight, SSE) of all devices at the root of a tree, which chooses the number of clusters.
+
+    A device with m points sends ``min(32, max(1, m // 2))`` rows. For every k = 1, ..., `k` the root takes the best of
+    8 greedy seedings of the rows, lets it breathe (with 3 centroids at first) and computes the indices of
+    `p2pkm.methods.building_blocks.number_of_clusters`. k = 1 if BIC is largest there, else that of largest CH.
+
+    Message: at most `rows` rows up, d + 2 columns; the number down.
+
+    Attributes
+    ----------
+    k : int
+        The largest number that is considered.
+    """
+
+    name: ClassVar[str] = "number-of-clusters"
+
+    @property
+    def own_rows(self) -> int:
+        """Return how many rows a device sends of its own points at most."""
+        return _ROWS
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return rows up, the number down."""
+        up, down = super().expected_messages(known).ways
+        n = len(self.tree.layer)
+        return TreeWalk(
+            *self.tree, (up._replace(exact=np.zeros(n, np.bool_)), Way(False, np.ones(n, np.int64), 1, down.exact))
+        )
+
+    def summarize(self, devices: Devices) -> Tables:
+        """Return what every device sends of its own points: rows (origin, mean, weight, SSE)."""
+        limits = np.minimum(_ROWS, np.maximum(1, devices.sizes // 2))
+        return summarize(devices, limits, max(self.least, devices.min_count))
+
+    def initial_state(self, devices: Devices, start: Any) -> Any:
+        """Summarize the own points; the deepest layer sends first."""
+        rooted, n = super().initial_state(devices, start), len(devices)
+        nothing = RaggedArray(np.zeros((0, len(COLUMNS))), np.zeros(n, np.int64))
+        return ChoiceState(
+            np.full((n, 1, devices.d), np.inf), rooted.converged, rooted.walk, np.zeros(n, np.int64), nothing
+        )
+
+    def turn_round(self, state: Any, walk: Walk, roots: Front, devices: Devices) -> Any:
+        """Compute the indices and begin the way of the choice."""
+        tables = [self._tabulate(rows, devices) for rows in self.collect(roots)]
+        counts = np.zeros(len(devices), np.int64)
+        counts[roots.who] = [len(table) for table in tables]
+        chosen = np.array([choose(table) for table in tables], np.float64)
+        every = np.arange(len(tables))
+        down = Front(roots.who, Tables(chosen[:, None], every, np.ones(len(tables), np.int64)))
+        found = np.concatenate((np.zeros((0, len(COLUMNS))), *tables))
+        return state._replace(walk=turn(walk, down), table=RaggedArray(found, counts))
+
+    def arrive(self, state: Any, walk: Walk, way: int, devices: Devices) -> Any:
+        """Take the number that has come down."""
+        chosen = gather(walk.told, walk.front.tables.values, len(devices)).flat()[:, 0].astype(np.int64)
+        return state._replace(walk=None, converged=np.ones(len(devices), np.bool_), chosen=chosen)
+
+    def _tabulate(self, table: Floats, devices: Devices) -> Floats:
+        """Return the indices of the rows that a root has collected; weights count in points."""
+        if not len(table):
+            return np.full((1, len(COLUMNS)), np.nan)
+        means, weights, within = Rows.of(table)
+        rows = Rows(means, weights / devices.unit, within / devices.unit)
+        return tabulate(devices.kernels, devices.shared_key, rows, self.k)

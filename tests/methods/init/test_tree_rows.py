@@ -1,0 +1,89 @@
+"""Rows of all devices searched at the root of a tree: what is sent, what comes back, and how good it is."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.core.messages import Tables
+from p2pkm.methods.building_blocks.spanning_tree import Front, grow
+from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
+from p2pkm.methods.init.reduce_summaries import reduce
+from p2pkm.methods.init.tree_rows import TreeRows
+from tests.methods.init.test_tree_summaries import GRAPHS, cost, listen, mix, seeds
+from tests.support.play_rounds import arrange
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_all_devices_of_a_component_get_the_same_centroids(name):
+    result = seeds("rows", GRAPHS[name])
+    components = result.topology.components
+    for number in range(components.max() + 1):
+        own = result.centroids[components == number]
+        assert np.isfinite(own).all()
+        assert len(np.unique(own, axis=0)) == 1
+
+
+def test_the_ledger_on_a_path_of_four_by_hand():
+    """Root 1: device 3 is two links below, 0 and 2 one; k = 2, so 4 rows of d + 2 = 3 columns at most."""
+    data = [[0.0, 9.0], [1.0, 8.0, 3.0, 4.0, 5.0, 6.0], [], [2.0]]
+    shards = p2pkm.Shards.from_list([np.array(points)[:, None] for points in data])
+    result = p2pkm.simulate(p2pkm.GTVMin(2, init="rows"), topologies.path(4), shards, rounds=0, baselines=False)
+    rows = (2 + 1 + 1) * 3 * 8  # of 0; of 3 to 2; the same from 2 to 1
+    assert result.summary["bytes"] == rows + 3 * 2 * 8 + 2 * 3 * 2 * 8
+    assert result.summary["messages"] == 2 * 3 + 2 * 3
+
+
+def test_what_comes_down_costs_at_most_the_bound_and_is_a_lloyd_point_of_the_rows():
+    rng = np.random.default_rng(4)
+    data = [rng.normal(rng.uniform(-9, 9, 2), 2.0, (40, 2)) for _ in range(12)]
+    table = arrange(data, [(i, (i + 1) % 12) for i in range(12)])
+    said, state = listen(TreeRows(5, grow(table.topology)), table)
+    every = TreeRows(5, grow(table.topology)).summarize(table.devices)
+    rows = Rows.of(every.flat()[:, 1:])
+    assert every.rows.max() == 10 and max(one.tables.values.shape[1] for one in said if one.header) == 1 + 2 + 2
+    found = state.centroids[0]
+    assert ((np.concatenate(data)[:, None] - found) ** 2).sum(axis=2).min(axis=1).sum() <= bound(rows, found)
+    nearest = ((rows.means[:, None] - found) ** 2).sum(axis=2).argmin(axis=1)
+    for c in range(5):
+        own = nearest == c
+        np.testing.assert_allclose(np.average(rows.means[own], axis=0, weights=rows.weights[own]), found[c], rtol=1e-9)
+
+
+def test_no_point_leaves_its_device_with_rows_of_two():
+    graph, shards = topologies.ring(10), mix(10, 6, 3)
+    plain, merged, few = (
+        p2pkm.simulate(p2pkm.GTVMin(6, init=init), graph, shards, rounds=0, **options).summary
+        for init, options in (("rows", {}), ("rows:least=2", {}), ("rows", {"min_cluster_size": 2}))
+    )
+    assert plain["raw_points_disclosed"] > 0
+    assert merged["raw_points_disclosed"] == few["raw_points_disclosed"] == 0
+    assert merged["bytes"] == few["bytes"] < plain["bytes"]
+
+
+def test_a_start_from_rows_is_better_than_the_default_where_clusters_are_many():
+    graph = topologies.ring(10)
+    wins = []
+    for seed in range(4):
+        shards = mix(10, 24, seed, points=120)
+        rows, usual = (
+            cost(shards, p2pkm.simulate(p2pkm.GTVMin(24, init=init), graph, shards, rounds=0, seed=seed,
+                                        baselines=False).centroids[0])
+            for init in ("rows", "global")
+        )  # fmt: skip
+        wins.append(rows < usual)
+    assert all(wins)
+
+
+def test_reducing_rows_keeps_what_they_say_of_the_points():
+    rng = np.random.default_rng(3)
+    table = arrange([np.ones((1, 2))] * 2, [(0, 1)])
+    flat = np.column_stack((np.zeros(90), rng.normal(size=(90, 2)), rng.uniform(1, 9, 90), rng.uniform(0, 2, 90)))
+    rows = np.array([30, 60])
+    front = reduce(Front(np.array([0, 1]), Tables(flat, np.array([0, 30]), rows)), 40, table.devices)
+    before, after = Rows.of(flat[30:, 1:]), Rows.of(front.tables.take(np.array([1])).flat()[:, 1:])
+    assert len(after.means) <= 20
+    anywhere = np.array([[0.3, -2.0]])
+    np.testing.assert_allclose(bound(after, anywhere), bound(before, anywhere), rtol=1e-12)
+    assert_array_equal(front.tables.take(np.array([0])).flat(), flat[:30])
