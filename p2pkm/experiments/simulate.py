@@ -138,7 +138,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
+    shared = algorithm.traits.needs_shared_start
+    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d, shared=shared)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
     names = {"link_model": None if link_model is None else str(link_model),
              "faults": None if faults is None else str(faults),
