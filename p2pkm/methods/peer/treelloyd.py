@@ -1,27 +1,30 @@
 """Tree Lloyd: exact k-means steps on the points of all devices, by whole-number sums along a spanning tree."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.core.wire_format import integer_bytes
-from p2pkm.methods.building_blocks import tree_sums
+from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.building_blocks import tree_search, tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
 _FINENESS = 9  # the step is 2^-9 of the root of the total variance
-_KEEP, _BACK, _MOVE, _STOP = 1, 2, 4, 8  # what an order tells, added up
-_COST, _ORDER = 8, 1  # bytes
+# what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
+_KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
+_COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
+_LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
 
 @register("treelloyd")
@@ -39,12 +42,20 @@ class TreeLloydState(NamedTuple):
         Step of the grid and unit of the weights.
     kept, table : float64[n, k, d]
         Steps from the reference: of `centroids`, and of the table that is tried.
+    kept_reference : float64[n, k, d]
+        The reference of `kept`.
     own : float64[n, k, d + 1]
         Sums and counts of the own points as they were last sent.
     sums : float64[n, k, d + 1]
         Sums and counts of all points below, and the own ones.
     costs : float64[n]
         At a root the pooled cost of `kept`, +inf before it is known.
+    trial : float64[n, 4]
+        At a root of a search `tree_search.Trial`.
+    tried : float64[n]
+        At a root the cost of the last table in a trial.
+    phi : float64[n, k]
+        At a root the errors of the rows of `kept`.
     up, down : float64[n, r, w]
         What each device sends to its parent and to its children.
     """
@@ -56,9 +67,13 @@ class TreeLloydState(NamedTuple):
     units: Floats
     kept: Floats
     table: Floats
+    kept_reference: Floats
     own: Floats
     sums: Floats
     costs: Floats
+    trial: Floats
+    tried: Floats
+    phi: Floats
     up: Floats
     down: Floats
 
@@ -99,6 +114,10 @@ class TreeLloyd(MethodBase):
         How all devices get the same first centroids; not `local`.
     tol : float
         Relative fall of the pooled cost below which all stop.
+    search : {"none", "breathing"}
+        What follows the last step: breathing puts up to 5 rows where the error is large and takes out as many of the
+        least utility, at most 10 times, and keeps what lowers the pooled cost; errors and utilities go up the tree as
+        16-bit numbers when the root asks for them. See `p2pkm.methods.building_blocks.tree_search`.
 
     Raises
     ------
@@ -116,6 +135,7 @@ class TreeLloyd(MethodBase):
     _: KW_ONLY
     init: Init | str = "tree-summaries:candidates=5"
     tol: float = 1e-5
+    search: Literal["none", "breathing"] = "none"
 
     name: ClassVar[str] = "treelloyd"
     default_rounds: ClassVar[int] = 150
@@ -127,6 +147,7 @@ class TreeLloyd(MethodBase):
         object.__setattr__(self, "init", init)
         whole(self.k, 1, "clusters")
         positive(self.tol, "tol", zero=True)
+        one_of(self.search, ("none", "breathing"), "search")
         if init.name == "local" or "hops" in dict(init.options):
             raise ExperimentError(
                 f"init is {init}, which gives devices different centroids; {self.name} adds up rows by their number, "
@@ -171,6 +192,16 @@ class OverTree(MethodBase):
         return self.method.traits
 
     @property
+    def searches(self) -> bool:
+        """Return whether rows are added and taken out."""
+        return self.method.search == "breathing"
+
+    @property
+    def places(self) -> int:
+        """Return how many rows a table has room for."""
+        return self.k + tree_search.MOST * self.searches
+
+    @property
     def depth(self) -> int:
         """Return how many turns a way takes."""
         return tree_sums.depth_of(self.tree)
@@ -184,10 +215,10 @@ class OverTree(MethodBase):
         """Return the moments up and the units down; then sums and a cost up, moves and an order down."""
         (parent, layers), d = self.tree, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        rows = one * (self.k + 1)
+        rows = one * (self.places + 1)
         return TreeWalk(
             parent, layers, (Way(True, one, 3 + d, sure), Way(False, one, 2, sure)),
-            (Way(True, rows, d + 1, sure), Way(False, rows, d, sure)),
+            (Way(True, rows, d + 1 + self.searches, sure), Way(False, rows, d, sure)),
         )  # fmt: skip
 
     def flops(self, work: Work) -> Integers:
@@ -195,7 +226,7 @@ class OverTree(MethodBase):
         degrees = np.bincount(self.tree.parent[self.tree.parent >= 0], minlength=len(self.tree.parent))
         degrees += self.tree.parent >= 0
         passes = work.sizes * (3 * self.k + 2) * work.d
-        return passes * work.rows // np.maximum(degrees * (self.k + 1), 1) + work.rows * (work.d + 1)
+        return passes * work.rows // np.maximum(degrees * (self.places + 1), 1) + work.rows * (work.d + 1)
 
     def link_alpha(self, devices: Devices) -> Floats:
         """Return 0 for every own link, float64[e]: what is minimized is the cost of all points."""
@@ -206,12 +237,15 @@ class OverTree(MethodBase):
         return np.zeros(len(devices.indices))
 
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
-        """Start from the centroids of the last stage."""
-        n, k, d = start.centroids.shape
-        table, sums = np.zeros((n, k, d)), np.zeros((n, k, d + 1))
+        """Start from the centroids of the last stage, with room for the rows of a search."""
+        n, _, d = start.centroids.shape
+        more = np.full((n, self.places - self.k, d), np.inf)
+        reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
+        table, sums = np.zeros((n, self.places, d)), np.zeros((n, self.places, d + 1))
         return TreeLloydState(
-            start.centroids, start.centroids, np.zeros(n, np.bool_), start.centroids, np.zeros((n, 2)), table, table,
-            sums, sums, np.full(n, np.inf), tree_sums.measure(devices), np.zeros((n, 1, 2)),
+            start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
+            reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
+            np.full(n, np.inf), np.zeros((n, self.places)), tree_sums.measure(devices), np.zeros((n, 1, 2)),
         )  # fmt: skip
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
@@ -220,20 +254,22 @@ class OverTree(MethodBase):
         if not position.walks:
             return silence(len(devices), 1, 1)
         tables = state.up if position.up else state.down
+        if position.up and self.searches and devices.round > 1:
+            tables = _put(tables, (..., -1), tree_search.shorten(tables[..., -1]))
         said = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
         who = np.flatnonzero(said.rows >= 0)
         if devices.round < 2 or not len(who):  # numbers of 8 bytes
             return said
-        return said._replace(wire=self._count_bytes(tables, who, up=position.up))
+        wire = np.zeros(len(devices), np.int64)
+        real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
+        wire[who] = self._count_up(tables[who], real) if position.up else _count_down(tables[who])
+        return said._replace(wire=wire)
 
-    def _count_bytes(self, tables: Floats, who: Integers, *, up: bool) -> Integers:
-        """Return the bytes on the wire of what some devices send, int64[n]: whole numbers, and a cost or an order."""
-        wire, k, own = np.zeros(len(tables), np.int64), self.k, tables[who]
-        whole = own[:, :k] if up else own[:, 1:]
-        wire[who] = integer_bytes(whole.astype(np.int64)) + (_COST if up else _ORDER)
-        if not up:
-            wire[who[(own[:, 0, 0].astype(np.int64) & _MOVE) == 0]] = _ORDER
-        return wire
+    def _count_up(self, tables: Floats, real: Integers) -> Integers:
+        """Return the bytes on the wire of what goes up, int64[b]: whole numbers, the cost, errors if asked for."""
+        changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
+        errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
+        return integer_bytes(changes.astype(np.int64)) + _COST + errors
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
@@ -254,50 +290,158 @@ class OverTree(MethodBase):
             state = _choose_units(state, who) if first else self._decide(state, who)
         elif position.up:
             return state
-        state = state._replace(units=_put(state.units, who, state.down[who, 0, :2])) if first else _obey(state, who)
+        if first:
+            state = state._replace(units=_put(state.units, who, state.down[who, 0, :2]))
+        else:
+            state = self._obey(state, who, devices)
         return _check_termination(state, first=first) if position.ends else state
 
     def _measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
-        """Begin a step: prepare what goes up, the change of the own sums and the own cost."""
-        n, k, d = state.table.shape
+        """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
+        n, rows, d = state.table.shape
         table = _place(state.reference, state.units, state.table)
         own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
-        up = np.zeros((n, k + 1, d + 1))
-        up[:, :k], up[:, k, 0] = own - state.own, costs
-        return state._replace(own=own, up=up, down=np.zeros((n, k + 1, d)))
+        up = np.zeros((n, rows + 1, d + 1 + self.searches))
+        up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs
+        if self.searches:
+            asked = state.down[:, 0, 0].astype(np.int64) if devices.round > 2 else np.zeros(n, np.int64)
+            scale = state.units[:, 0] ** 2 * state.units[:, 1]
+            for order, utility in ((_PHI, False), (_UTILITY, True)):
+                who = (asked & order) > 0
+                if who.any():
+                    up[who, rows, -1] = 1.0  # errors were asked for
+                    up[who, :rows, -1] = tree_search.sum_errors(devices, table, scale, utility=utility)[who]
+        return state._replace(own=own, up=up, down=np.zeros((n, rows + 1, d)))
 
     def _decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
-        k, sums, costs, down = self.k, state.sums.copy(), state.costs.copy(), state.down.copy()
-        sums[roots] += state.up[roots, :k]
-        before, now = costs[roots], state.up[roots, k, 0]
+        sums = state.sums.copy()
+        sums[roots] += state.up[roots, :-1, : sums.shape[2]]
         moves = tree_sums.find_moves(sums[roots], state.table[roots])
-        fell, known = now < before, np.isfinite(before)
-        little = known & (before - now < self.method.tol * np.where(known, before, 0.0))
-        still = little | ~np.any(moves, axis=(1, 2))
-        down[roots, 0, 0] = np.where(fell, np.where(still, _KEEP + _STOP, _KEEP + _MOVE), _BACK + _STOP)
-        down[roots, 1:] = np.where((fell & ~still)[:, None, None], moves, 0.0)
-        costs[roots] = np.where(fell, now, before)
-        return state._replace(sums=sums, costs=costs, down=down)
+        state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
+                               tried=state.tried.copy(), phi=state.phi.copy())  # fmt: skip
+        for root, move in zip(roots.tolist(), moves, strict=True):
+            trial = tree_search.Trial(*state.trial[root].tolist())
+            if trial.phase == _LLOYD:
+                order, trial = self._step(state, root, move, trial)
+            else:
+                order, trial = _try(state, root, move, trial)
+            state.down[root, 0, 0] += order
+            if order & _MOVE:
+                state.down[root, 1:] = move
+            state.trial[root] = trial
+        return state
+
+    def _step(
+        self, state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial
+    ) -> tuple[int, tree_search.Trial]:
+        """Return the order of a root after a Lloyd step."""
+        before, now = float(state.costs[root]), float(state.up[root, -1, 0])
+        fell = now < before
+        state.costs[root] = now if fell else before
+        if fell and move.any() and not (before < np.inf and before - now < self.method.tol * before):
+            return _KEEP + _MOVE, trial
+        word = _KEEP if fell else _BACK
+        if self.searches and trial.rows and state.costs[root] > 0.0:
+            return word + _PHI, trial._replace(phase=_ASKED)
+        return word + _STOP, trial
+
+    def _obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+        """Return the state in which some devices have followed the order that they hold."""
+        told, marks = state.down[who, 0, 0].astype(np.int64)[:, None, None], state.down[who, 1:]
+        table, reference, own, sums = state.table[who], state.reference[who], state.own[who], state.sums[who]
+        kept = np.where(told & _KEEP, table, state.kept[who])
+        base = np.where(told & _KEEP, reference, state.kept_reference[who])
+        table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
+        table = table + np.where(told & _MOVE, marks, 0.0)
+        rows = _place(base, state.units[who], kept)
+        if self.searches:
+            table, found = _change_rows(table, found, state.down[who], devices)
+            fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
+            own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
+            order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
+            rows = np.take_along_axis(rows, order[:, :, None], axis=1)
+        return state._replace(
+            centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
+            kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
+            reference=_put(state.reference, who, found), kept_reference=_put(state.kept_reference, who, base),
+            own=_put(state.own, who, own), sums=_put(state.sums, who, sums),
+        )  # fmt: skip
+
+
+def _try(state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial) -> tuple[int, tree_search.Trial]:
+    """Return the order of a root in a trial, and write what it marks into `down`."""
+    now, steps, errors = float(state.up[root, -1, 0]), trial.steps + 1, state.up[root, :-1, -1]
+    if trial.phase == _ASKED:
+        state.phi[root] = errors
+        return _grow(state, root, trial, 0)
+    if trial.phase == _GROWN and steps <= tree_search.GROWN:
+        return _MOVE + (_UTILITY if steps == tree_search.GROWN else 0), trial._replace(steps=steps)
+    if trial.phase == _GROWN:
+        rows = _place(state.reference[[root]], state.units[[root]], state.table[[root]])[0]
+        added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
+        state.down[root, 1 + tree_search.choose_least(errors, rows, int(added)), 0] = 1.0
+        state.tried[root] = np.inf
+        return _REMOVE, trial._replace(phase=_SHRUNK, steps=0.0)
+    if steps <= tree_search.SHRUNK and move.any() and now < state.tried[root]:
+        state.tried[root] = now
+        return _MOVE, trial._replace(steps=steps)
+    return _judge(state, root, trial, now)
+
+
+def _judge(state: TreeLloydState, root: int, trial: tree_search.Trial, now: float) -> tuple[int, tree_search.Trial]:
+    """Return the order of a root at the end of a trial."""
+    trials, better = trial.trials + 1, now < state.costs[root] * (1.0 - tree_search.GAIN)
+    rows = trial.rows if better else trial.rows - 1
+    over = not rows or trials >= tree_search.TRIALS
+    trial = tree_search.Trial(0.0 if over else rows, trials, _LLOYD if over else _ASKED)
+    if better:
+        state.costs[root] = now
+    if over:  # Lloyd steps to the end, which begin with the sums of the table that is kept
+        state.costs[root] = np.inf
+        return _KEEP if better else _BACK, trial
+    return (_KEEP + _PHI, trial) if better else _grow(state, root, trial, _BACK)
+
+
+def _grow(state: TreeLloydState, root: int, trial: tree_search.Trial, word: int) -> tuple[int, tree_search.Trial]:
+    """Return the order to add rows beside those of the largest error, whose numbers mark the new ones, from 1."""
+    kept = np.isfinite(state.kept_reference[root, :, 0])
+    chosen = tree_search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
+    state.down[root, 1 + np.flatnonzero(~kept)[: len(chosen)], 0] = 1.0 + chosen
+    step, unit = state.units[root]
+    aside = tree_search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum() * unit), float(step))
+    return word + _ADD + _MANY * int(aside), trial._replace(phase=_GROWN, steps=0.0)
+
+
+def _change_rows(table: Floats, reference: Floats, down: Floats, devices: Devices) -> tuple[Floats, Floats]:
+    """Return tables and references after rows were added or taken out, as the orders of these devices say."""
+    orders, marks = down[:, 0, 0].astype(np.int64), down[:, 1:, 0].astype(np.int64)
+    table, reference = table.copy(), reference.copy()
+    who, row = np.nonzero((marks > 0) & ((orders & _ADD) > 0)[:, None])
+    if len(who):
+        _, places, d = table.shape
+        draws = uniforms(devices.shared_key, Stream.CHOICE, [devices.round], places * d)[0].reshape(places, d)
+        offsets = np.rint((2.0 * draws[row] - 1.0) * (orders[who] // _MANY)[:, None])
+        offsets[:, 0] += ~offsets.any(axis=1)
+        beside = marks[who, row] - 1
+        table[who, row], reference[who, row] = table[who, beside] + offsets, reference[who, beside]
+    who, row = np.nonzero((marks > 0) & ((orders & _REMOVE) > 0)[:, None])
+    table[who, row], reference[who, row] = 0.0, np.inf
+    return table, reference
+
+
+def _count_down(tables: Floats) -> Integers:
+    """Return the bytes on the wire of what goes down, int64[b]: an order, and moves or marks of rows."""
+    orders, marks = tables[:, 0, 0].astype(np.int64), np.count_nonzero(tables[:, 1:, 0], axis=1)
+    moves = np.where(orders & _MOVE, integer_bytes(tables[:, 1:].astype(np.int64)), 0)
+    marked = np.where(orders & (_ADD | _REMOVE), _MARK * marks, 0) + np.where(orders & _ADD, _ASIDE, 0)
+    return _ORDER + moves + marked
 
 
 def _choose_units(state: TreeLloydState, roots: Integers) -> TreeLloydState:
     """Return the state in which the roots have chosen step and unit."""
     units = tree_sums.choose_units(state.up[roots], _FINENESS)
     return state._replace(down=_put(state.down, roots, units[:, None]))
-
-
-def _obey(state: TreeLloydState, who: Integers) -> TreeLloydState:
-    """Return the state in which some devices have followed the order that they hold."""
-    told, table = state.down[who, 0, 0].astype(np.int64)[:, None, None], state.table[who]
-    kept = np.where(told & _KEEP, table, state.kept[who])
-    table = np.where(told & _BACK, kept, table) + state.down[who, 1:]
-    before = state.centroids[who]
-    return state._replace(
-        centroids=_put(state.centroids, who, _place(state.reference[who], state.units[who], kept)),
-        previous=_put(state.previous, who, before), kept=_put(state.kept, who, kept),
-        table=_put(state.table, who, table),
-    )  # fmt: skip
 
 
 def _check_termination(state: TreeLloydState, *, first: bool) -> TreeLloydState:
@@ -311,8 +455,8 @@ def _place(reference: Floats, units: Floats, steps: Floats) -> Floats:
     return reference + units[:, 0, None, None] * steps
 
 
-def _put(values: Floats, who: Integers, some: Floats) -> Floats:
-    """Return a copy with the values of some devices replaced."""
+def _put(values: Floats, where: Any, some: Floats) -> Floats:
+    """Return a copy with some values replaced."""
     found = values.copy()
-    found[who] = some
+    found[where] = some
     return found
