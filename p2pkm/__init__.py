@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.local_only import LocalOnly as LocalOnly
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
+    from p2pkm.methods.peer.treelloyd import TreeLloyd as TreeLloyd
     from p2pkm.methods.server.centralized import Central as Central
     from p2pkm.methods.server.feca import FeCA as FeCA
     from p2pkm.methods.server.ffcm import FFCM as FFCM
@@ -93,6 +94,7 @@ _HOMES = {
     "P2PKMeans": "p2pkm.estimator",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
+    "TreeLloyd": "p2pkm.methods.peer.treelloyd",
     "communities": "p2pkm.data.synthetic_communities",
     "Shards": "p2pkm.data.shards",
     "Result": "p2pkm.metrics.result",

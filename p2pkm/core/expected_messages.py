@@ -162,17 +162,20 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeWalk:
-    """All in one round: ways up and down a tree; the deepest layer sends in the opening.
+    """Ways up and down a tree in one round; the deepest layer sends in the opening.
 
     Parameters
     ----------
     parent, layer : int64[n]
     ways : tuple of Way
+    again : tuple of Way
+        The ways of every later round, if there are any; then nothing is sent in the last turn of a round.
     """
 
     parent: Integers
     layer: Integers
     ways: tuple[Way, ...]
+    again: tuple[Way, ...] = ()
 
 
 @dataclass(frozen=True)

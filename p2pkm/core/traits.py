@@ -60,6 +60,8 @@ class MethodTraits:
         A stage before the method that ends whatever is lost, so that faults of all stages affect it, too.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
+    needs_shared_start : bool
+        All devices must start from the same centroids: a given start with different ones is refused.
     needs_honest_messages : bool
         Both ends of a link must come to the same verdict: Byzantine devices send honest messages in this stage.
     optional_counters : bool
@@ -92,7 +94,8 @@ class MethodTraits:
     cuts_links : bool
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     has_objective : bool
-        It has `penalties`, so that the objective, equation (7), is known.
+        It has `link_alpha` and `penalties`, so that the objective, equation (7), is known; without penalties it is the
+        pooled cost, as long as all devices hold the same centroids.
     moves_on_grid : bool
         `update` moves the centroids by whole steps of `Devices.grid` where there is one.
     no_quantization : str
@@ -111,6 +114,7 @@ class MethodTraits:
     needs_reliable_links: str = ""
     ends_under_faults: bool = False
     needs_static_links: str = ""
+    needs_shared_start: bool = False
     needs_honest_messages: bool = False
     optional_counters: bool = False
     needs_hub: bool = False

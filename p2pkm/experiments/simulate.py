@@ -153,22 +153,17 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d)
+    shared = algorithm.traits.needs_shared_start
+    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d, shared=shared)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
     names = {"link_model": None if link_model is None else str(link_model),
              "faults": None if faults is None else str(faults),
              "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
     with ExitStack() as held:
-        writer, saved = None, None
-        refusal: P2PKMError | None = None
+        writer, saved, refusal = None, None, None
         if checkpoint is not None and world.rank == 0:
-            try:
-                writer, saved = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
-            except ExperimentError as error:  # the folder is in use
-                refusal = error
-            except (P2PKMError, OSError) as error:
-                refusal = DataError(f"checkpoint {checkpoint} cannot be used: {error}")
+            writer, saved, refusal = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
         part = _deal(config, shards, given, rank_partition, world, saved, refusal)
         if checkpoint is not None:
             part = replace(part, interrupted=held.enter_context(asked_to_stop()))
@@ -188,18 +183,23 @@ def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:
 
 def _open(
     folder: Path, every: int | None, facts: dict[str, Any], held: ExitStack
-) -> tuple[CheckpointWriter, Checkpoint | None]:
-    """Hold a folder of checkpoints; return what writes them, and the last one, which must be of the same run."""
-    lock = held.enter_context(Lock(folder))
-    saved = newest(folder, _tell)
-    if saved is not None:
-        differ = sorted(name for name in {*facts, *saved.facts} if facts.get(name) != saved.facts.get(name))
+) -> tuple[CheckpointWriter | None, Checkpoint | None, P2PKMError | None]:
+    """Hold a folder of checkpoints; return what writes them, the last one, and why the folder is refused."""
+    try:
+        lock = held.enter_context(Lock(folder))
+        saved = newest(folder, _tell)
+        found = facts if saved is None else saved.facts
+        differ = sorted(name for name in {*facts, *found} if facts.get(name) != found.get(name))
         if differ:
             raise DataError(
                 f"it is of a run with another {', '.join(differ)}; call with the arguments of that run, or choose a "
                 "new folder"
             )
-    return CheckpointWriter(lock, every, lambda: facts, _tell), saved
+    except ExperimentError as error:  # the folder is in use
+        return None, None, error
+    except (P2PKMError, OSError) as error:
+        return None, None, DataError(f"checkpoint {folder} cannot be used: {error}")
+    return CheckpointWriter(lock, every, lambda: facts, _tell), saved, None
 
 
 def _deal(  # noqa: PLR0913 - what is dealt

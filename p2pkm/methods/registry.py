@@ -21,6 +21,7 @@ class MethodEntry(NamedTuple):
 
 METHODS: Mapping[str, MethodEntry] = {
     "gtvmin": MethodEntry("peer.gtvmin", "GTVMin"),
+    "treelloyd": MethodEntry("peer.treelloyd", "TreeLloyd"),
     "consensus": MethodEntry("peer.consensus", "ConsensusLloyd"),
     "pushsum": MethodEntry("peer.pushsum", "PushSumLloyd"),
     "tracking": MethodEntry("peer.tracking", "TrackingLloyd"),

@@ -133,7 +133,7 @@ def _count_bytes(result: Result) -> Floats:
 
 _NONE, _CLOSING = Table(0), Table.CLOSING
 _LABELS, _SERVER, _CENTRAL, _FAULTS = "true labels", "a server", "the central baseline", "`--faults`"
-_OBJECTIVE, _NET, _SHAPE, _GROUPS = "an objective (GTVMin)", "a network model", "`--silhouette`", "GTVMin"
+_OBJECTIVE, _NET, _SHAPE, _GROUPS = "an objective (GTVMin, tree Lloyd)", "a network model", "`--silhouette`", "GTVMin"
 _TO_OWN, _TO_CENTRAL = (
     f"until the mean cost ratio stays within 1 % of {goal}" for goal in ("its own final value", "central k-means")
 )

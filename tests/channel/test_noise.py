@@ -25,7 +25,7 @@ from tests.support.run_cli import SMALL, here, ranks, solve, there
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 DEVICES = arrange(POINTS, [(0, 1), (1, 2)]).devices
 TABLES = np.arange(18.0).reshape(3, 2, 3)  # two coordinates and a count
-REFUSED = {"consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "coreset", "mufc", "local"}
+REFUSED = {"consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "coreset", "mufc", "local", "treelloyd"}
 
 
 class Content:

@@ -20,7 +20,7 @@ NAMES = {
     "gossip-sum", "gtvmin", "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp",
     "min-id-agreement", "pairwise-gossip", "pushsum", "rehearsal", "rehearsal:walk", "running-sums",
     "saturation-thresholds", "select-candidate", "standardization", "star", "tracking", "tree", "tree-summaries",
-    "tree-summaries:walk", "tree:front", "tree:routes",
+    "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
 }  # fmt: skip
 
 

@@ -216,7 +216,8 @@ def test_no_descent_is_claimed_and_a_note_says_why():
     (p2pkm.GTVMin(3, groups=True), "cut for good"), (p2pkm.GTVMin(3, relaxation=1.5), "overshoots with relaxation "
     "1.5"),
     (ADMM(3), "dual variables"), (Coreset(3), "have to last"),
-], ids=["groups", "relaxation", "admm", "coreset"])  # fmt: skip
+    (p2pkm.TreeLloyd(3), "links have to last"),
+], ids=["groups", "relaxation", "admm", "coreset", "treelloyd"])  # fmt: skip
 def test_methods_that_need_links_to_last_are_refused(method, piece):
     with pytest.raises(ExperimentError, match=f"{piece}.* one-peer-exponential change from round to round"):
         p2pkm.simulate(method, topologies.one_peer_exponential(8), deal(8))

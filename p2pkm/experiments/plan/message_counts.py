@@ -223,9 +223,9 @@ def _walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
 
     linked = sent.layer > 0
     opening = volume(sent.ways[0], sent.layer == max(int(sent.layer.max()), 1))
-    total = sum((volume(way, linked) for way in sent.ways), NOTHING)
+    total, again = (sum((volume(way, linked) for way in ways), NOTHING) for ways in (sent.ways, sent.again))
     rest = total._replace(messages=total.messages - opening.messages, bytes=total.bytes - opening.bytes)
-    return lambda t: (opening, rest)[t] if t < 2 else NOTHING, False
+    return lambda t: (opening, rest)[t] if t < 2 else again, False
 
 
 def _pool(facts: Facts, sent: FloodThenPool) -> tuple[Rounds, bool]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Integers, Mask
-from p2pkm.core.expected_messages import EveryTurn, Flooding, Reports, Silent, TreeBroadcast, TreeWalk, UntilQuiet
+from p2pkm.core.expected_messages import EveryTurn, Flooding, Reports, Silent, TreeBroadcast, TreeWalk, UntilQuiet, Way
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments.plan.draft import RunPlan
@@ -162,17 +162,22 @@ def _walk(stage: Stage, plan: RunPlan, sent: TreeWalk) -> Play:
     depth, everybody = max(1, int(layers.max())), np.ones(topology.n, np.bool_)
     up, down = parent[topology.sources] == topology.indices, parent[topology.indices] == topology.sources
 
-    def say(number: int) -> TurnMessages:
+    def say(ways: tuple[Way, ...], number: int) -> TurnMessages:
         number, step = divmod(number, depth)
-        if number == len(sent.ways):
+        if number >= len(ways):
             return TurnMessages(everybody, np.full(topology.n, -1), plan.size.features, np.zeros(len(up), np.bool_))
-        way = sent.ways[number]
+        way = ways[number]
         speaks = layers == (depth - step if way.up else step)
         edges = (up if way.up else down) & speaks[topology.sources]
         return TurnMessages(everybody, np.where(speaks, way.rows, -1), way.columns, edges)
 
-    last = depth * len(sent.ways)
-    return Play(1, lambda t: map(say, range(1, last + 1) if t else range(1)))
+    def turns(t: int) -> Iterator[TurnMessages]:
+        if t > 1:
+            return (say(sent.again, number) for number in range(depth * len(sent.again) + 1))
+        last = depth * len(sent.ways) + bool(sent.again)
+        return (say(sent.ways, number) for number in (range(1, last + 1) if t else range(1)))
+
+    return Play(stage.rounds if sent.again else 1, turns)
 
 
 def _silent(stage: Stage, plan: RunPlan, sent: Silent) -> Play:

@@ -36,12 +36,18 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
     return centroids[best, each], counts[best, each]
 
 
-def check_start(start: Any, n: int, k: int, d: int) -> Floats:
-    """Return given centroids, one set for each device, if they can be used."""
+def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
+    """Return given centroids, one set for each device, if they can be used; shared: all sets have to be the same."""
     centroids = np.ascontiguousarray(start, np.float64)
     if centroids.shape != (n, k, d):
         raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
     absent = np.isposinf(centroids)
     if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
         raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
+    if shared and np.any(centroids != centroids[:1]):
+        first = int(np.flatnonzero((centroids != centroids[0]).any(axis=(1, 2)))[0])
+        raise DataError(
+            f"start has other centroids for device {first} than for device 0; the method adds up rows by their number, "
+            "so all devices need the same ones"
+        )
     return centroids

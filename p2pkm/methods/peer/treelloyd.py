@@ -1,0 +1,462 @@
+"""Tree Lloyd: exact k-means steps on the points of all devices, by whole-number sums along a spanning tree."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.protocols import MethodBase, Work
+from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.wire_format import integer_bytes
+from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.building_blocks import tree_search, tree_sums
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
+
+_FINENESS = 9  # the step is 2^-9 of the root of the total variance
+# what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
+_KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
+_COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
+_LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
+
+
+@register("treelloyd")
+class TreeLloydState(NamedTuple):
+    """State of a batch; whole numbers are float64.
+
+    Attributes
+    ----------
+    centroids, previous : float64[n, k, d]
+        The last table whose pooled cost is known not to have risen, and the one before.
+    converged : bool[n]
+    reference : float64[n, k, d]
+        The table at the start; +inf where a row is absent.
+    units : float64[n, 2]
+        Step of the grid and unit of the weights.
+    kept, table : float64[n, k, d]
+        Steps from the reference: of `centroids`, and of the table that is tried.
+    kept_reference : float64[n, k, d]
+        The reference of `kept`.
+    own : float64[n, k, d + 1]
+        Sums and counts of the own points as they were last sent.
+    sums : float64[n, k, d + 1]
+        Sums and counts of all points below, and the own ones.
+    costs : float64[n]
+        At a root the pooled cost of `kept`, +inf before it is known.
+    trial : float64[n, 4]
+        At a root of a search `tree_search.Trial`.
+    tried : float64[n]
+        At a root the cost of the last table in a trial.
+    phi : float64[n, k]
+        At a root the errors of the rows of `kept`.
+    up, down : float64[n, r, w]
+        What each device sends to its parent and to its children.
+    """
+
+    centroids: Floats
+    previous: Floats
+    converged: Mask
+    reference: Floats
+    units: Floats
+    kept: Floats
+    table: Floats
+    kept_reference: Floats
+    own: Floats
+    sums: Floats
+    costs: Floats
+    trial: Floats
+    tried: Floats
+    phi: Floats
+    up: Floats
+    down: Floats
+
+
+@dataclass(frozen=True)
+class TreeLloyd(MethodBase):
+    r"""Add up the clusters of all devices along a spanning tree, and take the same Lloyd step everywhere.
+
+    All devices hold the same table ``w_c = R_c + s Z_c``: R is the table at the start, Z whole numbers, 0 at first,
+    and ``s = 2^-9 sqrt(total variance)`` the step of a grid. A round is one step:
+
+    * up: with the n_ic own points nearest to w_c, device i adds ``S_ic = rint(sum (x - R_c) / s)`` and n_ic to what its
+      children sent and sends to its parent by how much this has changed, and the cost of all points below.
+    * at the root: ``z_c = rint(S_c / n_c) - Z_c`` of the sums of all devices; 0 where n_c is 0.
+    * down: z; all set ``Z <- Z + z``.
+
+    If the pooled cost of a table did not fall, all go back to the table before and stop. They stop, too, when z is 0
+    and when the cost fell by less than `tol` of itself. The tree is breadth first from the middle of each component of
+    the graph and known to all; each component has a clustering of its own. In a first round the total variance goes up
+    and s comes down. A star is a tree of depth 1: so a server would run the same.
+
+    Message: k rows (S, n) and a row with the cost up, k rows z and a row with an order down, once per link and round.
+    On the wire: whole numbers in Rice code, costs in 8 bytes, orders in 1 byte.
+
+    Guarantee: the pooled cost of the recorded tables never rises, in whatever order sums are added; the last table is a
+    Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
+    rounding, so sums do not depend on the tree.
+
+    Privacy: a leaf sends sums and counts of its own points to its parent, and then by how much they changed: where one
+    point changes its cluster, that is this point, rounded to the grid. Nobody receives what is not below it in the
+    tree; all receive the centroids. `min_cluster_size` is refused for that reason.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    init : Init or str
+        How all devices get the same first centroids; not `local`.
+    tol : float
+        Relative fall of the pooled cost below which all stop.
+    search : {"none", "breathing"}
+        What follows the last step: breathing puts up to 5 rows where the error is large and takes out as many of the
+        least utility, at most 10 times, and keeps what lowers the pooled cost; errors and utilities go up the tree as
+        16-bit numbers when the root asks for them. See `p2pkm.methods.building_blocks.tree_search`.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range, or an initialization leaves devices with different centroids.
+
+    References
+    ----------
+    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982. I. S. Dhillon,
+    D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the same sums with a
+    reduction of all processors.
+    """
+
+    k: int
+    _: KW_ONLY
+    init: Init | str = "tree-summaries:candidates=5"
+    tol: float = 1e-5
+    search: Literal["none", "breathing"] = "none"
+
+    name: ClassVar[str] = "treelloyd"
+    default_rounds: ClassVar[int] = 150
+    schedule: ClassVar[str] = "jacobi"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        init = Init.of(self.init)
+        object.__setattr__(self, "init", init)
+        whole(self.k, 1, "clusters")
+        positive(self.tol, "tol", zero=True)
+        one_of(self.search, ("none", "breathing"), "search")
+        if init.name == "local" or "hops" in dict(init.options):
+            raise ExperimentError(
+                f"init is {init}, which gives devices different centroids; {self.name} adds up rows by their number, "
+                "so all need the same ones. Take tree-summaries, flooded-summaries without hops, leader or bounding-box"
+            )
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return MethodTraits(
+            message_content=MessageContent.SUMS,
+            no_suppression="sends by how much sums of single devices change, which may be by a single point",
+            needs_reliable_links="adds up changes along a tree, each of which must arrive in its turn",
+            needs_static_links="adds up sums along a spanning tree, whose links have to last",
+            needs_honest_messages=True,
+            needs_shared_start=True,
+            init=self.init,
+            has_objective=True,
+            guarantees_descent=True,
+        )
+
+    def on(self, topology: Topology) -> "OverTree":
+        """Return the algorithm that the loop runs, over a spanning tree of the graph."""
+        return OverTree(self, grow(topology))
+
+
+@dataclass(frozen=True)
+class OverTree(MethodBase):
+    """`TreeLloyd` along trees, layer by layer."""
+
+    method: TreeLloyd
+    tree: Tree
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+        return self.method.k
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what it is, see `p2pkm.core.traits`."""
+        return self.method.traits
+
+    @property
+    def searches(self) -> bool:
+        """Return whether rows are added and taken out."""
+        return self.method.search == "breathing"
+
+    @property
+    def places(self) -> int:
+        """Return how many rows a table has room for."""
+        return self.k + tree_search.MOST * self.searches
+
+    @property
+    def depth(self) -> int:
+        """Return how many turns a way takes."""
+        return tree_sums.depth_of(self.tree)
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: a round has the turns of both ways, and one in which the last messages are read."""
+        return f"jacobi*{2 * self.depth + 1}"
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return the moments up and the units down; then sums and a cost up, moves and an order down."""
+        (parent, layers), d = self.tree, known.features
+        one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
+        rows = one * (self.places + 1)
+        return TreeWalk(
+            parent, layers, (Way(True, one, 3 + d, sure), Way(False, one, 2, sure)),
+            (Way(True, rows, d + 1 + self.searches, sure), Way(False, rows, d, sure)),
+        )  # fmt: skip
+
+    def flops(self, work: Work) -> Integers:
+        """Count a pass over the own points per round, in shares of what a device receives in it, and the additions."""
+        degrees = np.bincount(self.tree.parent[self.tree.parent >= 0], minlength=len(self.tree.parent))
+        degrees += self.tree.parent >= 0
+        passes = work.sizes * (3 * self.k + 2) * work.d
+        return passes * work.rows // np.maximum(degrees * (self.places + 1), 1) + work.rows * (work.d + 1)
+
+    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
+        """Return 0 for every own link, float64[e]: what is minimized is the cost of all points."""
+        return np.zeros(len(devices.indices))
+
+    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
+        """Return 0 for every own link, float64[e]: while all hold the same table, the objective is the pooled cost."""
+        return np.zeros(len(devices.indices))
+
+    def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
+        """Start from the centroids of the last stage, with room for the rows of a search."""
+        n, _, d = start.centroids.shape
+        more = np.full((n, self.places - self.k, d), np.inf)
+        reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
+        table, sums = np.zeros((n, self.places, d)), np.zeros((n, self.places, d + 1))
+        return TreeLloydState(
+            start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
+            reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
+            np.full(n, np.inf), np.zeros((n, self.places)), tree_sums.measure(devices), np.zeros((n, 1, 2)),
+        )  # fmt: skip
+
+    def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
+        """Send what is due, if it is the layer's turn."""
+        position = tree_sums.due(devices, self.depth)
+        if not position.walks:
+            return silence(len(devices), 1, 1)
+        tables = state.up if position.up else state.down
+        if position.up and self.searches and devices.round > 1:
+            tables = _put(tables, (..., -1), tree_search.shorten(tables[..., -1]))
+        said = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
+        who = np.flatnonzero(said.rows >= 0)
+        if devices.round < 2 or not len(who):  # numbers of 8 bytes
+            return said
+        wire = np.zeros(len(devices), np.int64)
+        real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
+        wire[who] = self._count_up(tables[who], real) if position.up else _count_down(tables[who])
+        return said._replace(wire=wire)
+
+    def _count_up(self, tables: Floats, real: Integers) -> Integers:
+        """Return the bytes on the wire of what goes up, int64[b]: whole numbers, the cost, errors if asked for."""
+        changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
+        errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
+        return integer_bytes(changes.astype(np.int64)) + _COST + errors
+
+    def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
+        """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
+        first, position = devices.round == 1, tree_sums.received(devices, self.depth)
+        if devices.turn == 0 and not first:
+            state = self._measure(state, devices)
+        if not position.walks:
+            return state
+        if not position.up:
+            who, down = tree_sums.take_parents(state.down, inbox, devices)
+            state = state._replace(down=down)
+        elif first:
+            state = state._replace(up=tree_sums.merge_children(state.up, inbox, devices))
+        else:
+            state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
+        if position.at_roots:
+            who = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
+            state = _choose_units(state, who) if first else self._decide(state, who)
+        elif position.up:
+            return state
+        if first:
+            state = state._replace(units=_put(state.units, who, state.down[who, 0, :2]))
+        else:
+            state = self._obey(state, who, devices)
+        return _check_termination(state, first=first) if position.ends else state
+
+    def _measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
+        """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
+        n, rows, d = state.table.shape
+        table = _place(state.reference, state.units, state.table)
+        own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
+        up = np.zeros((n, rows + 1, d + 1 + self.searches))
+        up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs
+        if self.searches:
+            asked = state.down[:, 0, 0].astype(np.int64) if devices.round > 2 else np.zeros(n, np.int64)
+            scale = state.units[:, 0] ** 2 * state.units[:, 1]
+            for order, utility in ((_PHI, False), (_UTILITY, True)):
+                who = (asked & order) > 0
+                if who.any():
+                    up[who, rows, -1] = 1.0  # errors were asked for
+                    up[who, :rows, -1] = tree_search.sum_errors(devices, table, scale, utility=utility)[who]
+        return state._replace(own=own, up=up, down=np.zeros((n, rows + 1, d)))
+
+    def _decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+        """Return the state in which the roots have made up their orders."""
+        sums = state.sums.copy()
+        sums[roots] += state.up[roots, :-1, : sums.shape[2]]
+        moves = tree_sums.find_moves(sums[roots], state.table[roots])
+        state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
+                               tried=state.tried.copy(), phi=state.phi.copy())  # fmt: skip
+        for root, move in zip(roots.tolist(), moves, strict=True):
+            trial = tree_search.Trial(*state.trial[root].tolist())
+            if trial.phase == _LLOYD:
+                order, trial = self._step(state, root, move, trial)
+            else:
+                order, trial = _try(state, root, move, trial)
+            state.down[root, 0, 0] += order
+            if order & _MOVE:
+                state.down[root, 1:] = move
+            state.trial[root] = trial
+        return state
+
+    def _step(
+        self, state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial
+    ) -> tuple[int, tree_search.Trial]:
+        """Return the order of a root after a Lloyd step."""
+        before, now = float(state.costs[root]), float(state.up[root, -1, 0])
+        fell = now < before
+        state.costs[root] = now if fell else before
+        if fell and move.any() and not (before < np.inf and before - now < self.method.tol * before):
+            return _KEEP + _MOVE, trial
+        word = _KEEP if fell else _BACK
+        if self.searches and trial.rows and state.costs[root] > 0.0:
+            return word + _PHI, trial._replace(phase=_ASKED)
+        return word + _STOP, trial
+
+    def _obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+        """Return the state in which some devices have followed the order that they hold."""
+        told, marks = state.down[who, 0, 0].astype(np.int64)[:, None, None], state.down[who, 1:]
+        table, reference, own, sums = state.table[who], state.reference[who], state.own[who], state.sums[who]
+        kept = np.where(told & _KEEP, table, state.kept[who])
+        base = np.where(told & _KEEP, reference, state.kept_reference[who])
+        table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
+        table = table + np.where(told & _MOVE, marks, 0.0)
+        rows = _place(base, state.units[who], kept)
+        if self.searches:
+            table, found = _change_rows(table, found, state.down[who], devices)
+            fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
+            own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
+            order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
+            rows = np.take_along_axis(rows, order[:, :, None], axis=1)
+        return state._replace(
+            centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
+            kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
+            reference=_put(state.reference, who, found), kept_reference=_put(state.kept_reference, who, base),
+            own=_put(state.own, who, own), sums=_put(state.sums, who, sums),
+        )  # fmt: skip
+
+
+def _try(state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial) -> tuple[int, tree_search.Trial]:
+    """Return the order of a root in a trial, and write what it marks into `down`."""
+    now, steps, errors = float(state.up[root, -1, 0]), trial.steps + 1, state.up[root, :-1, -1]
+    if trial.phase == _ASKED:
+        state.phi[root] = errors
+        return _grow(state, root, trial, 0)
+    if trial.phase == _GROWN and steps <= tree_search.GROWN:
+        return _MOVE + (_UTILITY if steps == tree_search.GROWN else 0), trial._replace(steps=steps)
+    if trial.phase == _GROWN:
+        rows = _place(state.reference[[root]], state.units[[root]], state.table[[root]])[0]
+        added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
+        state.down[root, 1 + tree_search.choose_least(errors, rows, int(added)), 0] = 1.0
+        state.tried[root] = np.inf
+        return _REMOVE, trial._replace(phase=_SHRUNK, steps=0.0)
+    if steps <= tree_search.SHRUNK and move.any() and now < state.tried[root]:
+        state.tried[root] = now
+        return _MOVE, trial._replace(steps=steps)
+    return _judge(state, root, trial, now)
+
+
+def _judge(state: TreeLloydState, root: int, trial: tree_search.Trial, now: float) -> tuple[int, tree_search.Trial]:
+    """Return the order of a root at the end of a trial."""
+    trials, better = trial.trials + 1, now < state.costs[root] * (1.0 - tree_search.GAIN)
+    rows = trial.rows if better else trial.rows - 1
+    over = not rows or trials >= tree_search.TRIALS
+    trial = tree_search.Trial(0.0 if over else rows, trials, _LLOYD if over else _ASKED)
+    if better:
+        state.costs[root] = now
+    if over:  # Lloyd steps to the end, which begin with the sums of the table that is kept
+        state.costs[root] = np.inf
+        return _KEEP if better else _BACK, trial
+    return (_KEEP + _PHI, trial) if better else _grow(state, root, trial, _BACK)
+
+
+def _grow(state: TreeLloydState, root: int, trial: tree_search.Trial, word: int) -> tuple[int, tree_search.Trial]:
+    """Return the order to add rows beside those of the largest error, whose numbers mark the new ones, from 1."""
+    kept = np.isfinite(state.kept_reference[root, :, 0])
+    chosen = tree_search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
+    state.down[root, 1 + np.flatnonzero(~kept)[: len(chosen)], 0] = 1.0 + chosen
+    step, unit = state.units[root]
+    aside = tree_search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum() * unit), float(step))
+    return word + _ADD + _MANY * int(aside), trial._replace(phase=_GROWN, steps=0.0)
+
+
+def _change_rows(table: Floats, reference: Floats, down: Floats, devices: Devices) -> tuple[Floats, Floats]:
+    """Return tables and references after rows were added or taken out, as the orders of these devices say."""
+    orders, marks = down[:, 0, 0].astype(np.int64), down[:, 1:, 0].astype(np.int64)
+    table, reference = table.copy(), reference.copy()
+    who, row = np.nonzero((marks > 0) & ((orders & _ADD) > 0)[:, None])
+    if len(who):
+        _, places, d = table.shape
+        draws = uniforms(devices.shared_key, Stream.CHOICE, [devices.round], places * d)[0].reshape(places, d)
+        offsets = np.rint((2.0 * draws[row] - 1.0) * (orders[who] // _MANY)[:, None])
+        offsets[:, 0] += ~offsets.any(axis=1)
+        beside = marks[who, row] - 1
+        table[who, row], reference[who, row] = table[who, beside] + offsets, reference[who, beside]
+    who, row = np.nonzero((marks > 0) & ((orders & _REMOVE) > 0)[:, None])
+    table[who, row], reference[who, row] = 0.0, np.inf
+    return table, reference
+
+
+def _count_down(tables: Floats) -> Integers:
+    """Return the bytes on the wire of what goes down, int64[b]: an order, and moves or marks of rows."""
+    orders, marks = tables[:, 0, 0].astype(np.int64), np.count_nonzero(tables[:, 1:, 0], axis=1)
+    moves = np.where(orders & _MOVE, integer_bytes(tables[:, 1:].astype(np.int64)), 0)
+    marked = np.where(orders & (_ADD | _REMOVE), _MARK * marks, 0) + np.where(orders & _ADD, _ASIDE, 0)
+    return _ORDER + moves + marked
+
+
+def _choose_units(state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    """Return the state in which the roots have chosen step and unit."""
+    units = tree_sums.choose_units(state.up[roots], _FINENESS)
+    return state._replace(down=_put(state.down, roots, units[:, None]))
+
+
+def _check_termination(state: TreeLloydState, *, first: bool) -> TreeLloydState:
+    """Return the state in which those are done whose order was to stop, or whose points have no spread."""
+    done = state.units[:, 0] == 0.0 if first else (state.down[:, 0, 0].astype(np.int64) & _STOP) > 0
+    return state._replace(converged=state.converged | done)
+
+
+def _place(reference: Floats, units: Floats, steps: Floats) -> Floats:
+    """Return where the rows of a table of whole numbers are."""
+    return reference + units[:, 0, None, None] * steps
+
+
+def _put(values: Floats, where: Any, some: Floats) -> Floats:
+    """Return a copy with some values replaced."""
+    found = values.copy()
+    found[where] = some
+    return found

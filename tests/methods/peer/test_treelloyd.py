@@ -1,0 +1,314 @@
+"""Tree Lloyd: a naive twin on the pooled points, the pooled cost, the sums, and what passes over the links."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.core.wire_format import encode
+from p2pkm.methods.building_blocks.spanning_tree import Tree
+from p2pkm.methods.peer.treelloyd import OverTree
+from tests.support.play_rounds import arrange, play, random_links, squared
+
+GRAPHS = {
+    "one": (1, []),
+    "two": (2, [(0, 1)]),
+    "path": (7, [(i, i + 1) for i in range(6)]),
+    "ring": (9, [(i, (i + 1) % 9) for i in range(9)]),
+    "star": (9, [(3, i) for i in range(9) if i != 3]),
+    "complete": (5, [(i, j) for i in range(5) for j in range(i)]),
+    "grid": (9, [(i, j) for i in range(9) for j in (i + 1, i + 3) if j < 9 and not (j == i + 1 and j % 3 == 0)]),
+}
+K, D = 4, 2
+
+
+def draw(n, seed=0, d=D, sizes=None):
+    """Return points of n devices around six corners; from three devices on, one has none, and one equal points."""
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(0, 12, (6, d))
+    sizes = rng.integers(1, 15, n) if sizes is None else sizes
+    data = [corners[rng.integers(0, 6, m)] + rng.normal(size=(m, d)) for m in sizes]
+    if n > 2:
+        data[1], data[2] = np.zeros((0, d)), np.repeat(data[2][:1], 5, axis=0)
+    return data
+
+
+def lloyd(data, start, step, tol=0.0, rounds=99, masses=None):
+    """Return the whole numbers of the last accepted table, its cost, and whether a step was taken back."""
+    table = kept = np.zeros_like(start)
+    before, masses = np.inf, masses or [np.ones(len(points)) for points in data]
+    for _ in range(rounds):
+        sums, counts, cost = np.zeros_like(start), np.zeros(len(start)), 0.0
+        for points, mass in zip(data, masses, strict=True):
+            apart = squared(points, start + step * table).reshape(len(points), len(start))
+            nearest = apart.argmin(axis=1)
+            cost += (mass * apart.min(axis=1)).sum()
+            for c in range(len(start)):
+                own = nearest == c
+                sums[c] += np.rint((mass[own, None] * (points[own] - start[c])).sum(axis=0) / step)
+                counts[c] += mass[own].sum()
+        if cost >= before:
+            return kept, before, True
+        kept = table
+        moves = np.where(counts[:, None] > 0, np.rint(sums / np.maximum(counts, 1e-300)[:, None]) - table, 0.0)
+        if before - cost < tol * before or not moves.any():
+            return kept, cost, False
+        table, before = table + moves, cost
+    return kept, before, False
+
+
+def run(data, links, start, rounds=60, tol=0.0, **more):
+    """Return the history of centroids by round and the last state."""
+    table = arrange(data, links, **more)
+    method = p2pkm.TreeLloyd(len(start), tol=tol).on(table.topology)
+    turns = 2 * method.depth + 1
+    history, state = play(method, table, np.array([start] * len(data)), rounds)
+    return history[::turns], state
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_twin_finds_the_same_whole_numbers(name):
+    n, links = GRAPHS[name]
+    for seed in range(4):
+        data = draw(n, seed)
+        pooled = np.concatenate(data)
+        start = np.random.default_rng(seed).normal(6, 4, (K, D))
+        for tol in (0.0, 1e-2):
+            history, state = run(data, links, start, tol=tol)
+            step = state.units[0, 0]
+            assert_allclose(step, np.sqrt(pooled.var(axis=0).sum()) / 512, rtol=1e-12)
+            kept, cost, _ = lloyd(data, start, step, tol)
+            assert state.converged.all()
+            for i in range(n):
+                assert_array_equal(state.kept[i], kept)
+            assert_array_equal(state.centroids, np.array([start + step * kept] * n))
+            assert_allclose(squared(pooled, state.centroids[0]).min(axis=1).sum(), cost)
+            assert (history[-1] == state.centroids).all()
+
+
+def test_two_steps_by_hand():
+    # total variance 512^2, so that the step is 1: from -400 and 0 the middle point changes its cluster in the 2nd step
+    data = [np.array([[-512.0], [512.0]]), np.array([[-512.0], [512.0]])]
+    history, state = run(data, [(0, 1)], np.array([[-400.0], [0.0]]), rounds=4)
+    assert_array_equal(state.units, [[1.0, 1.0]] * 2)
+    assert_array_equal(state.kept, [[[-112.0], [512.0]]] * 2)
+    assert_array_equal(state.sums[0], [[-224.0, 2.0], [1024.0, 2.0]])
+    assert_array_equal(history[:, 0, :, 0], [[-400, 0]] * 3 + [[-512, 512]] * 2)
+
+
+def test_a_step_that_raises_the_cost_is_taken_back():
+    """Sums are off by up to half a step per device, which can move a row beyond the grid point nearest to its mean."""
+    found = 0
+    for seed in range(20):
+        data = [np.random.default_rng((seed, i)).normal(0, 3, (1, 1)) for i in range(3)]
+        pooled = np.concatenate(data)
+        start = pooled.mean(axis=0, keepdims=True) - 0.4 * pooled.std() / 512
+        history, state = run(data, [(0, 1), (1, 2)], start)
+        kept, cost, back = lloyd(data, start, state.units[0, 0])
+        assert_array_equal(state.kept, np.array([kept] * 3))
+        assert_array_equal(state.table, state.kept)
+        assert_allclose(state.costs[1], cost)
+        costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
+        assert (np.diff(costs) <= 0).all()
+        found += back
+    assert 2 < found < 18
+
+
+@given(st.data())
+def test_the_pooled_cost_never_rises(drawn):
+    n, k, seed = drawn.draw(st.integers(1, 9)), drawn.draw(st.integers(1, 5)), drawn.draw(st.integers(0, 2**20))
+    rng = np.random.default_rng(seed)
+    grain = drawn.draw(st.sampled_from([None, 1.0]))
+    data = [rng.normal(0, 3, (m, 2)) for m in rng.integers(0, 7, n)]
+    data = data if grain is None else [np.rint(points / grain) * grain for points in data]
+    assume(sum(map(len, data)))
+    links = random_links(rng, n, 0.3, connected=True)
+    history, state = run(data, links, rng.normal(0, 3, (k, 2)), rounds=30)
+    pooled = np.concatenate(data)
+    costs = np.array([squared(pooled, table[0]).min(axis=1).sum() for table in history])
+    assert (np.diff(costs) <= 1e-12 * costs[0]).all()
+    assert (history == history[:, :1]).all()  # all hold the same table between two rounds
+    assert state.converged.all()
+
+
+def test_sums_depend_neither_on_the_tree_nor_on_the_order():
+    data = draw(9, 5)
+    start = np.random.default_rng(3).normal(6, 4, (K, D))
+    found = [run(data, links, start)[1] for n, links in GRAPHS.values() if n == 9]
+    for other in found:
+        root = int(np.argmax(other.sums[:, :, -1].sum(axis=1)))
+        assert_array_equal(other.sums[root], other.own.sum(axis=0))
+        assert_array_equal(other.kept, found[0].kept)
+    order = np.random.default_rng(1).permutation(9)
+    _, turned = run([data[i] for i in order], GRAPHS["ring"][1], start)
+    assert_array_equal(turned.kept, found[0].kept)
+
+
+def test_the_end_is_a_lloyd_point_of_the_pooled_points():
+    for seed in range(8):
+        data = draw(9, seed, sizes=np.full(9, 30))
+        pooled, start = np.concatenate(data), np.random.default_rng(seed).normal(6, 4, (K, D))
+        _, state = run(data, GRAPHS["grid"][1], start)
+        if lloyd(data, start, state.units[0, 0])[2]:
+            continue
+        nearest = squared(pooled, state.centroids[0]).argmin(axis=1)
+        for c in np.unique(nearest):
+            own = pooled[nearest == c]
+            off = np.abs(own.mean(axis=0) - state.centroids[0, c])
+            assert (off <= state.units[0, 0] * (1 + 9 / len(own)) / 2).all()
+
+
+def test_every_component_has_a_clustering_of_its_own():
+    data, start = draw(9, 2), np.random.default_rng(2).normal(6, 4, (K, D))
+    data[5] = np.zeros((0, D))  # alone, without points
+    parts = [0, 1, 2, 3], [4, 6, 7, 8]
+    _, state = run(data, [(0, 1), (1, 2), (2, 3), (4, 6), (6, 7), (7, 8), (8, 4)], start)
+    assert state.converged.all()
+    for part in parts:
+        own = [data[i] for i in part]
+        kept, _, _ = lloyd(own, start, state.units[part[0], 0])
+        assert_array_equal(state.kept[part], np.array([kept] * 4))
+    assert_array_equal(state.centroids[5], start)
+
+
+def test_whole_weights_are_repeated_points():
+    data, rng = draw(9, 7), np.random.default_rng(0)
+    masses = [rng.integers(1, 5, len(points)) for points in data]
+    start = rng.normal(6, 4, (K, D))
+    whole = [np.repeat(points, mass, axis=0) for points, mass in zip(data, masses, strict=True)]
+    found = [
+        run(data, GRAPHS["ring"][1], start, weights=factor * np.concatenate(masses))[1]
+        for factor in (1.0, 2.0**-60, 2.0**40)
+    ]
+    _, repeated = run(whole, GRAPHS["ring"][1], start)
+    for state in found:
+        assert_array_equal(state.centroids, found[0].centroids)
+        assert_array_equal(state.own, found[0].own)
+        assert_array_equal(state.own[:, :, -1], repeated.own[:, :, -1])
+        assert_array_equal(state.kept, repeated.kept)
+    assert_array_equal(found[2].units[:, 1], np.full(9, 2.0**40))
+
+
+def test_any_weights_are_followed_to_the_grid():
+    data, rng = draw(9, 8), np.random.default_rng(1)
+    masses = [rng.uniform(0.1, 5, len(points)) for points in data]
+    start = rng.normal(6, 4, (K, D))
+    _, state = run(data, GRAPHS["grid"][1], start, weights=np.concatenate(masses))
+    assert_array_equal(state.kept[0], lloyd(data, start, state.units[0, 0], masses=masses)[0])
+
+
+@pytest.mark.parametrize("scale", [1e100, 1e-100])
+def test_coordinates_may_be_huge_or_tiny(scale):
+    data, start = draw(9, 3), np.random.default_rng(3).normal(6, 4, (K, D))
+    one, other = (run([size * part for part in data], GRAPHS["ring"][1], size * start)[1] for size in (1.0, scale))
+    assert np.isfinite(other.centroids).all()
+    assert_allclose(other.centroids / scale, one.centroids, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [1e6, 1e60, 1e100])
+def test_rows_that_start_far_away_break_nothing(far):
+    data, start = draw(9, 3), np.random.default_rng(3).normal(6, 4, (K, D))
+    start[1] *= far
+    history, state = run(data, GRAPHS["ring"][1], start)
+    assert np.isfinite(history).all() and np.abs(state.sums).max() <= 2.0**52
+    _, alone = run(data, GRAPHS["ring"][1], far * np.ones((2, D)), rounds=5)
+    assert np.isfinite(alone.centroids).all() and np.abs(alone.sums).max() <= 2.0**52
+
+
+def test_points_without_spread_end_it_at_once():
+    data = [np.full((3, D), 0.5)] * 4
+    history, state = run(data, [(0, 1), (1, 2), (2, 3)], np.array([[0.5, 0.5], [5.0, 5.0]]), rounds=1)
+    assert_array_equal(state.units[:, 0], np.zeros(4))
+    assert state.converged.all() and (history == history[0]).all()
+
+
+def test_an_absent_row_stays_absent():
+    start = np.array([[0.0, 0.0], [np.inf, np.inf], [9.0, 9.0]])
+    _, state = run(draw(9, 1), GRAPHS["grid"][1], start)
+    assert np.isinf(state.centroids[:, 1]).all() and np.isfinite(state.centroids[:, [0, 2]]).all()
+    assert (state.sums[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["path", "ring", "star", "complete"])
+def test_what_passes_over_the_links(name, monkeypatch):
+    """Two messages per link of the tree and step, with the bytes of a table that can be read."""
+    (n, links), said = GRAPHS[name], []
+    message = OverTree.message
+
+    def watched(self, state, devices):
+        messages = message(self, state, devices)
+        said.append((devices.round, messages))
+        return messages
+
+    monkeypatch.setattr(OverTree, "message", watched)
+    data, start = draw(n, 4), np.random.default_rng(4).normal(6, 4, (K, D))
+    table = arrange(data, links)
+    method = p2pkm.TreeLloyd(K).on(table.topology)
+    _, state = play(method, table, np.array([start] * n), 40)
+    said = [(t, messages) for t, messages in said if (messages.rows >= 0).any()]
+    steps = [one for number in range(2, 41) if (one := [messages for t, messages in said if t == number])]
+    assert state.converged.all() and 2 < len(steps) < 30
+    first = [messages for t, messages in said if t < 2]
+    assert sum(int(messages.edges.sum()) for messages in first) == 2 * (n - 1)
+    assert all(messages.wire is None for messages in first)
+    for one in steps:
+        assert sum(int(messages.edges.sum()) for messages in one) == 2 * (n - 1)
+        for messages in one:
+            for i in np.flatnonzero(messages.rows >= 0):
+                values = messages.values[i].astype(np.int64)
+                up = values.shape[1] == D + 1
+                order, whole = (8, values[:K]) if up else (1, values[1:])
+                silent = not up and not values[0, 0] & 4
+                assert messages.wire[i] == order + (0 if silent else -(-len(encode(whole)) // 8))
+    counted = table.network.ledger.edges
+    over = 8 * (3 + D) + 16 + len(steps) * 8 * (K + 1) * (2 * D + 1)
+    assert counted[:, 2].sum() == (n - 1) * over
+    assert counted[:, 3].sum() < 0.6 * counted[:, 2].sum()
+
+
+def test_later_steps_are_shorter():
+    """Changes are shorter than sums."""
+    shards, graph = deal(10), topologies.ring(10)
+    result = p2pkm.simulate(p2pkm.TreeLloyd(4, init="leader", tol=0.0), graph, shards, seed=3)
+    wire = np.diff([entry["wire_bytes"] for entry in result.rounds if entry["stage"] == "treelloyd"])
+    assert len(wire) > 5 and wire[1:].argmax() == 0 and wire[-2] < wire[1] / 2
+
+
+def deal(n, seed=0):
+    return p2pkm.Shards.from_list(draw(n, seed, sizes=np.full(n, 30)))
+
+
+def test_the_descent_is_that_of_the_pooled_cost():
+    result = p2pkm.simulate(p2pkm.TreeLloyd(5, init="leader"), topologies.ring(10), deal(10), seed=1)
+    summary = result.summary
+    assert (summary["descent"], summary["termination"], summary["centroid_sets"]) == ("certified", "converged", 1)
+    pooled = np.concatenate(draw(10, 0, sizes=np.full(10, 30)))
+    assert_allclose(summary["objective"], squared(pooled, result.centroids[0]).min(axis=1).sum())
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"init": "local"}, "gives devices different centroids"),
+    ({"init": "flooded-summaries:hops=1"}, "gives devices different centroids"),
+    ({"tol": -1.0}, "tol is"),
+    ({"k": 0}, "clusters"),
+])  # fmt: skip
+def test_parameters_out_of_range_are_refused(options, said):
+    with pytest.raises(p2pkm.ExperimentError, match=said):
+        p2pkm.TreeLloyd(**{"k": 3} | options)
+
+
+def test_a_start_that_differs_is_refused():
+    start = np.array([np.eye(3, 2)] * 9)
+    same = p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(9), deal(9), start=start)
+    assert same.summary["descent"] == "certified"
+    start[4, 0] += 1.0
+    with pytest.raises(p2pkm.DataError, match="other centroids for device 4"):
+        p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(9), deal(9), start=start)
+
+
+def test_the_tree_of_a_star_has_its_middle_as_the_root():
+    tree: Tree = p2pkm.TreeLloyd(2).on(arrange([np.ones((1, 1))] * 5, [(2, i) for i in (0, 1, 3, 4)]).topology).tree
+    assert_array_equal(tree.parent, [2, 2, -1, 2, 2])
