@@ -168,7 +168,7 @@ class PushSumLloyd(MethodBase):
         gain, edge_heard = draw(devices, inbox, account)
         mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
-            thin = is_thin(devices, mass, _fair(devices))
+            thin = is_thin(devices, mass, fair_share(devices))
             found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
             centroids = np.where(thin[:, None, None], state.centroids, found)
             converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
@@ -178,7 +178,7 @@ class PushSumLloyd(MethodBase):
         return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_heard))
 
 
-def _fair(devices: Devices) -> Floats:
+def fair_share(devices: Devices) -> Floats:
     """Return what each device should hold, in mean numbers of points: by its degree, next to those around it."""
     around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
     return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))

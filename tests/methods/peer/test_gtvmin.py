@@ -289,3 +289,15 @@ def test_what_is_certified():
     not_claimed = [{"schedule": "jacobi", "local_steps": 2}, {"star_term": False}, {"update": "as-printed"}]
     assert all(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in certified)
     assert not any(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in not_claimed)
+
+
+def test_a_device_that_wakes_on_its_own_has_converged_after_two_calm_turns():
+    table = arrange([column(0.0), column(0.0)], PAIR)
+    for schedule, calm in (("colored", 1), ("async", 2)):
+        method = p2pkm.GTVMin(1, alpha=1.0, schedule=schedule)
+        table.network.open()
+        state = method.initial_state(table.devices, Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_)))
+        inbox = table.network.exchange(method.message(state, table.devices))
+        once = method.update(state, inbox, table.devices)
+        twice = method.update(once, inbox, table.devices)
+        assert [one.converged.all() for one in (once, twice)] == [calm == 1, True]

@@ -9,7 +9,7 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.methods.peer.pushsum import PushSumLloyd
+from p2pkm.methods.peer.pushsum import PushSumLloyd, fair_share
 from tests.support.averages import GRAPHS, column, deal, divide, draw, lloyd, scene, seeds, states, sums
 from tests.support.play_rounds import arrange, last
 
@@ -110,6 +110,11 @@ def test_a_run_settles():
     result = p2pkm.simulate(PushSumLloyd(16), topologies.star(8), shards)
     assert result.summary["termination"] == "converged"
     assert result.summary["ratio_worst"] < 1.02
+
+
+def test_who_has_more_links_than_those_around_it_should_hold_a_mean_number_of_points():
+    star = arrange([[[0.0]]] * 5, [(0, i) for i in range(1, 5)]).devices
+    assert_allclose(fair_share(star), [1.0, 0.4, 0.4, 0.4, 0.4])
 
 
 @pytest.mark.parametrize(
