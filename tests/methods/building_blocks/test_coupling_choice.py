@@ -53,8 +53,9 @@ def test_the_relaxation_is_the_best_one_of_the_slowest_mode(c):
     assert 1 < theta < 2
 
 
-def test_without_coupling_there_is_no_relaxation():
+def test_without_coupling_there_is_no_relaxation_and_it_never_reaches_2():
     assert relax(0.0) == 1.0
+    assert relax(1e5) < relax(1e100) < 2
 
 
 def sums(n, k, d, seed, *, skew=False):
