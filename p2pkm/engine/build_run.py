@@ -130,6 +130,10 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
     if options.get("start") is not None and algorithm.traits.init is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if options.get("start") is not None and (algorithm.traits.accepts or algorithm.traits.rehearses):
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
+        )
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
     model: LinkModel | None = options.get("link_model")

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ class GTVMin(MethodBase):
     alpha : float, optional
         Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
         multiplies it, too; a coupling stays.
-    coupling : float or "auto", optional
+    coupling : float, "auto" or "rehearsal", optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either. ``auto``:
         at least that, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the devices'
@@ -170,7 +171,7 @@ class GTVMin(MethodBase):
     accept : bool
         Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
         that they had agreed on, and lets all take the start back if it costs less: see
-        `p2pkm.methods.building_blocks.accept_test`. Not with groups, nor with init `local`.
+        `p2pkm.methods.init.accept_test`. Not with groups, nor with init `local`.
 
     Raises
     ------
@@ -484,7 +485,7 @@ def _check_numbers(given: GTVMin) -> None:
             positive(value, name, zero=True, most=_LARGEST)
     if given.relaxation in (None, "auto"):
         return
-    if not isinstance(given.relaxation, (int, float)) or not 0 < given.relaxation < 2:
+    if not isinstance(given.relaxation, Real) or not 0 < given.relaxation < 2:
         raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2, or auto")
     if given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(
