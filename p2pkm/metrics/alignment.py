@@ -3,6 +3,7 @@
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.metrics.clustering import match_one_to_one
 from p2pkm.metrics.result import Result
 
 _SETS = 2_000  # pairs of sets that are matched; of more nothing is said
@@ -23,9 +24,7 @@ def aligned_distance(a: Floats, b: Floats) -> float:
     nearest = squared.argmin(axis=1)
     if len(np.unique(nearest)) == len(short):  # cheaper than that there is nothing
         return float(squared.min(axis=1).sum())
-    from scipy.optimize import linear_sum_assignment
-
-    return float(squared[linear_sum_assignment(squared)].sum())
+    return match_one_to_one(squared)
 
 
 def deviate_from_central(result: Result) -> Floats:
