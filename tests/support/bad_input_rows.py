@@ -138,6 +138,12 @@ compare --out full                        | is in use, but not by a comparison
 --relaxation -1                                | above 0 and below 2
 --relaxation nan                               | expected a finite number
 --relaxation 1.5 --schedule jacobi             | jacobi
+--algorithm gtvmin:matching=best               | Known: nearest, optimal
+--algorithm gtvmin:matching=optimal --groups   | matching=optimal and groups are both given
+--algorithm gtvmin:safeguard=true              | where several passes descend without one
+--algorithm dgc:rho=0                          | rho is 0
+--algorithm gossip-sum:sends=0                 | sends is 0
+--algorithm epidemic:cycles=0                  | cycles is 0
 --local-steps 0                                | local_steps is 0
 --local-steps 99999999999999999999             | below 2^63
 --rounds -1                               | rounds is -1
