@@ -68,6 +68,33 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
     assert len(checked) > 20
 
 
+@pytest.mark.parametrize("name", ["admm", "gossip", "tracking", "fkm", "kfed"])
+def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name):
+    checked, usual = [], quantization.Quantizer._round
+
+    def check(self, values, reference, steps, real):
+        found, bits = usual(self, values, reference, steps, real)
+        rounds = values.shape[2] if name == "tracking" else 2
+        for i, rows in enumerate(real[:, :, 0].sum(axis=1)):
+            length, pieces = 1, [(slice(0, rounds), True), *((slice(c, c + 1), False) for c in range(rounds, 3))]
+            for columns, always in pieces[: 1 + values.shape[2] - rounds]:
+                one = found[i, :rows, columns]
+                way = np.rint((one - reference[i, :rows, columns]) / steps[i, columns])
+                whole = always or (way == values[i, :rows, columns]).all()
+                coded = encode(way.astype(np.int64)) if whole else ""
+                length += len(coded) if whole else 64 * rows
+                length += not always
+                read = decode(coded, rows, one.shape[1]) if whole else None
+                assert_array_equal(one, reference[i, :rows, columns] + steps[i, columns] * read if whole else one)
+                checked.append(np.abs(way).max(initial=0.0) > 0.0)
+            assert length == bits[i]
+        return found, bits
+
+    monkeypatch.setattr(quantization.Quantizer, "_round", check)
+    run(name, rounds=3)
+    assert any(checked)
+
+
 def test_neighbors_know_the_first_table_unless_each_device_starts_by_itself():
     shared, own = run(rounds=0), run(p2pkm.GTVMin(3, init="local"), rounds=0)
     assert stage_of(shared, "gtvmin") == 0
