@@ -201,6 +201,7 @@ def test_the_total_variance_is_that_of_all_points():
     assert_array_equal(state.centroids, np.zeros((6, 2, 3)))  # given centroids pass
 
 
+@pytest.mark.slow
 def test_a_plan_counts_the_agreement_on_the_step():
     ended = here("plan", "--devices", 8, "--quantize", "rice", "--rounds", 3, "--format", "json")
     assert ended.code == 0, ended.err

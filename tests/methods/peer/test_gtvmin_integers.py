@@ -43,7 +43,7 @@ def rises(seed, schedule):
     return ((np.diff(seen, axis=0) - allowed) / np.maximum(seen[0], 1e-300)).max(axis=0)
 
 
-BATCHES = [pytest.param(3, id="quick"), pytest.param(FULL, id="full", marks=pytest.mark.slow)]
+BATCHES = [pytest.param(2, id="quick"), pytest.param(FULL, id="full", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("batches", BATCHES)
