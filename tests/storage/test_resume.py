@@ -54,6 +54,7 @@ RUNS = {
     "integers": ("--quantize", "rice:threshold=1", "--rounds", "4"),
     "integers in groups": ("--quantize", "int8", "--groups", "--rounds", "3", "--graph", "complete"),
     "integers async": ("--quantize", "rice", "--schedule", "async", "--init", "local", "--rounds", "6"),
+    "integers on a net": ("--quantize", "rice", "--link-model", "wan", "--rounds", "4"),
     "integer sums": ("--quantize", "rice", "--algorithm", "tracking", "--init", "leader", "--rounds", "4"),
     "integer reports": ("--quantize", "rice", "--algorithm", "fkm", "--rounds", "4"),
     "loss": ("--faults", "loss=0.2", "--rounds", "5", "--init", "local"),
