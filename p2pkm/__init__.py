@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from p2pkm.channel.byzantine import Byzantine as Byzantine
+    from p2pkm.channel.quantization import Quantization as Quantization
     from p2pkm.channel.sampled_faults import Faults as Faults
     from p2pkm.channel.stale_policy import StalePolicy as StalePolicy
     from p2pkm.core.errors import DataError as DataError
@@ -79,6 +80,7 @@ _HOMES = {
     "LinkModel": "p2pkm.network.link_model",
     "StalePolicy": "p2pkm.channel.stale_policy",
     "Byzantine": "p2pkm.channel.byzantine",
+    "Quantization": "p2pkm.channel.quantization",
     "Faults": "p2pkm.channel.sampled_faults",
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",

@@ -255,6 +255,7 @@ def test_text_is_parsed_at_the_door():
     door = {
         "p2pkm.channel.byzantine",  # Byzantine.of
         "p2pkm.channel.sampled_faults",  # Faults.of
+        "p2pkm.channel.quantization",  # Quantization.of
         "p2pkm.channel.registry",  # --transforms
         "p2pkm.methods.init.value",  # Init.of
         "p2pkm.network.link_model",  # LinkModel.of

@@ -10,7 +10,7 @@ from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.messages import Delivery, Inbox
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import InitContext, Stage
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -29,6 +29,10 @@ class ChannelPlan(NamedTuple):
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need to place the plan."""
         return {name: part for kind, settings in self.parts for name, part in kind.to_arrays(settings).items()}
+
+    def prepare(self, at: InitContext) -> tuple[Stage, ...]:
+        """Return the stages that run before those of the method."""
+        return tuple(stage for kind, settings in self.parts for stage in kind.prepare(settings, at))
 
     def build(self, scope: RunScope) -> "Channel":
         """Return this rank's channel."""

@@ -6,6 +6,7 @@ from typing import Any
 from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.noise import GaussianNoise
+from p2pkm.channel.quantization import Quantizer
 from p2pkm.channel.rejection import Rejection
 from p2pkm.channel.suppression import Disclosure, Suppression
 from p2pkm.channel.transform import Transform
@@ -14,7 +15,8 @@ from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
 
 TRANSFORMS: dict[str, type[Transform]] = {
-    kind.name: kind for kind in (Suppression, GaussianNoise, ByzantineMessages, Disclosure, FaultInjector, Rejection)
+    kind.name: kind
+    for kind in (Suppression, GaussianNoise, Quantizer, ByzantineMessages, Disclosure, FaultInjector, Rejection)
 }
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import InitContext, Stage
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -134,6 +134,11 @@ class Transform:
         arrays: what `to_arrays` returned on rank 0, which may be alone in reading a file; None: this is rank 0.
         """
         return settings
+
+    @classmethod
+    def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
+        """Return the stages that run before all others, because the devices have to agree on something first."""
+        return ()
 
     @classmethod
     def to_arrays(cls, settings: Settings) -> dict[str, Any]:

@@ -76,6 +76,9 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "messages; methods that cannot guarantee this are rejected.  [default: 0]"),
     click.option("--noise", type=float, metavar="SD", help="Add Gaussian noise to every row of centroids sent, in "
                  "units of the points' standard deviation; no privacy guarantee.  [default: 0]"),
+    click.option("--quantize", metavar="SPEC", help="Send tables as integers, differences in whole steps: rice or "
+                 "int8, each with bits=B, the step 2^-B of the points' standard deviation, and threshold=T, the least "
+                 "number of steps of a row (rice:bits=12,threshold=1)."),
     click.option("--transforms", metavar="LIST", help="What installed packages do to messages, such as "
                  "rounding:digits=3."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),

@@ -92,6 +92,21 @@ class Kernels(Protocol):
         """Write flooded tables one after another."""
 
 
+class Grid(NamedTuple):
+    """Whole steps that centroids move by, so that what is sent are integers.
+
+    Attributes
+    ----------
+    step : float64[n]
+        0: nothing moves.
+    threshold : int
+        A row of which no coordinate moves by so many steps does not move.
+    """
+
+    step: Floats
+    threshold: int
+
+
 @dataclass(frozen=True)
 class Devices:
     """A batch of devices: what an `Algorithm` may know of them, and nothing else.
@@ -150,6 +165,8 @@ class Devices:
         Whether what is received may be older than what was sent last.
     min_count : int
         Nothing of rows that stand for fewer own points is sent.
+    grid : Grid or None
+        Centroids move by whole steps, where the method can; None: as they like.
     """
 
     ids: Integers
@@ -179,6 +196,7 @@ class Devices:
     active_devices: Mask
     late: bool = False
     min_count: int = 0
+    grid: Grid | None = None
 
     def __len__(self) -> int:
         """Return the number of devices in this batch."""

@@ -92,6 +92,12 @@ class MethodTraits:
     has_objective : bool
         It has `link_alpha` and `penalties`, so that the objective, equation (7), is known; without penalties it is the
         pooled cost, as long as all devices hold the same centroids.
+    moves_on_grid : bool
+        `update` moves the centroids by whole steps of `Devices.grid` where there is one.
+    no_quantization : str
+        Why its messages cannot be integers, so that `quantize` is refused.
+    common_centroids : bool
+        All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
     """
@@ -118,6 +124,9 @@ class MethodTraits:
     saturates: bool = False
     cuts_links: bool = False
     has_objective: bool = False
+    moves_on_grid: bool = False
+    no_quantization: str = ""
+    common_centroids: bool = False
     guarantees_descent: bool = False
 
 

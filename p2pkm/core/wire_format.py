@@ -24,26 +24,28 @@ _PARAMETERS = 32
 _FORM, _PARAMETER, _WIDTH = 1, 5, 2  # bits
 
 
-def integer_bits(tables: Integers, *, rice: bool = True) -> Integers:
+def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
     """Return the bits of each table of integers, int64[n].
 
     Parameters
     ----------
     tables : int64[n, k, d]
-        Below 2^62 in size.
+        Below 2^62 in size; rows beyond `rows` are zeros.
+    rows : int64[n], optional
+        Of each table; None: k.
     rice : bool
         Whether the Rice form may be taken where it is shorter.
     """
-    _, k, d = tables.shape
-    sent: Mask = np.any(tables, axis=2)
-    numbers = d * sent.sum(axis=1)
-    fixed = _FORM + _WIDTH + k + numbers * _widths(tables)
-    return np.minimum(fixed, _rice_bits(tables, sent, numbers).min(axis=1)) if rice else fixed
+    n, k, d = tables.shape
+    numbers = d * np.any(tables, axis=2).sum(axis=1)
+    bitmap = np.full(n, k) if rows is None else np.maximum(rows, 0)
+    fixed = _FORM + _WIDTH + bitmap + numbers * _widths(tables)
+    return np.minimum(fixed, _rice_bits(tables, bitmap, numbers).min(axis=1)) if rice else fixed
 
 
-def integer_bytes(tables: Integers, *, rice: bool = True) -> Integers:
+def integer_bytes(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
     """Return the same rounded up to bytes."""
-    return to_bytes(integer_bits(tables, rice=rice))
+    return to_bytes(integer_bits(tables, rows, rice=rice))
 
 
 def fixed_bits(rows: Integers | int, columns: Iterable[int]) -> Integers:
@@ -79,7 +81,7 @@ def encode(table: Integers, *, rice: bool = True) -> str:
     numbers, bitmap = table[sent].ravel(), "".join("01"[int(one)] for one in sent)
     width = int(_widths(table[None])[0])
     fixed = f"0{_WIDTHS.index(width):02b}{bitmap}" + "".join(f"{int(v) % (1 << width):0{width}b}" for v in numbers)
-    lengths = _rice_bits(table[None], sent[None], np.array([len(numbers)]))[0]
+    lengths = _rice_bits(table[None], np.array([len(table)]), np.array([len(numbers)]))[0]
     if not rice or lengths.min() >= len(fixed):
         return fixed
     p = int(np.argmin(lengths))
@@ -120,9 +122,8 @@ def _widths(tables: Integers) -> Integers:
     return np.array(_WIDTHS)[np.searchsorted([2**7, 2**15, 2**31], largest, side="right")]
 
 
-def _rice_bits(tables: Integers, sent: Mask, numbers: Integers) -> Integers:
+def _rice_bits(tables: Integers, bitmap: Integers, numbers: Integers) -> Integers:
     """Return the bits of the Rice form with each parameter, int64[n, 32]; where it is absurdly long, a bound."""
-    n, k, _ = tables.shape
-    u = _zigzag(tables).reshape(n, -1)
+    u = _zigzag(tables).reshape(len(tables), -1)
     high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(_PARAMETERS)], axis=1)
-    return _FORM + _PARAMETER + k + high + numbers[:, None] * (1 + np.arange(_PARAMETERS))
+    return _FORM + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(_PARAMETERS))

@@ -116,7 +116,9 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         devices, own, scaling = _scale(config, own, setting, field, keeper)
     prices = _price(config, own, world, devices, network)
     referee.attach(devices, prices)
-    played = stages(channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None)
+    played = config.channel.prepare(setting) + stages(
+        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
+    )
     warnings = channel.start(played, devices, network)
     _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)
     referee.exclude(channel.left_out, altered=channel.alters)

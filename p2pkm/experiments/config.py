@@ -46,6 +46,8 @@ class Experiment:
         Nothing of rows of fewer own points leaves their device; 0: no matter how few.
     noise : float
         Standard deviation of the noise on every row of centroids that is sent, in that of the points; 0: none.
+    quantize : Quantization or None
+        How tables travel as integers; None: as real numbers.
     transforms : PluginTransforms or None
         What other packages do to messages.
     out : str or None
@@ -80,6 +82,7 @@ class Experiment:
     byzantine: Any = None
     min_cluster_size: int = 0
     noise: float = 0.0
+    quantize: Any = None
     transforms: Any = None
     out: str | None = None
     plot: bool = True
@@ -326,6 +329,7 @@ _VALUES = {  # fields that hold values
     "faults": _value("p2pkm.channel.sampled_faults", "Faults"),
     "stale_policy": _value("p2pkm.channel.stale_policy", "StalePolicy"),
     "byzantine": _value("p2pkm.channel.byzantine", "Byzantine"),
+    "quantize": _value("p2pkm.channel.quantization", "Quantization"),
     "transforms": _value("p2pkm.channel.registry", "PluginTransforms"),
 }
 _GRAPHS = 64  # that a study keeps

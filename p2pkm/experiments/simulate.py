@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.channel.byzantine import Byzantine
+from p2pkm.channel.quantization import Quantization
 from p2pkm.channel.registry import PluginTransforms
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
@@ -50,7 +51,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None,
     byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
-    transforms: str | None = None, scale: str = "none", silhouette: bool = False, true_centers: Any = None,
+    quantize: Quantization | str | None = None, transforms: str | None = None, scale: str = "none",
+    silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
@@ -95,6 +97,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     noise : float
         Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
         deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
+    quantize : Quantization or str, optional
+        Send tables as integers, differences in whole steps: ``"rice"`` or ``"int8"``, perhaps with the bits of the step
+        and the least number of steps of a row, as ``"rice:bits=12,threshold=1"``; see `p2pkm.channel.quantization`.
     transforms : str, optional
         What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
     scale : {"none", "standard", "minmax"}
@@ -131,7 +136,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         "rounds": rounds, "seed": seed, "start": start, "record_every": record_every, "baselines": baselines,
         "allow_disconnected": allow_disconnected, "rank_partition": rank_partition, "link_model": link_model,
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
-        "noise": noise, "transforms": PluginTransforms.of(transforms), "scale": scale,
+        "noise": noise, "quantize": Quantization.of(quantize),
+        "transforms": PluginTransforms.of(transforms), "scale": scale,
     }  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)

@@ -286,6 +286,7 @@ METRICS: tuple[Metric, ...] = (
            better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_rejected),
     Metric("noise", "noise", "Gaussian noise on every row sent, standard deviation; no privacy guarantee",
            "standard deviations of the points", needs="`--noise`", tables=_CLOSING),
+    Metric("quantize", "integer messages", "how tables travel as integers", needs="`--quantize`", tables=_NONE),
     Metric("min_cluster_size", "minimum cluster size", "smaller clusters are suppressed in all messages", "points",
            tables=_CLOSING, row=rows.tell_suppression),
     Metric("raw_points_disclosed", "raw points disclosed", "own points that appear unchanged in a sent message",

@@ -19,7 +19,8 @@ NAMES = {
     "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "flood", "flooded-summaries", "gtvmin",
     "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp", "min-id-agreement",
     "pairwise-gossip", "pushsum", "running-sums", "saturation-thresholds", "select-candidate", "standardization",
-    "star", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
+    "star", "total-variance", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes",
+    "treelloyd",
 }  # fmt: skip
 
 

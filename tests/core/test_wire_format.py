@@ -27,6 +27,9 @@ def test_a_table_is_decoded_as_it_was_and_its_length_is_the_counted_one(table, r
 def test_a_length_does_not_depend_on_the_other_tables(table):
     both = np.stack((table, np.zeros_like(table)))
     assert integer_bits(both)[0] == integer_bits(table[None])[0]
+    padded = np.concatenate((table, np.zeros((3, table.shape[1]), np.int64)))  # nor on room for longer ones
+    assert integer_bits(padded[None], np.array([len(table)])) == integer_bits(table[None])
+    assert integer_bytes(padded[None], np.array([len(table)]), rice=False) == integer_bytes(table[None], rice=False)
 
 
 def test_lengths_by_hand():

@@ -171,11 +171,11 @@ def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):
     assert_array_equal(large.edges, small.edges)
     assert large.exchanges == []
     source = np.repeat(np.arange(20), np.diff(placement.indptr))
-    expected = np.zeros((len(source), 3), np.int64)
+    expected = np.zeros((len(source), 4), np.int64)
     for messages, edges, _, _ in notes:
         for e, i in enumerate(source):
             if messages.rows[i] >= 0 and (edges is None or edges[e]):
-                expected[e] += 1, messages.rows[i], 16 * messages.rows[i]
+                expected[e] += 1, messages.rows[i], 16 * messages.rows[i], 16 * messages.rows[i]
     assert_array_equal(small.edges, expected)
 
 

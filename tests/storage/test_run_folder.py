@@ -14,7 +14,7 @@ from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
-KEYS = "stage round turn_count objective gtv ratio_mean messages bytes converged descent".split()
+KEYS = "stage round turn_count objective gtv ratio_mean messages bytes wire_bytes converged descent".split()
 
 
 @pytest.fixture(autouse=True)

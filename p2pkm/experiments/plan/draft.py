@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.pipeline import ChannelPlan
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
@@ -132,7 +133,8 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
         run = build_run(method, vars(resolved), topology, points, graph=read_attributes(resolved, graph))
     except P2PKMError as error:
         refusal = error
-    played, other = _arrange(resolved, method, setting)
+    channel = ChannelPlan() if run is None else run.channel
+    played, other = _arrange(resolved, method, setting, channel)
     return RunPlan(resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run)
 
 
@@ -153,12 +155,14 @@ def _usual(size: Size, n: int) -> str:
     return "column" if size.devices is not None else "dirichlet" if size.labeled else "iid"
 
 
-def _arrange(experiment: Experiment, method: Any, setting: InitContext) -> tuple[tuple[Stage, ...], P2PKMError | None]:
+def _arrange(
+    experiment: Experiment, method: Any, setting: InitContext, channel: ChannelPlan
+) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why they would be refused."""
     before = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
     rounds = experiment.rounds or 0
     try:
-        return before + stages(method, setting, rounds, seeded=False), None
+        return before + channel.prepare(setting) + stages(method, setting, rounds, seeded=False), None
     except P2PKMError as error:
         return (*before, Stage(method.name, method.on(setting.topology), rounds)), error
 

@@ -44,7 +44,7 @@ class BoundingBox(MethodBase):
     """
 
     name: ClassVar[str] = "bounding-box"
-    traits: ClassVar[MethodTraits] = MethodTraits()
+    traits: ClassVar[MethodTraits] = MethodTraits(common_centroids=True)
     k: int
     schedule: str = "jacobi"
 

@@ -57,7 +57,7 @@ class DistributedD2Sampling(MethodBase):
     """
 
     name: ClassVar[str] = "d2-sampling"
-    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.KEYED_POINTS)
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.KEYED_POINTS, common_centroids=True)
     k: int
     number: int
     draws: int

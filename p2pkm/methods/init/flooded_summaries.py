@@ -67,7 +67,12 @@ class FloodedSummaries(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMMARIES, hops=self.hops, ends_under_faults=True)
+        return MethodTraits(
+            message_content=MessageContent.SUMMARIES,
+            hops=self.hops,
+            ends_under_faults=True,
+            common_centroids=self.hops is None,
+        )
 
     def expected_messages(self, known: Known) -> Flooding:
         """Return the pairs of every device."""

@@ -38,7 +38,9 @@ class Leader(MethodBase):
     """
 
     name: ClassVar[str] = "leader"
-    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.FORWARDED_CENTROIDS, common_centroids=True
+    )
     k: int
     parent: Integers
     schedule: str = "jacobi"

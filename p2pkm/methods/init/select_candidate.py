@@ -39,7 +39,7 @@ class SelectCandidate(MethodBase):
     """
 
     name: ClassVar[str] = "select-candidate"
-    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True, common_centroids=True)
     k: int
     candidates: int = 1
     schedule: str = "jacobi"

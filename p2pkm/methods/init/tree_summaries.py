@@ -96,7 +96,9 @@ class TreeSummaries(MethodBase):
     """
 
     name: ClassVar[str] = "tree-summaries"
-    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.FORWARDED_CENTROIDS)
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.FORWARDED_CENTROIDS, common_centroids=True
+    )
     k: int
     tree: Tree
     candidates: int = 1

@@ -17,6 +17,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
+from p2pkm.methods.building_blocks.quantization import move_on_grid
 from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
@@ -190,6 +191,8 @@ class GTVMin(MethodBase):
             relaxation=self.relaxation,
             saturates=self.robust == "saturate",
             has_objective=True,
+            moves_on_grid=True,
+            no_quantization=self._why_real_numbers(),
             guarantees_descent=exact and (self.schedule != "jacobi" or (self.local_steps == 1 and not self.swaps)),
         )
 
@@ -220,12 +223,16 @@ class GTVMin(MethodBase):
         points, masses, offsets = suppress_small_clusters(devices, state.centroids)
         if self.update_rule == "as-printed":  # it divides by at least one point
             masses, alpha = masses / devices.unit, alpha / devices.unit
+        relaxation = self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links)
         centroids, moves = devices.kernels.gtvmin(
             points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
             inbox.tables, inbox.rows, inbox.slots, mirror, alpha,
-            self.effective_relaxation(has_stale_or_varying_links=devices.has_stale_or_varying_links), self.local_steps,
-            self.star_term, self.update_rule == "as-printed",
+            relaxation if devices.grid is None else 1.0, self.local_steps, self.star_term,
+            self.update_rule == "as-printed",
         )  # fmt: skip
+        if devices.grid is not None:
+            within = self.schedule == "jacobi"
+            centroids, moves[:, 0] = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
         if self.swaps and devices.round % _EVERY == 0:
             trying = devices.active_devices & (quiet < _TRIES)
             centroids, swapped = swap(devices, centroids, inbox, alpha, trying)
@@ -256,6 +263,12 @@ class GTVMin(MethodBase):
         if self.local_steps > 1:
             return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
         return "with swaps tries own points as rows" if self.swaps else ""
+
+    def _why_real_numbers(self) -> str:
+        """Return why centroids cannot move on a grid with these parameters."""
+        if self.local_steps > 1:
+            return f"with local_steps={self.local_steps} moves on from centroids that are on no grid"
+        return "with swaps moves centroids to points that are on no grid" if self.swaps else ""
 
     def _why_static_links(self) -> str:
         """Return why links must not change with these parameters."""

@@ -1,0 +1,363 @@
+"""Messages of integers: tables travel as differences in whole steps, and what was sent is what both ends go on with.
+
+The step is ``2^-b sqrt(total variance)``, with a total variance that the devices sum up along a tree before anything
+else (`p2pkm.methods.init.total_variance`). A method that can (`MethodTraits.moves_on_grid`) moves its centroids by
+whole steps, so that its state is what its neighbors hold, what is claimed of its objective stays true, and a device
+that has not moved is silent. Of any other method the rows are rounded where they are sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from p2pkm.channel.transform import Context, Messages, Order, Settings, Transform
+from p2pkm.core.batch import Devices, Floats, Grid, Integers, Mask
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
+from p2pkm.core.spec import Spec, parse, suggest
+from p2pkm.core.traits import MessageContent
+from p2pkm.core.validation import whole
+from p2pkm.core.wire_format import integer_bits, to_bytes
+from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
+from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.init.pipelines import InitContext, Stage
+from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.schedules import Schedule
+from p2pkm.methods.server.star import StarState
+from p2pkm.network.graph import Topology
+from p2pkm.network.transport import Network
+
+_ROWS = (MessageContent.CENTROIDS, MessageContent.SUMS)
+_CODES = ("rice", "int8")
+_USUAL = 12  # bits of the step of a method whose neighbors do not hold it back
+_LARGEST = 2.0**52  # steps; a table with a longer way travels as it is
+_NUMBER = 64  # bits of a number that is not rounded
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How tables travel as integers.
+
+    Attributes
+    ----------
+    code : {"rice", "int8"}
+        Rice code, or a fixed width of 8 bits (16, 32 or 64 where they are needed), see `p2pkm.core.wire_format`.
+    bits : int or None
+        b of the step ``2^-b sqrt(total variance)``; None: ``ceil(log2(64 (1 + 2 c)))`` at a coupling c, else 12.
+    threshold : int
+        A row of which no coordinate moves by so many steps is not sent.
+    """
+
+    code: Literal["rice", "int8"]
+    _: KW_ONLY
+    bits: int | None = None
+    threshold: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        if self.code not in _CODES:
+            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _CODES)}")
+        whole(self.threshold, 1, "quantize:threshold")
+        if self.bits is not None and whole(self.bits, 1, "quantize:bits") > FINEST:
+            raise ExperimentError(f"quantize:bits is {self.bits}; expected a whole number from 1 to {FINEST}")
+
+    def __str__(self) -> str:
+        """Return the text of the command line, such as ``rice:bits=10``."""
+        given = {"bits": self.bits} if self.bits is not None else {}
+        return str(Spec(self.code, given | ({"threshold": self.threshold} if self.threshold != 2 else {})))
+
+    @classmethod
+    def of(cls, given: "Quantization | str | None") -> "Quantization | None":
+        """Return the value of a text such as ``rice:threshold=1``; a value and None stay as they are.
+
+        Raises
+        ------
+        ExperimentError
+            If it cannot be read, or a figure is out of range.
+        """
+        if given is None or isinstance(given, Quantization):
+            return given
+        spec = parse(given, dict.fromkeys(_CODES, _take_options), "quantize")
+        return cls(spec.name, **spec.options)  # type: ignore[arg-type]
+
+
+def _take_options(*, bits: int | None = None, threshold: int = 2) -> None:
+    """Declare the keys of a spec."""
+
+
+class Quantizer(Transform):
+    """Send the tables of a method as integers.
+
+    Parameters
+    ----------
+    spec : Quantization
+    """
+
+    name: ClassVar[str] = "quantization"
+    order: ClassVar[Order] = Order.PERTURB
+
+    def __init__(self, *, spec: Quantization) -> None:
+        self._spec = spec
+        self._exact = False  # whether the run's method moves on the grid
+        self._moves = False  # whether that of the stage does
+        self._agreed = np.zeros((0, 0))  # mean and total variance of all points, as each device knows them
+        self._last: Floats | None = None  # what each device sent last, what others know of it, or the server's table
+        self._algorithm: Any = None
+        self._content = MessageContent.OTHER
+        self._common = False  # whether neighbors know the first table
+        self._waiting = 0  # devices that have not converged
+
+    @classmethod
+    def configure(cls, options: Settings) -> Settings | None:
+        """Read the option `quantize`."""
+        spec: Quantization | None = options.get("quantize")
+        if spec is None:
+            return None
+        for name, why in (("faults", "with late or lost messages two ends of a link would hold different tables"),
+                          ("byzantine", "Byzantine devices send tables that are no differences"),
+                          ("noise", "noise is no whole number of steps")):  # fmt: skip
+            if options.get(name):
+                raise ExperimentError(f"quantize is {str(spec)!r}, and {name} is given: {why}; leave one of them out")
+        return {"spec": spec, "timed": options.get("link_model") is not None}
+
+    @classmethod
+    def check(cls, settings: Settings, algorithm: Any) -> None:
+        """Refuse methods whose messages cannot be integers."""
+        spec, traits = str(settings["spec"]), algorithm.traits
+        why = traits.no_quantization
+        if not why and traits.message_content not in _ROWS:
+            why = "does not send rows of centroids or sums that could be rounded"
+        if not why and settings["timed"] and algorithm.schedule == "async":
+            why = "reads late messages with a link model and schedule async, so that two ends hold different tables"
+        if why:
+            raise ExperimentError(
+                f"quantize is {spec!r}, but {algorithm.name} {why}; leave it out, or take another method, such as "
+                "gtvmin, admm, consensus or fkm"
+            )
+
+    @classmethod
+    def place(
+        cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Refuse a graph whose links change."""
+        if topology.varying is not None:
+            raise ExperimentError(
+                f"quantize is {str(settings['spec'])!r}, but the links of {topology.varying.name} change from round to "
+                "round, and over a new one nobody knows the table that a difference is about; leave it out"
+            )
+        return {"spec": settings["spec"]}
+
+    @classmethod
+    def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
+        """Sum up the total variance first."""
+        tree = grow(at.topology)
+        return (Stage("total-variance", TotalVariance(at.k, tree), 1),)
+
+    def adapt(self, algorithm: Any, topology: Topology) -> Any:
+        """Note whether the method moves on the grid."""
+        self._exact = algorithm.traits.moves_on_grid
+        return algorithm
+
+    @property
+    def alters(self) -> bool:
+        """Return whether rows are rounded where they are sent; on the grid the state is what is sent."""
+        return not self._exact
+
+    def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
+        """Look whether all devices will begin with the same centroids."""
+        before = [stage.algorithm.traits for stage in stages[1:-1]]
+        self._common = bool(before) and all(one.common_centroids for one in before)
+        self._agreed = np.zeros((len(devices), devices.d + 1))
+
+    def begin(self, stage: Stage, *, closing: bool) -> "Quantizer | None":
+        """Act where the variance is summed up, where a method moves on the grid, and where the run's own one sends."""
+        self._algorithm, self._last = stage.algorithm, None
+        traits = stage.algorithm.traits
+        self._content, self._moves = traits.message_content, traits.moves_on_grid
+        return self if closing or self._moves or isinstance(stage.algorithm, TotalVariance) else None
+
+    def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
+        """Let the method move on the grid, if it can; silence is the end once every device has converged."""
+        if not self._moves:
+            return algorithm, schedule
+
+        def check_termination(stop: str) -> str:
+            left = network.total(np.array([self._waiting]))[0]
+            return schedule.check_termination("" if stop == "silent" and left else stop)
+
+        return _OnGrid(algorithm, self), schedule._replace(check_termination=check_termination)
+
+    def grid(self, devices: Devices) -> Grid:
+        """Return the steps of the devices."""
+        return Grid(self._step(devices), self._spec.threshold)
+
+    def _step(self, devices: Devices) -> Floats:
+        """Return the step of each device in the units of the points, float64[n]."""
+        bits = self._spec.bits or (_count_bits(self._algorithm, devices) if self._moves else _USUAL)
+        return np.asarray(np.sqrt(self._agreed[:, -1]) * 2.0**-bits)
+
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Return the messages as they are read, with their lengths."""
+        if isinstance(self._algorithm, TotalVariance):
+            self._agreed = context.state.agreed
+        if isinstance(messages, SparseMessages):
+            return messages
+        self._waiting = int(np.sum(~context.state.converged))
+        if self._moves:
+            return self._count_moves(messages, context)
+        return self._round_reports(messages, context) if isinstance(context.state, StarState) else (
+            self._round_tables(messages, context))  # fmt: skip
+
+    def _count_moves(self, messages: DenseMessages, context: Context) -> DenseMessages:
+        """Return the messages of those who have moved on the grid; the others are silent."""
+        real, rows = _real(messages), messages.rows
+        if self._last is None:  # the opening, of which nothing has to travel if neighbors know what is in it
+            self._last = np.where(real, messages.values, 0.0)
+            return messages._replace(wire=np.zeros_like(rows) if self._common else None)
+        now = np.where(real, messages.values, self._last)
+        steps = np.rint(_divide(now - self._last, self._step(context.devices)[:, None, None]))
+        moved = (now != self._last).any(axis=(1, 2))
+        self._last = now
+        return messages._replace(rows=np.where(moved, rows, -1), wire=to_bytes(self._integer_bits(steps, rows)))
+
+    def _round_tables(self, messages: DenseMessages, context: Context) -> DenseMessages:
+        """Return the tables of peers in whole steps from the last one, at first from the mean of all points."""
+        devices, real = context.devices, _real(messages)
+        values = messages.values
+        if self._last is None:
+            self._last = np.zeros(values.shape)
+            if self._content is MessageContent.CENTROIDS:
+                self._last[:, :, : devices.d] = self._agreed[:, None, :-1]
+                if self._common:  # what all start from
+                    self._last[:, :, : devices.d] = np.where(
+                        np.isfinite(context.state.centroids), context.state.centroids, self._last[:, :, : devices.d]
+                    )
+        rounded, bits = self._round(values, self._last, self._columns(devices, values.shape[2]), real)
+        if messages.edges is None:  # else not all neighbors know it
+            self._last = np.where(real & np.isfinite(rounded), rounded, self._last)
+        return messages._replace(values=rounded, wire=to_bytes(bits))
+
+    def _round_reports(self, messages: DenseMessages, context: Context) -> DenseMessages:
+        """Return what clients and server send in whole steps from the nearest row of the server's last table."""
+        devices, state, d = context.devices, context.state, context.devices.d
+        hub, values, real = devices.ids == devices.server, messages.values, _real(messages)
+        shift, span = (np.where(hub[:, None], usual, part) for usual, part in ((0.0, state.shift), (1.0, state.span)))
+        if self._last is None:
+            self._last = np.full(state.centroids.shape, np.inf)
+        known = np.where(hub[:, None, None], self._last, state.centroids)
+        reference, bits = np.zeros(values.shape), np.zeros(len(values), np.int64)
+        for i in np.flatnonzero(messages.rows > 0):
+            held = known[i, known[i, :, 0] < np.inf]
+            rows = (held - shift[i]) / span[i] if len(held) else (self._agreed[i : i + 1, :-1] - shift[i]) / span[i]
+            apart = values[i, : messages.rows[i], None, :d] - rows
+            nearest = np.argmin(np.cumsum(apart * apart, axis=2)[:, :, -1], axis=1)
+            reference[i, : messages.rows[i], :d] = rows[nearest]
+            bits[i] = messages.rows[i] * int(len(rows) - 1).bit_length()
+        steps = np.ones((len(values), values.shape[2]))
+        steps[:, :d] = self._step(devices)[:, None] / span
+        rounded, more = self._round(values, reference, steps, real)
+        if (messages.rows[hub] >= 0).any():
+            self._last = self._last.copy()
+            self._last[hub] = np.inf
+            self._last[hub, : values.shape[1]] = np.where(real, rounded, np.inf)[hub, : self._last.shape[1], :d]
+        return messages._replace(values=rounded, wire=to_bytes(bits + more))
+
+    def _columns(self, devices: Devices, width: int) -> Floats:
+        """Return the step of each column of the tables of peers, float64[n, w].
+
+        A sum is in steps of a centroid times the mean weight of a row; its weight, which multiplies coordinates, in
+        such steps over the root mean square of all points.
+        """
+        step, d = self._step(devices), devices.d
+        steps = np.ones((len(devices), width))
+        steps[:, :d] = step[:, None]
+        if self._content is MessageContent.SUMS:
+            mean, variance = self._agreed[:, :-1], self._agreed[:, -1]
+            size = np.sqrt(np.cumsum(mean * mean, axis=1)[:, -1] + variance)
+            steps[:, d] = _divide(step, size)
+            steps *= devices.total_weight / (devices.total * self._algorithm.k)
+        return steps
+
+    def _round(self, values: Floats, reference: Floats, steps: Floats, real: Mask) -> tuple[Floats, Integers]:
+        """Return the tables in whole steps from a reference, and their bits.
+
+        A table with a number that is not finite or more than 2^52 steps away travels as it is, 64 bits a number. So
+        does a column of figures other than coordinates and sums, unless all of them are whole numbers.
+        """
+        n, _, width = values.shape
+        rounds = width if self._content is MessageContent.SUMS else self._agreed.shape[1] - 1
+        with np.errstate(invalid="ignore", over="ignore"):
+            way = np.rint(_divide(np.where(real, values - reference, 0.0), steps[:, None, :]))
+            lost = (steps[:, None, :] == 0.0) & real & (values != reference)
+            short = np.asarray((np.abs(way) < _LARGEST) & ~lost)
+            exact = np.asarray(short & ((way == values) | ~real))
+        rows, rounded, bits = real[:, :, 0].sum(axis=1), values.copy(), np.ones(n, np.int64)
+        fits: Mask = np.all(short[:, :, :rounds], axis=(1, 2))
+        way = np.where(short, way, 0.0)
+        moved = np.where(real, reference + steps[:, None, :] * way, values)[:, :, :rounds]
+        rounded[:, :, :rounds] = np.where(fits[:, None, None], moved, values[:, :, :rounds])
+        bits += np.where(fits, self._integer_bits(way[:, :, :rounds], rows), _NUMBER * rounds * rows)
+        for column in range(rounds, width):
+            one = slice(column, column + 1)
+            fits = np.all(exact[:, :, one], axis=(1, 2))
+            bits += 1 + np.where(fits, self._integer_bits(way[:, :, one], rows), _NUMBER * rows)
+        return rounded, bits
+
+    def _integer_bits(self, steps: Floats, rows: Integers) -> Integers:
+        return integer_bits(steps.astype(np.int64), rows, rice=self._spec.code == "rice")
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the devices agreed on and sent last."""
+        return {"agreed": self._agreed, "last": self._last}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self._agreed, self._last = kept["agreed"], kept["last"]
+
+    def figures(self, network: Network) -> dict[str, Any]:
+        """Return the spec."""
+        return {"quantize": str(self._spec)}
+
+
+@dataclass(frozen=True)
+class _OnGrid:
+    """An algorithm whose devices move by whole steps."""
+
+    algorithm: Any
+    quantizer: Quantizer
+
+    def initial_state(self, devices: Devices, start: Any) -> Any:
+        """Return the state before the opening."""
+        return self.algorithm.initial_state(devices, start)
+
+    def message(self, state: Any, devices: Devices) -> Messages:
+        """Return what the devices send."""
+        messages: Messages = self.algorithm.message(state, devices)
+        return messages
+
+    def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
+        """Return the state after a turn."""
+        return self.algorithm.update(state, inbox, replace(devices, grid=self.quantizer.grid(devices)))
+
+
+def _count_bits(algorithm: Any, devices: Devices) -> int:
+    """Return the bits of the step at the coupling of a method."""
+    found = algorithm.resolved_parameters(devices)
+    coupling = found["coupling"]
+    if coupling is None:  # a raw alpha, in the unit of the weights
+        coupling = found["alpha"] * algorithm.k * devices.total / devices.total_weight
+    return count_bits(coupling)
+
+
+def _real(messages: DenseMessages) -> Mask:
+    """Return which numbers are sent, bool[n, r, w]."""
+    rows: Mask = np.less(np.arange(messages.values.shape[1]), messages.rows[:, None])
+    return np.broadcast_to(rows[:, :, None], messages.values.shape)
+
+
+def _divide(values: Floats, steps: Floats) -> Floats:
+    """Return values in steps, 0 where the step is 0."""
+    steps = np.broadcast_to(steps, values.shape)
+    return np.divide(values, steps, out=np.zeros_like(values), where=steps > 0.0)
