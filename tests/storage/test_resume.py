@@ -47,6 +47,7 @@ RUNS = {
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
+    "breathing": ("--algorithm", "treelloyd:search=breathing", "--init", "leader", "--rounds", "18"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--init", "leader"),
     "seldom recorded": ("--record-every", "3", "--rounds", "7", "--init", "local"),

@@ -125,6 +125,9 @@ compare --out full                        | is in use, but not by a comparison
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
 --quantize rice --noise 0.1             | noise is no whole number of steps
 --quantize rice --algorithm mufc        | mufc does not send rows
+--quantize rice --algorithm treelloyd   | sends whole numbers already
+--algorithm treelloyd --init local      | gives devices different centroids
+--algorithm treelloyd:search=breath     | Did you mean 'breathing'
 --init won                             | unknown init 'won'
 --init local:hops=1                      | It takes no keys
 --init flooded-summaries:hop=1                 | Did you mean 'hops'?

@@ -163,6 +163,7 @@ class TreeLloyd(MethodBase):
             needs_reliable_links="adds up changes along a tree, each of which must arrive in its turn",
             needs_static_links="adds up sums along a spanning tree, whose links have to last",
             needs_honest_messages=True,
+            no_quantization="sends whole numbers already",
             needs_shared_start=True,
             init=self.init,
             has_objective=True,

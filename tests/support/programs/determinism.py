@@ -135,6 +135,11 @@ def configurations():
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield from under_faults(few | {"link_model": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
+    breathing = p2pkm.TreeLloyd(3, search="breathing", init="leader")
+    yield "breathing along a tree", GRAPHS["small-world"](16), deal(16, 9), breathing, few | {"rounds": 16}
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8)])
+    yield "breathing in parts", apart, deal(16, 4), breathing, few | {"rounds": 16, "allow_disconnected": True}
     yield from with_liars(few)
     yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
