@@ -1,6 +1,6 @@
 """How often each index, and the rule, finds the number of clusters: nine data sets x three divisions x seeds.
 
-``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0]`` prints hits by index and set.
+``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0]`` prints hits by set, index.
 DIR has the S-sets (Fraenti and Virmajoki 2006) as s1.csv to s4.csv (x0, x1, label); without it they are left out.
 """
 

@@ -18,6 +18,7 @@ from topologies import ring
 NAMES = {
     "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "flood", "flooded-summaries", "gtvmin",
     "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp", "min-id-agreement",
+    "number-of-clusters", "ragged-array",
     "pairwise-gossip", "pushsum", "running-sums", "saturation-thresholds", "select-candidate", "standardization",
     "star", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes",
 }  # fmt: skip

@@ -42,6 +42,8 @@ RUNS = {
     "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--init", "local"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
+    "k auto": ("-k", "auto", "--k-max", "6", "--scale", "minmax", "--rounds", "3", "--init", "local"),
+    "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
@@ -96,7 +98,8 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 
 
-MOVED = ("gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups", "scale standard", "net rooted", "changing")
+MOVED = ("k auto", "k auto of a server", "gtvmin", "gossip", "coreset", "fkm", "mufc", "recipe groups",
+         "scale standard", "net rooted", "changing")  # fmt: skip
 STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "struck here and there")
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 
