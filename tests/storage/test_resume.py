@@ -32,7 +32,7 @@ RUNS = {
     **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
        ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
         "flooded-summaries:hops=1",
-        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows")},
+        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows", "rows:lean=true")},
     **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),

@@ -107,9 +107,9 @@ def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = N
     return (TreeSummaries(at.k, _grow(at), candidates, rows),)
 
 
-def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1) -> tuple[Algorithm, ...]:
+def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> tuple[Algorithm, ...]:
     """Search thoroughly among the rows of all devices at the root of a tree."""
-    return (TreeRows(at.k, _grow(at), per_cluster=per_cluster, least=least),)
+    return (TreeRows(at.k, _grow(at), per_cluster=per_cluster, least=least, lean=lean),)
 
 
 def _grow(at: InitContext) -> Tree:
