@@ -32,7 +32,7 @@ RUNS = {
     **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
        ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
         "flooded-summaries:hops=1",
-        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows")},
+        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows", "rows:lean=true")},
     **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
@@ -45,6 +45,8 @@ RUNS = {
     "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--init", "local"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
+    "k auto": ("-k", "auto", "--k-max", "6", "--scale", "minmax", "--rounds", "3", "--init", "local"),
+    "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
     "breathing": ("--algorithm", "treelloyd:search=breathing", "--init", "leader", "--rounds", "18"),
@@ -107,6 +109,8 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
 
 
 MOVED = (
+    "k auto",
+    "k auto of a server",
     "gtvmin",
     "gossip",
     "coreset",

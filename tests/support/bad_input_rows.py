@@ -93,7 +93,7 @@ USAGE = """
 --partition iid:minimum=-1                | minimum is -1
 --clusters 0                              | clusters is 0
 -k -1                                     | clusters is -1
--k x                                      | not a valid integer
+-k x                                      | expected a whole number
 --algorithm gtvmim                        | Did you mean 'gtvmin'?
 --algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
 --algorithm gtvmin:update=printed         | Known: as-printed, exact

@@ -28,7 +28,7 @@ ROUNDS = {"rounds": 4}
 GRAPHS = {"ring": 6, "tree": 9, "small-world": 20, "complete": 5, "path": 2, "star": 7}
 SEEDINGS = (
     "local bounding-box leader d2-sampling flooded-summaries flooded-summaries:hops=1 flooded-summaries:candidates=3 "
-    "tree-summaries tree-summaries:candidates=3 rows"
+    "tree-summaries tree-summaries:candidates=3 rows rows:lean=true"
 ).split()
 
 
