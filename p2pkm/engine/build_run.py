@@ -128,18 +128,24 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if scale not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
-    if options.get("start") is not None and algorithm.traits.init is None:
-        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
-    if options.get("start") is not None and (algorithm.traits.accepts or algorithm.traits.rehearses):
-        raise ExperimentError(
-            "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
-        )
+    if options.get("start") is not None:
+        _check_start(algorithm)
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
     model: LinkModel | None = options.get("link_model")
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
     return plan_channel(options, algorithm)
+
+
+def _check_start(algorithm: Any) -> None:
+    """Refuse a given start where the method has none, or needs one that the devices have agreed on."""
+    if algorithm.traits.init is None:
+        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if algorithm.traits.accepts or algorithm.traits.rehearses:
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
+        )
 
 
 def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:

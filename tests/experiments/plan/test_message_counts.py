@@ -180,7 +180,7 @@ def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
     names = {course.name for course, _, _ in compare(**options, rounds=2)}
     assert names == {"flooded-summaries", "select-candidate", "gtvmin"}
-    monkeypatch.setattr("p2pkm.methods.init.pipelines._ROWS", 100)
+    monkeypatch.setattr("p2pkm.methods.init.registry._ROWS", 100)
     rows = compare(**options, rounds=2)
     assert [course.name for course, _, _ in rows] == ["tree-summaries"] * 2 + ["gtvmin"] * 3
     assert check(rows) == 1.0
