@@ -19,8 +19,8 @@ NAMES = {
     "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "dgc", "epidemic", "flood", "flooded-summaries",
     "gossip-sum", "gtvmin", "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp",
     "min-id-agreement", "pairwise-gossip", "pushsum", "rehearsal", "rehearsal:walk", "running-sums",
-    "saturation-thresholds", "select-candidate", "standardization", "star", "tracking", "tree", "tree-summaries",
-    "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
+    "saturation-thresholds", "select-candidate", "standardization", "star", "tracking", "tree", "tree-groups",
+    "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
 }  # fmt: skip
 
 
