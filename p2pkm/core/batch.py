@@ -42,6 +42,7 @@ class Stream(IntEnum):
     REDUCE = 20
     NEIGHBOR = 30
     BREATHE = 31
+    GROUP = 32
     LOSS = 40
     LINK_FAILURE = 41
     DROPOUT = 42

@@ -24,8 +24,8 @@ class State(Protocol):
     link gives way (default: never); `rehearsed`, float64[n, 2]: the coupling and the excess expected with it (default:
     not rehearsed). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
     strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
-    (default: no groups); `reverted`, bool[n]: who has taken the start back (default: nobody). Of a server method
-    `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    (default: no groups), or `group`, int64[n] or None, where there is one; `reverted`, bool[n]: who has taken the start
+    back (default: nobody). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property

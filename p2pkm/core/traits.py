@@ -81,8 +81,8 @@ class MethodTraits:
         centroid nearest to the point.
     init : p2pkm.Init or None
         The stages that give the devices their first centroids; None: it starts from its own points alone.
-    groups : bool
-        Stages before it find groups of devices, which bring their own initialization.
+    groups : int, str or False
+        Stages before it find groups of devices, so many if it is a number, which bring their own initialization.
     relaxation : float or None
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
@@ -123,7 +123,7 @@ class MethodTraits:
     normalization: str | tuple[float, float] = "none"
     induced_labels: bool = False
     init: Any = None
-    groups: bool = False
+    groups: int | str | bool = False
     relaxation: float | None = None
     saturates: bool = False
     rehearses: bool = False

@@ -255,7 +255,14 @@ def _optional_scores(
 
 
 def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
-    """Return the group of each device, int64[n]: what links connect that kept more than half of their strength."""
+    """Return the group of each device, int64[n], by first appearance: its own, or what strong links connect.
+
+    Strong are those that kept more than half of their strength.
+    """
+    group = optional(state, "group")
+    if group is not None:
+        _, first, place = np.unique(network.allgather_by_device(group), return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[place]
     weight = optional(state, "edge_weight", default=False)
     if weight is False:
         return None

@@ -20,8 +20,8 @@ NAMES = {
     "gossip-sum", "gtvmin", "interned", "leader", "link-reselection", "link-selection", "local", "local-kmeanspp",
     "min-id-agreement", "number-of-clusters", "pairwise-gossip", "pushsum", "ragged-array", "rehearsal",
     "rehearsal:walk", "running-sums", "saturation-thresholds", "select-candidate", "standardization", "star",
-    "total-variance", "tracking", "tree", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes",
-    "treelloyd",
+    "total-variance", "tracking", "tree", "tree-groups", "tree-summaries", "tree-summaries:walk", "tree:front",
+    "tree:routes", "treelloyd",
 }  # fmt: skip
 
 

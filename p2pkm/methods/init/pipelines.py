@@ -15,6 +15,7 @@ from p2pkm.methods.init.registry import InitContext, grow_shallow, known, why_tr
 from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.standardization import Standardization
+from p2pkm.methods.init.tree_groups import TreeGroups
 from p2pkm.methods.init.tree_summaries import LEAST
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.server.star import Star
@@ -125,12 +126,29 @@ def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
 
 
 def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
-    """With groups, return the stages before the last one, whose links give way beyond the limits found here."""
+    """With groups, return the stages before the last one."""
+    if algorithm.traits.groups is not True:
+        return (grouping_stage(algorithm.traits.groups, at, seeded=seeded),)
     warm = algorithm.at(_WARM)
     start = () if seeded else (Stage("flooded-summaries", FloodedSummaries(at.k, hops=1), 3),)
     look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", LinkReselection(at.k), 3, all_links=True), *start
     first = Stage("link-selection", LinkSelection(at.k), 3), *start
     return (*first, *look * _REVIEWS, *_limit(algorithm, at))
+
+
+def grouping_stage(groups: int | str, at: InitContext, *, seeded: bool) -> Stage:
+    """Return the stage that finds groups along a spanning tree."""
+    n, parts = at.topology.clients, int(at.topology.components.max()) + 1
+    if seeded:
+        raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
+    if parts > 1:
+        raise ExperimentError(
+            f"groups are found along a spanning tree of all devices, but this graph has {parts} components; connect "
+            "them, or leave groups out: every component has a clustering of its own anyway"
+        )
+    if isinstance(groups, int) and groups > n:
+        raise ExperimentError(f"groups is {groups}, but there are {n} devices; expected at most {n}, or auto")
+    return Stage(TreeGroups.name, TreeGroups(at.k, grow_shallow(at.topology), groups=groups), at.topology.hops + 2)
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:

@@ -17,6 +17,7 @@ from p2pkm.core.wire_format import integer_bytes
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search, tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.init.tree_groups import check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
@@ -24,6 +25,7 @@ _FINENESS = 9  # the step is 2^-9 of the root of the total variance
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
+_INIT = "tree-summaries:candidates=5"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
 
@@ -58,6 +60,8 @@ class TreeLloydState(NamedTuple):
         At a root the errors of the rows of `kept`.
     up, down : float64[n, r, w]
         What each device sends to its parent and to its children.
+    group, tried_group : int64[n] or None
+        The groups of the devices, of `centroids` and of the table that is tried; None: all points have one clustering.
     """
 
     centroids: Floats
@@ -76,6 +80,8 @@ class TreeLloydState(NamedTuple):
     phi: Floats
     up: Floats
     down: Floats
+    group: Integers | None = None
+    tried_group: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,13 @@ class TreeLloyd(MethodBase):
     the graph and known to all; each component has a clustering of its own. In a first round the total variance goes up
     and s comes down. A star is a tree of depth 1: so a server would run the same.
 
+    With `groups` each group of devices has a table of its own. Rows of all devices go up the tree, tables T_1, ..., T_G
+    of all groups come down (see `p2pkm.methods.init.tree_groups`), and a step is one of all G k rows: a device takes
+    the group g of least own loss ``L_i(T_g)`` in every step, and its points count for the rows of this group alone.
+    Where the guarantee says pooled cost, it is then ``F = sum_i min_g L_i(T_g)``.
+
     Message: k rows (S, n) and a row with the cost up, k rows z and a row with an order down, once per link and round.
-    On the wire: whole numbers in Rice code, costs in 8 bytes, orders in 1 byte.
+    G k rows with groups. On the wire: whole numbers in Rice code, costs in 8 bytes, orders in 1 byte.
 
     Guarantee: the pooled cost of the recorded tables never rises, in whatever order sums are added; the last table is a
     Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
@@ -104,7 +115,8 @@ class TreeLloyd(MethodBase):
 
     Privacy: a leaf sends sums and counts of its own points to its parent, and then by how much they changed: where one
     point changes its cluster, that is this point, rounded to the grid. Nobody receives what is not below it in the
-    tree; all receive the centroids. `min_cluster_size` is refused for that reason.
+    tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the rows of one group,
+    so its parent sees which group it takes. `min_cluster_size` is refused for that reason.
 
     Parameters
     ----------
@@ -118,6 +130,10 @@ class TreeLloyd(MethodBase):
         What follows the last step: breathing puts up to 5 rows where the error is large and takes out as many of the
         least utility, at most 10 times, and keeps what lowers the pooled cost; errors and utilities go up the tree as
         16-bit numbers when the root asks for them. See `p2pkm.methods.building_blocks.tree_search`.
+    groups : int, "auto" or False
+        How many groups of devices have clusterings of their own; auto: the root chooses their number; False: all
+        points have one clustering. Groups bring their own start, so `init` stays at its default, and there is no
+        search then.
 
     Raises
     ------
@@ -133,9 +149,10 @@ class TreeLloyd(MethodBase):
 
     k: int
     _: KW_ONLY
-    init: Init | str = "tree-summaries:candidates=5"
+    init: Init | str = _INIT
     tol: float = 1e-5
     search: Literal["none", "breathing"] = "none"
+    groups: int | Literal["auto"] | bool = False
 
     name: ClassVar[str] = "treelloyd"
     default_rounds: ClassVar[int] = 150
@@ -148,6 +165,14 @@ class TreeLloyd(MethodBase):
         whole(self.k, 1, "clusters")
         positive(self.tol, "tol", zero=True)
         one_of(self.search, ("none", "breathing"), "search")
+        if self.groups is not False:
+            object.__setattr__(self, "groups", check_groups(self.groups))
+            asked = {f"init {init}": init != Init.of(_INIT), "search=breathing": self.search != "none"}
+            for name in (name for name, given in asked.items() if given):
+                raise ExperimentError(
+                    f"groups and {name} are both given; leave out one of them: groups bring their own start, and their "
+                    "rows are not searched"
+                )
         if init.name == "local" or "hops" in dict(init.options):
             raise ExperimentError(
                 f"init is {init}, which gives devices different centroids; {self.name} adds up rows by their number, "
@@ -166,6 +191,7 @@ class TreeLloyd(MethodBase):
             no_quantization="sends whole numbers already",
             needs_shared_start=True,
             init=self.init,
+            groups=self.groups,
             has_objective=True,
             guarantees_descent=True,
         )
@@ -203,6 +229,16 @@ class OverTree(MethodBase):
         return self.k + tree_search.MOST * self.searches
 
     @property
+    def grouped(self) -> bool:
+        """Return whether groups of devices have tables of their own."""
+        return self.method.groups is not False
+
+    @property
+    def counts(self) -> tuple[int, bool]:
+        """Return how many tables there are at most, and whether just so many."""
+        return count_groups(self.method.groups, len(self.tree.parent)) if self.grouped else (1, True)
+
+    @property
     def depth(self) -> int:
         """Return how many turns a way takes."""
         return tree_sums.depth_of(self.tree)
@@ -216,18 +252,20 @@ class OverTree(MethodBase):
         """Return the moments up and the units down; then sums and a cost up, moves and an order down."""
         (parent, layers), d = self.tree, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        rows = one * (self.places + 1)
+        count, fixed = self.counts
+        rows, sized = one * (self.places * count + 1), sure & fixed
         return TreeWalk(
             parent, layers, (Way(True, one, 3 + d, sure), Way(False, one, 2, sure)),
-            (Way(True, rows, d + 1 + self.searches, sure), Way(False, rows, d, sure)),
+            (Way(True, rows, d + 1 + self.searches, sized), Way(False, rows, d, sized)),
         )  # fmt: skip
 
     def flops(self, work: Work) -> Integers:
         """Count a pass over the own points per round, in shares of what a device receives in it, and the additions."""
         degrees = np.bincount(self.tree.parent[self.tree.parent >= 0], minlength=len(self.tree.parent))
         degrees += self.tree.parent >= 0
-        passes = work.sizes * (3 * self.k + 2) * work.d
-        return passes * work.rows // np.maximum(degrees * (self.places + 1), 1) + work.rows * (work.d + 1)
+        count, _ = self.counts
+        passes = work.sizes * (3 * self.k + 2) * work.d * count
+        return passes * work.rows // np.maximum(degrees * (self.places * count + 1), 1) + work.rows * (work.d + 1)
 
     def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
         """Return 0 for every own link, float64[e]: what is minimized is the cost of all points."""
@@ -242,11 +280,14 @@ class OverTree(MethodBase):
         n, _, d = start.centroids.shape
         more = np.full((n, self.places - self.k, d), np.inf)
         reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
-        table, sums = np.zeros((n, self.places, d)), np.zeros((n, self.places, d + 1))
+        group = start.group if self.grouped else None
+        reference = start.tables if self.grouped else reference
+        table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
         return TreeLloydState(
             start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
             reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
-            np.full(n, np.inf), np.zeros((n, self.places)), tree_sums.measure(devices), np.zeros((n, 1, 2)),
+            np.full(n, np.inf), np.zeros(reference.shape[:2]), tree_sums.measure(devices), np.zeros((n, 1, 2)),
+            group, group,
         )  # fmt: skip
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
@@ -301,7 +342,11 @@ class OverTree(MethodBase):
         """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
         n, rows, d = state.table.shape
         table = _place(state.reference, state.units, state.table)
-        own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
+        if state.tried_group is None:
+            own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
+        else:
+            group, own, costs = self._count_groups(state, state.tried_group, table, devices)
+            state = state._replace(tried_group=group)
         up = np.zeros((n, rows + 1, d + 1 + self.searches))
         up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs
         if self.searches:
@@ -313,6 +358,20 @@ class OverTree(MethodBase):
                     up[who, rows, -1] = 1.0  # errors were asked for
                     up[who, :rows, -1] = tree_search.sum_errors(devices, table, scale, utility=utility)[who]
         return state._replace(own=own, up=up, down=np.zeros((n, rows + 1, d)))
+
+    def _count_groups(
+        self, state: TreeLloydState, present: Integers, table: Floats, devices: Devices
+    ) -> tuple[Integers, Floats, Floats]:
+        """Return the group of least own loss, int64[n], the present one on ties, and sums and loss with its table."""
+        (n, rows, d), k, every = table.shape, self.k, np.arange(len(table))
+        sums, costs = np.zeros((n, rows // k, k, d + 1)), np.zeros((n, rows // k))
+        for g in range(rows // k):
+            own = slice(g * k, g * k + k)
+            sums[:, g], costs[:, g] = tree_sums.count_own(devices, table[:, own], state.reference[:, own], state.units)
+        least = np.argmin(costs, axis=1)
+        group = np.where(costs[every, present] > costs[every, least], least, present)
+        sums[np.arange(rows // k) != group[:, None]] = 0.0
+        return group, sums.reshape(n, rows, d + 1), costs[every, group]
 
     def _decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
@@ -362,6 +421,12 @@ class OverTree(MethodBase):
             own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
             order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
+        if state.group is not None and state.tried_group is not None:
+            tried, group = state.tried_group[who], state.group[who]
+            group = np.where(told[:, 0, 0] & _KEEP, tried, group)
+            tried = np.where(told[:, 0, 0] & _BACK, group, tried)
+            state = state._replace(group=_put(state.group, who, group), tried_group=_put(state.tried_group, who, tried))
+            rows = take_group(rows, group, self.k)
         return state._replace(
             centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
             kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
@@ -456,7 +521,7 @@ def _place(reference: Floats, units: Floats, steps: Floats) -> Floats:
     return reference + units[:, 0, None, None] * steps
 
 
-def _put(values: Floats, where: Any, some: Floats) -> Floats:
+def _put(values: Any, where: Any, some: Any) -> Any:
     """Return a copy with some values replaced."""
     found = values.copy()
     found[where] = some
