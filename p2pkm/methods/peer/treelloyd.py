@@ -25,7 +25,7 @@ _FINENESS = 9  # the step is 2^-9 of the root of the total variance
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
-_INIT = "tree-summaries:candidates=5"
+_INIT = "rows:lean=true"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
 
