@@ -34,9 +34,10 @@ from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
 from p2pkm.methods.init.value import Init
-from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.graph import Topology
 
 _LARGEST = 1e100  # of a strength
+_PREDICTED = 1_000  # devices up to which every run says the excess expected: eigenvalues take longer than it above
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
 _ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
 
@@ -377,7 +378,7 @@ class GTVMin(MethodBase):
     def predict_excess(self, topology: Topology, points: int) -> float | None:
         """Return the expected excess of the mean cost ratio from noise, None where the theorem does not apply."""
         coupling = self.effective_coupling(topology.n, topology.hops)
-        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > LARGE
+        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > _PREDICTED
         if coupling is None or silent or points <= 0:
             return None
         return predict_excess(topology, coupling, points, self.k)
