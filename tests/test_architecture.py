@@ -66,6 +66,7 @@ DEMANDED = {  # what is imported only with scikit-learn, and has parents there
 WALKS = {  # stages that walk the same tree: they differ in what goes up, what the root does and what comes down
     "p2pkm/methods/init/tree_rows.py": {"TreeSummaries"},
     "p2pkm/methods/init/choose_k.py": {"TreeRows"},
+    "p2pkm/methods/init/tree_groups.py": {"TreeRows"},
 }
 
 
