@@ -89,7 +89,7 @@ def _read_topology(path: Path) -> Topology:
         return Topology.from_arrays(load_arrays(path))
     import topologies
 
-    return Topology.from_networkx(topologies.read(path))
+    return Topology.from_networkx(topologies.read(path, isolated=True))
 
 
 def _assemble(

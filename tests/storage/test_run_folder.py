@@ -6,9 +6,11 @@ import os
 import signal
 import tomllib
 
+import networkx as nx
 import numpy as np
 import pytest
 
+import p2pkm
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
@@ -286,3 +288,14 @@ def test_folder_equals_the_result_of_a_script(tmp_path):
     result = simulate(GTVMin(16), topologies.ring(4), shards, rounds=20)
     assert result.rounds == records(tmp_path / "run")
     assert np.array_equal(result.centroids, np.load(tmp_path / "run" / "centroids.npz")["centroids"])
+
+
+@pytest.mark.parametrize("links", [[(0, 1), (1, 2)], []])
+def test_a_device_without_links_comes_back(tmp_path, links):
+    X, _ = p2pkm.grid16(points=2, seed=0)
+    shards = p2pkm.Shards.deal(X, np.arange(len(X)) % 4, devices=4)
+    graph = nx.empty_graph(4)
+    graph.add_edges_from(links)
+    result = simulate(GTVMin(2), graph, shards, allow_disconnected=True, baselines=False)
+    result.save(tmp_path / "run")
+    assert p2pkm.load(tmp_path / "run").summary == result.summary

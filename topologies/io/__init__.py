@@ -15,7 +15,7 @@ LARGEST = 2**30  # bytes
 _FEW = 100_000  # nodes that can be made and looked at, whatever the file contains
 
 
-def read(path: str | PathLike[str]) -> Graph:
+def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     """Read an undirected graph; its nodes come out in sorted order, under their own labels.
 
     Parameters
@@ -24,6 +24,8 @@ def read(path: str | PathLike[str]) -> Graph:
         .graphml, .gexf; .json (node-link, links under "edges" or "links"); .npz (an adjacency matrix from
         scipy.sparse.save_npz, its values are weights); .edgelist, .edges, .txt, .csv, .tsv (`read_edge_list`).
         At most 1 GiB. XML with a document type declaration is refused: entities can blow up to any size.
+    isolated : bool
+        Whether nodes without a link are taken as they are.
 
     Returns
     -------
@@ -34,7 +36,7 @@ def read(path: str | PathLike[str]) -> Graph:
     ------
     GraphError
         If the file is missing, empty, too large or cannot be parsed; if the graph is directed, has parallel links,
-        self-loops, bad weights or, with more than one node, nodes without a link.
+        self-loops, bad weights or, with more than one node and unless `isolated`, nodes without a link.
     """
     source = Path(path)
     reader = _reader(source)
@@ -52,7 +54,8 @@ def read(path: str | PathLike[str]) -> Graph:
         check(graph)
     except GraphError as error:
         raise GraphError(f"{source}: {error}") from None
-    _refuse_lonely(graph, source)
+    if not isolated:
+        _refuse_lonely(graph, source)
     return _sorted(graph)
 
 
