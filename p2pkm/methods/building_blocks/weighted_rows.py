@@ -9,6 +9,7 @@ from p2pkm.core.messages import Tables, expand_ranges
 from p2pkm.methods.building_blocks.total_variation import squared
 
 _STARTS, _LIMIT = 3, 300  # seedings and Lloyd steps of a device
+_ROUNDING = 1e-12  # relative, of a weight
 
 
 class Rows(NamedTuple):
@@ -49,6 +50,13 @@ class Rows(NamedTuple):
         return Rows(merged, mass, np.bincount(group, squares, count).astype(np.float64, copy=False))
 
 
+def in_points(weights: Floats, unit: float) -> Floats:
+    """Return weights in units of a point's mean weight, whole numbers where only rounding keeps them from it."""
+    points = weights / unit
+    near = np.rint(points)
+    return np.where(np.abs(points - near) <= _ROUNDING * near, near, points)
+
+
 def bound(rows: Rows, centroids: Floats) -> float:
     """Return ``B(C) = sum_r n_r min_c |a_r - c|^2 + sum_r SSE_r``, at least what C costs on the points themselves.
 
@@ -74,6 +82,7 @@ def summarize(devices: Devices, limits: Integers, least: int = 1) -> Tables:
         who = np.flatnonzero((limits == limit) & (devices.sizes > 0))
         owner, rows = _cluster(devices, who, int(limit), least)
         owners.append(owner)
+        rows = rows._replace(weights=rows.weights * devices.unit, within=rows.within * devices.unit)
         found.append(np.column_stack((devices.ids[owner], rows.table)))
     owner = np.concatenate(owners)
     counts = np.bincount(owner, minlength=len(devices))
@@ -87,7 +96,7 @@ def _cluster(devices: Devices, who: Integers, limit: int, least: int) -> tuple[I
     sizes = devices.sizes[who]
     own = expand_ranges(offsets[who], sizes)
     points, firsts = stored[own], np.concatenate(([0], np.cumsum(sizes)))
-    mass = weights[own] if len(weights) else weights
+    mass = in_points(weights[own], devices.unit) if len(weights) else weights
     stream = devices.keys[who], int(Stream.SUMMARY), 0
     seeds = mass, mass, firsts, limit, trials(limit), _STARTS, _LIMIT, np.zeros(len(who))
     centroids, _, _ = devices.kernels.kmeans(points, *seeds, *stream)

@@ -25,6 +25,7 @@ from p2pkm.methods.init.tree_summaries import (
 )
 
 _STARTS = 3  # searches, of which the best one counts
+_ROUNDING = 1e-9  # relative, of a cost: starts that differ by less are equally good
 _BREATH = 5  # centroids that breathing adds at first
 
 
@@ -37,9 +38,9 @@ class TreeRows(TreeSummaries):
     breathing k-means (Fritzke 2020, with 5 centroids at first). B is at least the cost on all points, so what comes
     down costs at most that.
 
-    With `lean` the devices first agree along the tree on the box of all means (2 d numbers of single precision up and
-    down). Coordinates are then numbers of 10 bits in it, those of the centroids of 12 bits, weights bytes where they
-    are small, SSE half precision (`p2pkm.methods.init.lean`); what is read is what was encoded, so that B bounds the
+    With `lean` the devices first agree along the tree on the box of all means (2 d numbers up and down). Coordinates
+    are then numbers of 10 bits in it, those of the centroids of 12 bits, weights bytes where they are small, SSE half
+    precision (`p2pkm.methods.init.lean`); what is read is what was encoded, so that B bounds the
     cost up to this rounding.
 
     Message: at most `rows` rows up, d + 2 columns; k rows down.
@@ -89,13 +90,15 @@ class TreeRows(TreeSummaries):
         if way != BOX:
             return super().arrive(state, walk, way, devices)
         box = gather(walk.told, walk.front.tables.values, len(devices)).flat()
-        walk = walk._replace(box=box, told=None, own=pack_rows(walk.own, box))
+        walk = walk._replace(box=box, told=None, own=pack_rows(walk.own, box, devices.unit))
         deepest = np.union1d(walk.routes.layer(walk.routes.depth), np.flatnonzero(devices.degrees == 0))
         return state._replace(walk=walk._replace(front=Front(deepest, walk.own.take(deepest))))
 
-    def pack(self, front: Front, walk: Walk) -> Front:
+    def pack(self, front: Front, walk: Walk, devices: Devices) -> Front:
         """Return the tables as they are read once they have been encoded, if they are."""
-        return front if walk.box is None else front._replace(tables=pack_rows(front.tables, walk.box[front.who]))
+        if walk.box is None:
+            return front
+        return front._replace(tables=pack_rows(front.tables, walk.box[front.who], devices.unit))
 
     def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
         """Let each root search among what it has collected, and begin the way of what it finds down."""
@@ -113,9 +116,9 @@ class TreeRows(TreeSummaries):
         if not self.lean:
             return messages
         if way == PAIRS:
-            return messages._replace(wire=count_row_bytes(messages.tables, devices.d))
+            return messages._replace(wire=count_row_bytes(messages.tables, devices.d, devices.unit))
         if way in (ENDS, BOX):
-            return messages._replace(wire=messages.tables.rows * 4 * 2 * devices.d)
+            return messages._replace(wire=messages.tables.rows * 8 * 2 * devices.d)
         return messages._replace(wire=count_centroid_bytes(messages.tables.rows, devices.d))
 
     @property
@@ -132,7 +135,7 @@ class TreeRows(TreeSummaries):
         return summarize(devices, np.full(len(devices), self.own_rows), max(self.least, devices.min_count))
 
     def find(self, devices: Devices, collections: list[Floats]) -> Floats:
-        """Return what each root finds among the rows that it has collected, float64[collections, 1, k, d]."""
+        """Return what each root finds among its rows, the first of those as good, float64[collections, 1, k, d]."""
         found = np.full((len(collections), 1, self.k, devices.d), np.inf)
         for place, table in enumerate(collections):
             if len(table):
@@ -142,5 +145,6 @@ class TreeRows(TreeSummaries):
                            most=_BREATH, seedings=1, first=number)
                     for number in range(_STARTS)
                 ]  # fmt: skip
-                found[place, 0] = min(tries, key=lambda one: one[1])[0]
+                least = min(cost for _, cost in tries) * (1.0 + _ROUNDING)
+                found[place, 0] = next(one for one, cost in tries if cost <= least)
         return found

@@ -145,7 +145,7 @@ class TreeSummaries(MethodBase):
         """Return the messages with their bytes on the wire, if they are encoded."""
         return messages
 
-    def pack(self, front: Front, walk: Walk) -> Front:
+    def pack(self, front: Front, walk: Walk, devices: Devices) -> Front:
         """Return the tables as they are read once they have been encoded, if they are."""
         return front
 
@@ -225,7 +225,7 @@ class TreeSummaries(MethodBase):
         front = join(front, inbox, devices)
         if last:
             return self.turn_round(state, walk, front, devices)
-        return state._replace(walk=walk._replace(front=self.pack(reduce(front, self.most, devices), walk)))
+        return state._replace(walk=walk._replace(front=self.pack(reduce(front, self.most, devices), walk, devices)))
 
     def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Price the candidates that have come to all devices, or take the chosen one."""
@@ -278,7 +278,7 @@ class TreeSummaries(MethodBase):
 
 
 def bounding_box(front: Front, devices: Devices) -> Front:
-    """Return lower ends and minus upper ends of the rows of each device in single precision, one row of 2 d.
+    """Return lower ends and minus upper ends of the rows of each device, one row of 2 d.
 
     +inf where it has no rows.
     """
@@ -286,11 +286,8 @@ def bounding_box(front: Front, devices: Devices) -> Front:
     ends = np.full((len(front.who), 2 * d), np.inf)
     flat, owner = tables.flat()[:, 1 : 1 + d], np.repeat(np.arange(len(front.who)), tables.rows)
     np.minimum.at(ends, owner, np.column_stack((flat, -flat)))
-    near = ends.astype(np.float32)
-    below = np.nextafter(near, np.float32(-np.inf))
-    single: Floats = np.where(near.astype(np.float64) > ends, below, near).astype(np.float64)
     every = np.arange(len(ends))
-    return Front(front.who, Tables(single, every, np.ones(len(ends), np.int64)))
+    return Front(front.who, Tables(ends, every, np.ones(len(ends), np.int64)))
 
 
 def widen(own: Front, heard: Delivery, devices: Devices) -> Front:

@@ -176,7 +176,8 @@ class TreeLloyd(MethodBase):
         if init.name == "local" or "hops" in dict(init.options):
             raise ExperimentError(
                 f"init is {init}, which gives devices different centroids; {self.name} adds up rows by their number, "
-                "so all need the same ones. Take tree-summaries, flooded-summaries without hops, leader or bounding-box"
+                "so all need the same ones. Take rows, tree-summaries, flooded-summaries without hops, leader or "
+                "bounding-box"
             )
 
     @property
