@@ -23,7 +23,7 @@ from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.event_driven import schedule_events
-from p2pkm.methods.init.pipelines import check_init, check_links, check_size, needs_hub
+from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import LinkModel, LinkParameters
@@ -128,14 +128,22 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if scale not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
-    if options.get("start") is not None and algorithm.traits.init is None:
-        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if options.get("start") is not None:
+        _check_start(algorithm)
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
     model: LinkModel | None = options.get("link_model")
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
     return plan_channel(options, algorithm)
+
+
+def _check_start(algorithm: Any) -> None:
+    """Refuse a start for a method that brings its own."""
+    if algorithm.traits.init is None:
+        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if algorithm.traits.groups:
+        raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
 
 
 def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:
@@ -153,6 +161,7 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
     """Refuse a method that cannot work on this graph, or whose arithmetic with these points would take too long."""
     if not needs_hub(algorithm):
         check_links(algorithm, topology)
+        check_groups_fit(algorithm.traits.groups, topology)
     check_size(algorithm, topology.clients, points.m, points.d)
 
 

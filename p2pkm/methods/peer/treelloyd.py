@@ -17,7 +17,7 @@ from p2pkm.core.wire_format import integer_bytes
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search, tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
-from p2pkm.methods.init.tree_groups import check_groups, count_groups, take_group
+from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
@@ -279,8 +279,9 @@ class OverTree(MethodBase):
         n, _, d = start.centroids.shape
         more = np.full((n, self.places - self.k, d), np.inf)
         reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
-        group = start.group if self.grouped else None
-        reference = start.tables if self.grouped else reference
+        group = np.zeros(n, np.int64) if self.grouped else None
+        if isinstance(start, TreeGroupsState):
+            group, reference = start.group, start.tables
         table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
         return TreeLloydState(
             start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
