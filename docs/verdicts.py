@@ -18,9 +18,10 @@ def count_verdicts(results: Path) -> str:
             scores[figure, script.split(" ")[0].strip("`"), paper] = [0, 0]
         elif found := re.search(r"\s(as published|differs by \S+)$", line):
             scores[list(scores)[-1]][found[1] != "as published"] += 1
+    judged = {paper for (_, _, *papers), counts in scores.items() if counts and any(counts) for paper in papers}
     for (name, script, *_), counts in scores.items():
-        if counts is None:
+        if counts is None and name in judged:
             lines.append(f"| {name} | | | |")
-        elif any(counts):
+        elif counts and any(counts):
             lines.append(f"| {name} | `{script}` | {counts[0]} | {counts[1] or ''} |")
     return "\n".join(lines) + "\n"

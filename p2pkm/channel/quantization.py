@@ -16,7 +16,7 @@ from p2pkm.channel.transform import Context, Messages, Order, Settings, Transfor
 from p2pkm.core.batch import Devices, Floats, Grid, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
-from p2pkm.core.spec import Spec, parse
+from p2pkm.core.spec import Spec, parse, suggest
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import whole
 from p2pkm.core.wire_format import integer_bits, to_bytes
@@ -31,6 +31,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMS)
+_CODES = ("rice", "int8")
 _USUAL = 12  # bits of the step of a method whose neighbors do not hold it back
 _LARGEST = 2.0**52  # steps; a table with a longer way travels as it is
 _NUMBER = 64  # bits of a number that is not rounded
@@ -57,8 +58,10 @@ class Quantization:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        if self.code not in _CODES:
+            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _CODES)}")
         whole(self.threshold, 1, "quantize:threshold")
-        if self.bits is not None and not 1 <= self.bits <= FINEST:
+        if self.bits is not None and whole(self.bits, 1, "quantize:bits") > FINEST:
             raise ExperimentError(f"quantize:bits is {self.bits}; expected a whole number from 1 to {FINEST}")
 
     def __str__(self) -> str:
@@ -77,7 +80,7 @@ class Quantization:
         """
         if given is None or isinstance(given, Quantization):
             return given
-        spec = parse(given, {"rice": _take_options, "int8": _take_options}, "quantize")
+        spec = parse(given, dict.fromkeys(_CODES, _take_options), "quantize")
         return cls(spec.name, **spec.options)  # type: ignore[arg-type]
 
 
@@ -91,15 +94,15 @@ class Quantizer(Transform):
     Parameters
     ----------
     spec : Quantization
-    moves : bool
-        Whether the method moves on the grid by itself.
     """
 
     name: ClassVar[str] = "quantization"
     order: ClassVar[Order] = Order.PERTURB
 
-    def __init__(self, *, spec: Quantization, moves: bool = False) -> None:
-        self._spec, self._moves = spec, moves
+    def __init__(self, *, spec: Quantization) -> None:
+        self._spec = spec
+        self._exact = False  # whether the run's method moves on the grid
+        self._moves = False  # whether that of the stage does
         self._agreed = np.zeros((0, 0))  # mean and total variance of all points, as each device knows them
         self._last: Floats | None = None  # what each device sent last, what others know of it, or the server's table
         self._algorithm: Any = None
@@ -155,13 +158,13 @@ class Quantizer(Transform):
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
         """Note whether the method moves on the grid."""
-        self._moves = algorithm.traits.moves_on_grid
+        self._exact = algorithm.traits.moves_on_grid
         return algorithm
 
     @property
     def alters(self) -> bool:
         """Return whether rows are rounded where they are sent; on the grid the state is what is sent."""
-        return not self._moves
+        return not self._exact
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Look whether all devices will begin with the same centroids."""
@@ -257,6 +260,7 @@ class Quantizer(Transform):
         steps[:, :d] = self._step(devices)[:, None] / span
         rounded, more = self._round(values, reference, steps, real)
         if (messages.rows[hub] >= 0).any():
+            self._last = self._last.copy()
             self._last[hub] = np.inf
             self._last[hub, : values.shape[1]] = np.where(real, rounded, np.inf)[hub, : self._last.shape[1], :d]
         return messages._replace(values=rounded, wire=to_bytes(bits + more))

@@ -39,7 +39,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
     completing("--init", metavar="SPEC", help="How the devices get their first centroids: global, local, bounding-box, "
                  "leader, d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
-                 "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1.  "
+                 "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1,lean=true.  "
                  "[default: global; averaging methods flooded-summaries]"),
     click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
                  "differ; of gtvmin and treelloyd."),

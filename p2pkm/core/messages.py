@@ -147,6 +147,7 @@ class Delivery(NamedTuple):
     tables: Tables
 
 
+@register("ragged-array")
 class RaggedArray(NamedTuple):
     """Rows of which every device has some, one device after the other: values [counts.sum(), ...], counts int64[n]."""
 

@@ -139,9 +139,13 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
 
 
 def _check_start(algorithm: Any) -> None:
-    """Refuse a start for a method that brings its own."""
+    """Refuse a given start where the method has none, or needs one that the devices have agreed on."""
     if algorithm.traits.init is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+    if algorithm.traits.accepts or algorithm.traits.rehearses:
+        raise ExperimentError(
+            "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
+        )
     if algorithm.traits.groups:
         raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
 

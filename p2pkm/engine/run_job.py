@@ -137,7 +137,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
              "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
-             "excess_predicted": _predict(algorithm, topology, devices, ending.state)}  # fmt: skip
+             "excess_predicted": _predict(algorithm, topology, world, devices, ending.state)}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events)
@@ -148,11 +148,17 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
 
 
-def _predict(algorithm: Any, topology: Topology, devices: Devices, state: Any) -> float | None:
-    """Return the excess of the mean ratio that theory or a rehearsal expects; six digits: it is no part of the bits."""
-    rehearsed = optional(state, "rehearsed")
-    excess = algorithm.predict_excess(topology, devices.total_points) if rehearsed is None else float(rehearsed[0, 1])
-    return None if excess is None else float(f"{excess:.6g}")
+def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices, state: Any) -> float | None:
+    """Return the excess of the mean ratio that theory or a rehearsal expects; six digits: it is no part of the bits.
+
+    Rank 0 computes it for all: it takes scipy, which sixteen ranks would import.
+    """
+    found = optional(state, "rehearsed")
+    if found is None:
+        excess = algorithm.predict_excess(topology, devices.total_points) if world.rank == 0 else None
+        told = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
+        return None if np.isnan(told) else float(f"{told:.6g}")
+    return float(f"{float(found[0, 1]):.6g}")
 
 
 def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> OptionalMetrics:

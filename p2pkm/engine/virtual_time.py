@@ -69,7 +69,8 @@ class Turn(NamedTuple):
     awake : bool[n]
     rows : int64[n]
         That each sent, -1: none.
-    row_bytes : int
+    lengths : int64[n]
+        Bytes on the wire of what each sent.
     edges : bool[e]
         The directed edges that were in use.
     flops : int64[n]
@@ -78,7 +79,7 @@ class Turn(NamedTuple):
 
     awake: Mask
     rows: Integers
-    row_bytes: int
+    lengths: Integers
     edges: Mask
     flops: Integers
 
@@ -114,7 +115,7 @@ class Clock:
         speaks = awake | (turn.rows >= 0)
         over = np.flatnonzero(turn.edges & speaks[self._topology.sources])
         source, target = self._topology.sources[over], self._topology.indices[over]
-        volume = np.maximum(turn.rows, 0)[source] * turn.row_bytes
+        volume = turn.lengths[source]
         busy = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
         lasts = np.maximum(volume / net.bandwidth[over], np.maximum(busy[source], busy[target]))
         sent = self.ready[source] + lasts
@@ -154,15 +155,15 @@ def _follow(
         free = stage.algorithm.schedule in FREE
         clock.barrier()
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
-            said = network.gather_by_device(np.column_stack((_dense(exchange, len(devices)), awake)))
+            said = network.gather_by_device(np.column_stack((*_dense(exchange, len(devices)), awake)))
             edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
             if said is None:
                 continue
             if not free:
                 clock.barrier()
-            rows, acts = said[:, 0], said[:, 1] > 0
+            rows, lengths, acts = said[:, 0], said[:, 1], said[:, 2] > 0
             work = flops.of(stage.algorithm, acts, rows, edges)
-            clock.pass_turn(Turn(acts, rows, exchange.row_bytes, edges, work))
+            clock.pass_turn(Turn(acts, rows, lengths, edges, work))
             ends[number, t] = clock.now
     return ends
 
@@ -180,12 +181,12 @@ def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
     return devices if opening.edges is None else replace(devices, active_edges=_mask(opening, len(devices.indices)))
 
 
-def _dense(exchange: ExchangeRecord, n: int) -> Integers:
-    """Return the rows that each own device sent, int64[n], -1: none."""
-    rows = np.full(n, -1)
+def _dense(exchange: ExchangeRecord, n: int) -> tuple[Integers, Integers]:
+    """Return the rows that each own device sent, int64[n], -1: none, and their bytes on the wire, int64[n]."""
+    rows, lengths = np.full(n, -1), np.zeros(n, np.int64)
     who, said = exchange.said
-    rows[who] = said
-    return rows
+    rows[who], lengths[who] = said, exchange.lengths
+    return rows, lengths
 
 
 def _mask(exchange: ExchangeRecord, e: int) -> Mask:

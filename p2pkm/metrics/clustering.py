@@ -62,12 +62,16 @@ def distance(centroids: Floats, centers: Floats) -> float:
     ----------
     centroids, centers : float64[k, d], float64[c, d]
     """
-    from scipy.optimize import linear_sum_assignment
-
     if not len(centroids):
         return math.nan
-    squared = ((centroids[:, None] - centers[None]) ** 2).sum(axis=2)
-    return float(np.sqrt(squared[linear_sum_assignment(squared)].sum()))
+    return math.sqrt(match_one_to_one(((centroids[:, None] - centers[None]) ** 2).sum(axis=2)))
+
+
+def match_one_to_one(costs: Floats) -> float:
+    """Return the least sum of the costs float64[k, c] of rows that are matched one to one."""
+    from scipy.optimize import linear_sum_assignment
+
+    return float(costs[linear_sum_assignment(costs)].sum())
 
 
 def mean_square_error(distances: Floats, k: int) -> float:

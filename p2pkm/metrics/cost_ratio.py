@@ -68,6 +68,8 @@ class CostEvaluator:
         Ratio of each device's own k-means (best of 5), on rank 0.
     central : float
         Cost of central k-means on all points, on rank 0; nan without baseline.
+    baseline : float64[k, d] or None
+        Its centroids.
     notes : list of str
         Where a sample stands for the whole.
     """
@@ -76,7 +78,7 @@ class CostEvaluator:
         self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None
     ) -> None:
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
-        self._compared, self.central = central is not None, np.nan
+        self._compared, self.central, self.baseline = central is not None, np.nan, central
         self.alone = np.full(1, np.nan)
         self._scored = self._alone = np.arange(devices.clients)
         self.notes: list[str] = []

@@ -15,6 +15,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.units import write_figure
 from p2pkm.metrics import closing_rows as rows
+from p2pkm.metrics.alignment import deviate_from_central, vary_between_neighbors
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_rounds
 from p2pkm.metrics.result import Result
 
@@ -222,6 +223,13 @@ METRICS: tuple[Metric, ...] = (
            better="lower", title="GTV", tables=_CLOSING | Table.STUDY | Table.PATH),
     Metric("consensus_distance", "distance to consensus",
            "root mean square over devices, to those of the best device", better="lower", tables=_NONE),
+    Metric("central_deviation", "deviation from central",
+           "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
+           "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,
+           compute=deviate_from_central),
+    Metric("consensus_variation", "consensus variation",
+           "xi_2: mean squared distance of centroids to those of neighbors, matched one to one", "squared distance",
+           per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=vary_between_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
            tables=_CLOSING | Table.PATH, row=rows.tell_models),
     Metric("groups", "groups", "groups of devices, each with a clustering of its own",

@@ -125,6 +125,8 @@ class Result:
     byzantine : int64[b] or None
         The Byzantine devices.
     exposure : Exposure or None
+    central : float64[k, d] or None
+        Centroids of central k-means, the baseline, in the units of `centroids`; None: there was none.
     devices : dict of str to float64[n]
         The figures of `p2pkm.metrics.registry` that every device has a value of, by key; the server's, too, if the
         figure has one: devices.npz of the run folder.
@@ -148,6 +150,7 @@ class Result:
     ratios: Floats | None = None
     byzantine: Integers | None = None
     exposure: Exposure | None = None
+    central: Floats | None = None
     devices: dict[str, Floats] = field(default_factory=dict)
 
     @property

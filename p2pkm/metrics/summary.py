@@ -130,7 +130,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
-        exposure=exposure,
+        exposure=exposure, central=prices.baseline,
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
     return replace(result, summary=summary | figures, devices=values)

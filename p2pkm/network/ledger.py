@@ -73,7 +73,7 @@ class ExchangeRecord(NamedTuple):
     who : int64[s] or None
         Positions of those that `rows` is about, None: all.
     wire : int64[n] or None
-        Bytes of each table on the wire, None: `row_bytes` per row. Not kept once it has been added up.
+        Bytes of each table on the wire, None: `row_bytes` per row; int32[...] where it is kept.
     """
 
     stage: int
@@ -93,10 +93,18 @@ class ExchangeRecord(NamedTuple):
         return who, self.rows[who]
 
     @property
+    def lengths(self) -> Integers:
+        """Return the bytes on the wire of each of these tables."""
+        who, rows = self.said
+        if self.wire is None:
+            return rows * self.row_bytes
+        return np.asarray(self.wire if self.who is not None else self.wire[who], np.int64)
+
+    @property
     def digest(self) -> tuple[int, int]:
         """Return a fingerprint of who sent what over which edges."""
         over = b"" if self.edges is None else self.edges.dtype.str.encode() + np.ascontiguousarray(self.edges).tobytes()
-        word = hashlib.sha256(np.concatenate(self.said).tobytes() + over).digest()
+        word = hashlib.sha256(np.concatenate((*self.said, self.lengths)).tobytes() + over).digest()
         return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
 
 
@@ -147,7 +155,7 @@ class Ledger:
             wire = sparse.wire[np.searchsorted(sparse.who, senders)]
         _add(self._over_some(), said.edges, rows, row_bytes, wire)
         if len(self._degrees) <= LARGE:
-            self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who))
+            self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:
@@ -217,19 +225,20 @@ class Ledger:
             else:
                 self._count_some(exchange, np.asarray(exchange.edges))
             if len(self._degrees) <= LARGE:
-                exchange = exchange._replace(wire=None)
                 few = _FEW * len(spoke) < len(self._degrees)
-                self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke) if few else exchange)
+                wire = None if exchange.wire is None else exchange.wire[spoke]
+                self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke, wire=wire) if few else exchange)
         self._noted.clear()
 
     def _keep(self, exchange: ExchangeRecord) -> None:
         """Keep an exchange."""
-        arrays = exchange.rows, exchange.edges, exchange.who
+        wire = None if exchange.wire is None else exchange.wire.astype(np.int32)
+        arrays = exchange.rows, exchange.edges, exchange.who, wire
         held = [None if one is None else (one.dtype.str, one.tobytes()) for one in arrays]
         number = self._numbers.setdefault((exchange.row_bytes, *held), len(self._patterns))
         if number == len(self._patterns):
-            rows, edges, who = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
-            self._patterns.append(ExchangeRecord(0, 0, rows, exchange.row_bytes, edges, who))  # type: ignore[arg-type]
+            rows, edges, who, wire = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
+            self._patterns.append(ExchangeRecord(0, 0, rows, exchange.row_bytes, edges, who, wire))  # type: ignore[arg-type]
         if (exchange.stage, exchange.turn) != self._next:
             self._runs.append((len(self._said), exchange.stage, exchange.turn))
         self._next = exchange.stage, exchange.turn + 1

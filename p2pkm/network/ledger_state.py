@@ -30,6 +30,7 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
     masked = total(np.array([one.edges is not None and one.edges.dtype == np.bool_ for one in distinct], np.int64)) > 0
     masks = [_mask(one, e) for one, some in zip(distinct, masked, strict=True) if some]
     listed = [one.edges is not None and one.edges.dtype != np.bool_ for one in distinct]
+    wired = total(np.array([one.wire is not None for one in distinct], np.int64)) > 0
     sparse = [one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)]
     sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in sparse]
     return {
@@ -39,7 +40,11 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
         ],
         "sparse": listed,
         "masked": masked.tolist(),
+        "wired": wired.tolist(),
         "said": _by_device([one.said for one in distinct], n),
+        "wire": _by_device(
+            [(one.said[0], one.lengths) if some else (none, none) for one, some in zip(distinct, wired, strict=True)], n
+        ),
         "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, sparse, strict=True)], n),
         "edge_masks": np.stack(masks, axis=1) if masks else np.zeros((e, 0), np.bool_),
     }
@@ -48,15 +53,17 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
 def thaw(kept: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
     """Return the exchanges of these devices from what `freeze` returned, on any placement."""
     count, masks = len(kept["sparse"]), iter(kept["edge_masks"].T)
-    said, over = (_by_pattern(kept[name], count) for name in ("said", "over"))
-    patterns: list[tuple[Any, Any, Any]] = []
-    for (who, rows), (source, offset), sparse, masked in zip(said, over, kept["sparse"], kept["masked"], strict=True):
+    said, over, wires = (_by_pattern(kept[name], count) for name in ("said", "over", "wire"))
+    patterns: list[tuple[Any, Any, Any, Any]] = []
+    for (who, rows), (source, offset), (_, lengths), sparse, masked, wired in zip(
+        said, over, wires, kept["sparse"], kept["masked"], kept["wired"], strict=True
+    ):
         edges = next(masks).copy() if masked else indptr[source] + offset if sparse else None
-        patterns.append((rows, edges, who))
+        patterns.append((rows, edges, who, lengths if wired else None))
     found = []
     for stage, turn, row_bytes, number in kept["when"]:
-        rows, edges, who = patterns[number]
-        found.append(ExchangeRecord(stage, turn, rows, row_bytes, edges, who))
+        rows, edges, who, wire = patterns[number]
+        found.append(ExchangeRecord(stage, turn, rows, row_bytes, edges, who, wire))
     return found
 
 

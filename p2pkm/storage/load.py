@@ -106,7 +106,8 @@ def _assemble(
         _fill(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
-        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None, devices,
+        Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
+        centroids.get("central"), devices,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def save_result(result: Any, folder: Path) -> None:
     census, ledger = result.census, result.ledger
     archives: Any = {
         "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
-                      "scaling": result.scaling},
+                      "scaling": result.scaling, "central": result.central},
         "labels": {"labels": census.labels, "device": census.device, "row": census.row},
         "ledger": ledger._asdict(),
         "census": {

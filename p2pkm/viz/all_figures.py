@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.convergence import plot_convergence
 from p2pkm.viz.figures.graph import plot_graph
+from p2pkm.viz.figures.number_of_clusters import plot_k
 from p2pkm.viz.figures.partition import plot_partition
 from p2pkm.viz.figures.points import plot_points
 from p2pkm.viz.style import DPI, save_figure
@@ -28,15 +30,19 @@ FIGURES: dict[str, Callable[..., "Axes"]] = {
 }
 
 
+def figures_of(result: "Result") -> dict[str, Callable[..., "Axes"]]:
+    """Return the figures that a run has, by name."""
+    return FIGURES | ({"k": plot_k} if result.summary["k_chosen"] else {})
+
+
 def overview(result: "Result") -> "Figure":
     """Return all figures of a run in one, for notebooks."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 15), dpi=DPI)
     panels = figure.subplots(3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}).ravel()
-    for ax, draw in zip(panels, FIGURES.values(), strict=False):
-        draw(result, ax)
-    panels[-1].axis("off")
+    for ax, draw in zip_longest(panels, figures_of(result).values()):
+        draw(result, ax) if draw else ax.axis("off")
     return figure
 
 
@@ -52,7 +58,9 @@ def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
     Returns
     -------
     list of pathlib.Path
-        convergence, graph, points, partition and bytes, each .png and .svg.
+        convergence, graph, points, partition and bytes, and k if it was chosen, each .png and .svg.
     """
     place = Path(folder)
-    return [path for name, draw in FIGURES.items() for path in save_figure(partial(draw, result), place, name)]
+    return [
+        path for name, draw in figures_of(result).items() for path in save_figure(partial(draw, result), place, name)
+    ]

@@ -1,6 +1,6 @@
 """How often each index, and the rule, finds the number of clusters: nine data sets x three divisions x seeds.
 
-``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0]`` prints the hits.
+``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0]`` prints hits by set, index.
 DIR has the S-sets (Fraenti and Virmajoki 2006) as s1.csv to s4.csv (x0, x1, label); without it they are left out.
 """
 
@@ -10,24 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_iris, load_wine
+from sklearn.preprocessing import scale
 
 import p2pkm
 from p2pkm.data.partition import dirichlet, iid
-from p2pkm.data.sources import grid16, slike
+from p2pkm.data.sources import apart, grid16, slike
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES, choose, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from tests.support.play_rounds import arrange
 
 K_MAX, ROWS = 25, 32
+OUTSIDE = ("5-d, random", "iris", "wine, scaled", "one Gaussian", "uniform square")  # not among the nine
 DIVISIONS: dict[str, tuple[int, float | None]] = {"iid": (10, None), "0.3": (10, 0.3), "0.1": (32, 0.1)}
 Data = tuple[Any, Any]
 
 
-def five(seed: int) -> Data:
-    """Return 8 unit Gaussians of 100 points in five dimensions, centers uniform in a cube of side 10."""
+def five(seed: int, separation: float = 6.0) -> Data:
+    """Return 8 unit Gaussians of 100 points in five dimensions, centers uniform in a cube of side 10 but apart."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(8), 100)
-    return rng.uniform(0, 10, (8, 5))[labels] + rng.normal(size=(800, 5)), labels
+    return apart(rng, 8, 5, side=10.0, separation=separation)[labels] + rng.normal(size=(800, 5)), labels
 
 
 def uneven(seed: int) -> Data:
@@ -65,7 +68,14 @@ def list_sets(folder: Path | None) -> dict[str, Any]:
     }
     for name in ("s1", "s2", "s3", "s4") if folder else ():
         sets[name] = lambda seed, path=folder / f"{name}.csv": thinned(path, seed)
-    return sets | {"one Gaussian": one, "uniform square": uniform}
+    outside = {
+        "5-d, random": lambda seed: five(seed, 0.0),
+        "iris": lambda seed: load_iris(return_X_y=True),
+        "wine, scaled": lambda seed: (scale(load_wine().data), load_wine().target),
+        "one Gaussian": one,
+        "uniform square": uniform,
+    }
+    return sets | outside
 
 
 def guess(points: Any, labels: Any, n: int, alpha: float | None, seed: int) -> dict[str, int | None]:
@@ -99,7 +109,7 @@ def main() -> None:
                 points, labels = draw(seed)
                 found = guess(points, labels, n, alpha if len(set(labels)) > 1 else None, seed)
                 hits += [1, *(found[index] == len(set(labels.tolist())) for index in names)]
-        total += hits if name not in ("one Gaussian", "uniform square") else 0
+        total += hits if name not in OUTSIDE else 0
         sys.stdout.write(f"{name:16}{hits[0]:5}" + "".join(f"{hit:11}" for hit in hits[1:]) + "\n")
         sys.stdout.flush()
     sys.stdout.write(f"{'several':16}{total[0]:5}" + "".join(f"{hit:11}" for hit in total[1:]) + "\n")

@@ -50,7 +50,7 @@ def measure(case: str, init: str, seed: int) -> tuple[float, float, int]:
     rows, whole, none = np.array([k]), np.array([0, len(points)]), np.zeros(0)
     pooled = np.ascontiguousarray(points, float), none, whole, start.centroids[:1].copy(), rows
     costs = [kernels.refine(*pooled, limit, np.zeros(1), False)[2][0] / central for limit in (0, 1000)]
-    spent = [record["bytes"] for record in start.rounds if record["stage"] != "gtvmin"][-1]
+    spent = [record["wire_bytes"] for record in start.rounds if record["stage"] != "gtvmin"][-1]
     return costs[0], costs[1], spent
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--init", default="rows;rows:least=2;global")
+    parser.add_argument("--init", default="rows;rows:lean=true;rows:least=2,lean=true;global")
     options = parser.parse_args()
     for case in options.cases:
         for init in options.init.split(";"):

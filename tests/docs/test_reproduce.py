@@ -26,6 +26,7 @@ QUICK = {  # what makes a script quick; none: it repeats nothing
     "fkm_fig8": ["--rounds", "2", "--points", "5"],
     "fkm_fig9": ["--data-dir", "data"],
     "fkmeanscb_fig3": ["--data-dir", "data", "--points", "700"],
+    "gtvmin_v2": ["--rounds", "1"],
     **{script: ["--data-dir", "data"] for script in BACKBONE},
 }
 NEEDY = {"fkm_fig5": "cluster_wise_small.csv", "fkm_fig6": "femnist10.npz", "fkm_fig7": "--files",

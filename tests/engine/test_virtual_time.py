@@ -23,7 +23,7 @@ def turn(topology, *, awake=None, rows=1, row_bytes=8, flops=0.0, edges=None):
     n = topology.n
     awake = np.ones(n, bool) if awake is None else np.isin(np.arange(n), awake)
     edges = np.ones(len(topology.indices), bool) if edges is None else edges
-    return Turn(awake, np.where(awake, rows, -1), row_bytes, edges, np.full(n, float(flops)))
+    return Turn(awake, np.where(awake, rows, -1), np.where(awake, rows, 0) * row_bytes, edges, np.full(n, float(flops)))
 
 
 def set_up(graph, text):
@@ -94,7 +94,7 @@ def go_on(net, topology, ready, heard, one):
     """Do what `Clock.pass_turn` does, device by device and message by message."""
     links = [(e, i, j) for e, (i, j) in enumerate(zip(topology.sources, topology.indices, strict=True)) if one.edges[e]]
     links = [link for link in links if one.awake[link[1]] or one.rows[link[1]] >= 0]
-    volume = {e: max(int(one.rows[i]), 0) * one.row_bytes for e, i, _ in links}
+    volume = {e: int(one.lengths[i]) for e, i, _ in links}
     load = [sum(volume[e] for e, i, j in links if device in (i, j)) for device in range(topology.n)]
     done = list(ready)
     for device in np.flatnonzero(one.awake):
@@ -119,7 +119,7 @@ def test_random_turns_on_random_networks_go_as_message_by_message(seed):
     time, ready, heard = Clock(net, topology), np.zeros(n), np.zeros(n)
     for _ in range(6):
         rows = rng.integers(-1, 4, n)
-        one = Turn(rng.random(n) < 0.5, rows, 8, rng.random(e) < 0.8, rng.integers(0, 9, n))
+        one = Turn(rng.random(n) < 0.5, rows, 8 * np.maximum(rows, 0), rng.random(e) < 0.8, rng.integers(0, 9, n))
         time.pass_turn(one)
         ready, heard = go_on(net, topology, ready, heard, one)
         assert_allclose(time.ready, ready)

@@ -50,5 +50,5 @@ def test_a_table_without_rows_is_a_message_also_where_some_links_are_down():
     network.open()
     network.set_active_edges(SECOND)
     network.exchange(DenseMessages(np.zeros((3, 1, 2)), np.array([1, 0, -1])))
-    assert_array_equal(network.ledger.edges, [[0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    assert_array_equal(network.ledger.edges, [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
     assert network.ledger.totals == (1, 0)

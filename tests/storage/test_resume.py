@@ -32,7 +32,7 @@ RUNS = {
     **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
        ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
         "flooded-summaries:hops=1",
-        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows")},
+        "flooded-summaries:candidates=3", "tree-summaries", "tree-summaries:candidates=3", "rows", "rows:lean=true")},
     **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
@@ -46,8 +46,11 @@ RUNS = {
     "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--init", "local"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
+    "k auto": ("-k", "auto", "--k-max", "6", "--scale", "minmax", "--rounds", "3", "--init", "local"),
+    "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
+    "breathing": ("--algorithm", "treelloyd:search=breathing", "--init", "leader", "--rounds", "18"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--init", "leader"),
     "seldom recorded": ("--record-every", "3", "--rounds", "7", "--init", "local"),
@@ -55,6 +58,7 @@ RUNS = {
     "integers": ("--quantize", "rice:threshold=1", "--rounds", "4"),
     "integers in groups": ("--quantize", "int8", "--groups", "--rounds", "3", "--graph", "complete"),
     "integers async": ("--quantize", "rice", "--schedule", "async", "--init", "local", "--rounds", "6"),
+    "integers on a net": ("--quantize", "rice", "--link-model", "wan", "--rounds", "4"),
     "integer sums": ("--quantize", "rice", "--algorithm", "tracking", "--init", "leader", "--rounds", "4"),
     "integer reports": ("--quantize", "rice", "--algorithm", "fkm", "--rounds", "4"),
     "loss": ("--faults", "loss=0.2", "--rounds", "5", "--init", "local"),
@@ -106,6 +110,8 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
 
 
 MOVED = (
+    "k auto",
+    "k auto of a server",
     "gtvmin",
     "gossip",
     "coreset",

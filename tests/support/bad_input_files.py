@@ -545,9 +545,14 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --init tree-summaries:candidates=0             | 2 | at least 1
 --init rows:per-cluster=0                      | 2 | at least 1
 --init rows:least=0                            | 2 | at least 1
+-k auto --k-max 0                              | 2 | at least 1
+-k 3 --k-max 5                                 | 2 | clusters is 3
+-k many                                        | 2 | expected a whole number
+-k auto --groups                               | 2 | leave groups out
+-k auto --k-max 99999                          | 3 | expected at most as many
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
--k 1e3                                    | 2 | not a valid integer
+-k 1e3                                    | 2 | expected a whole number
 --rank-partition x                             | 2 | Known: auto, blocks, metis
 --silhouette=3                            | 2 | does not take a value
 --seeds ''                                | 2 | is not a list of seeds

@@ -93,7 +93,7 @@ USAGE = """
 --partition iid:minimum=-1                | minimum is -1
 --clusters 0                              | clusters is 0
 -k -1                                     | clusters is -1
--k x                                      | not a valid integer
+-k x                                      | expected a whole number
 --algorithm gtvmim                        | Did you mean 'gtvmin'?
 --algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
 --algorithm gtvmin:update=printed         | Known: as-printed, exact
@@ -121,6 +121,13 @@ compare --reference fkn                   | is not one of the methods
 compare --seed 3                          | No such option
 compare --out full                        | is in use, but not by a comparison
 --init locl                             | Did you mean 'local'
+--quantize rise                         | Did you mean 'rice'
+--quantize rice:bits=60                 | expected a whole number from 1 to 52
+--quantize rice --noise 0.1             | noise is no whole number of steps
+--quantize rice --algorithm mufc        | mufc does not send rows
+--quantize rice --algorithm treelloyd   | sends whole numbers already
+--algorithm treelloyd --init local      | gives devices different centroids
+--algorithm treelloyd:search=breath     | Did you mean 'breathing'
 --init won                             | unknown init 'won'
 --init local:hops=1                      | It takes no keys
 --init flooded-summaries:hop=1                 | Did you mean 'hops'?
@@ -138,6 +145,12 @@ compare --out full                        | is in use, but not by a comparison
 --relaxation -1                                | above 0 and below 2
 --relaxation nan                               | expected a finite number
 --relaxation 1.5 --schedule jacobi             | jacobi
+--algorithm gtvmin:matching=best               | Known: nearest, optimal
+--algorithm gtvmin:matching=optimal --groups   | matching=optimal and groups are both given
+--algorithm gtvmin:safeguard=true              | where several passes descend without one
+--algorithm dgc:rho=0                          | rho is 0
+--algorithm gossip-sum:sends=0                 | sends is 0
+--algorithm epidemic:cycles=0                  | cycles is 0
 --local-steps 0                                | local_steps is 0
 --local-steps 99999999999999999999             | below 2^63
 --rounds -1                               | rounds is -1

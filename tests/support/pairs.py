@@ -37,11 +37,12 @@ FACTORS = {  # the first value of each is the default
         "nan": ("--byzantine", "1:kind=nan"),
         "suppression": ("--min-cluster-size", "2"),
         "noise": ("--noise", "0.1"),
+        "integers": ("--quantize", "rice"),
         "virtual time": ("--link-model", "wan"),
     },
     "schedule": {name: ("--schedule", name) if name else () for name in ("", "jacobi", "colored", "async")},
     "init": {name: ("--init", name) if name else () for name in
-             ("", "local", "bounding-box", "leader", "d2-sampling", "flooded-summaries", "tree-summaries")},
+             ("", "local", "bounding-box", "leader", "d2-sampling", "flooded-summaries", "tree-summaries", "rows")},
     "partition": {name: ("--partition", name) for name in PARTITIONS if name != "column"},
 }  # fmt: skip
 NAMES = tuple(FACTORS)

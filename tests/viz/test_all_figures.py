@@ -115,7 +115,11 @@ def test_ratios_survive_the_disk(runs, tmp_path):
 
 
 def test_unknown_names_are_refused(runs):
-    with pytest.raises(ExperimentError, match="nodes is 'loss'; expected cost, disagreement, ratio, bytes_busiest"):
+    with pytest.raises(
+        ExperimentError,
+        match="nodes is 'loss'; expected cost, disagreement, ratio, central_deviation, "
+        "consensus_variation, bytes_busiest",
+    ):
         plots.plot_graph(runs["mesh"], nodes="loss")
     with pytest.raises(ExperimentError, match="edges is 'rows'; expected gtv, bytes"):
         plots.plot_graph(runs["mesh"], edges="rows")

@@ -73,11 +73,8 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
     asked = plan.experiment
     found, full = [], False
     narrow = (
-        asked.min_cluster_size > 1
-        or asked.byzantine is not None
-        or asked.transforms is not None
-        or asked.quantize is not None
-    )  # rows, or tables, may be left out
+        asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
+    )  # rows may be left out
     lies = _suspect(plan)
     for stage in plan.stages:
         sent = stage.algorithm.expected_messages(plan.known)
@@ -85,7 +82,8 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
         if sent is not None:
             volume, steady = _RULES[type(sent)](Facts(plan, stage, full), sent)
             volume = _lengthen(volume, stage, plan, lies) if lies else volume
-            course = Course(stage.name, stage.rounds, _loosen(volume) if narrow else volume, steady)
+            silent = asked.quantize is not None and stage.algorithm.traits.moves_on_grid  # who has not moved
+            course = Course(stage.name, stage.rounds, _loosen(volume) if narrow or silent else volume, steady)
         found.append(course)
         full = stage.algorithm.finds_all(plan.known, full)
         narrow |= stage.algorithm.traits.cuts_links

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from p2pkm.engine.virtual_time import FREE, Clock, Flops, Turn
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import Course, stage_traffic
@@ -105,7 +107,8 @@ def _pass(clock: Clock, flops: Flops, algorithm: Any, said: TurnMessages) -> Non
     if algorithm.schedule not in FREE:
         clock.barrier()
     work = flops.of(algorithm, said.acts, said.rows, said.edges)
-    clock.pass_turn(Turn(said.acts, said.rows, 8 * said.columns, said.edges, work))
+    lengths = 8 * said.columns * np.maximum(said.rows, 0)
+    clock.pass_turn(Turn(said.acts, said.rows, lengths, said.edges, work))
 
 
 def _skip(clock: Clock, stage: Ahead) -> None:

@@ -15,6 +15,7 @@ WEAK, STRONG = 10.0, 30.0
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the least coupling is the stronger one
 _LADDER = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 _EXCESS = 1e-3  # of the cost ratio, that the rule allows
+_HIGHEST = 1.999  # relaxation
 _MOST = 5_000  # devices that a rehearsal solves for
 _MEAN, _WORST = 2e-3, 6e-3  # the same of the rehearsal: of the mean device, of the worst one
 
@@ -45,9 +46,11 @@ def choose_coupling(topology: Topology, points: int, k: int) -> float:
 
 
 def relax(coupling: float) -> float:
-    """Return theta = 2 / (1 + sqrt(1 - rho^2)), rho = 2c / (1 + 2c): optimal over-relaxation of the slowest mode."""
-    rho = 2 * coupling / (1 + 2 * coupling)
-    return 2 / (1 + (1 - rho**2) ** 0.5)
+    """Return theta = 2 / (1 + sqrt(1 - rho^2)), rho = 2c / (1 + 2c): optimal over-relaxation of the slowest mode.
+
+    At most 1.999, for theorem 2 needs less than 2.
+    """
+    return min(2 / (1 + (1 + 4 * coupling) ** 0.5 / (1 + 2 * coupling)), _HIGHEST)
 
 
 class Rehearsal(NamedTuple):

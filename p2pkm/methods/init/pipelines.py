@@ -106,29 +106,20 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     if traits.saturates:
         before = (*before, *_limit(algorithm, at))
     if traits.rehearses:
-        _check_agreed(at, seeded=seeded)
+        grow_shallow(at.topology)
         before = (*before, Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
     if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
     note, one = _incompatibility_note(algorithm, at.topology), algorithm.on(at.topology)
-    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at, seeded=seeded))
+    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at))
 
 
-def _after(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
+def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return what comes after the method: the accept test, if there is an agreed start to compare with."""
     if not algorithm.traits.accepts:
         return ()
-    _check_agreed(at, seeded=seeded)
-    return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
-
-
-def _check_agreed(at: InitContext, *, seeded: bool) -> None:
-    if seeded:
-        raise ExperimentError(
-            "accept and coupling rehearsal need a start that all devices have agreed on, but one was given; leave out "
-            "one of them"
-        )
     grow_shallow(at.topology)
+    return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
 
 
 def _group(groups: int | str, at: InitContext, *, links: bool) -> tuple[Stage, ...]:

@@ -88,9 +88,9 @@ def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = N
     return (TreeSummaries(at.k, grow_shallow(at.topology), candidates, rows),)
 
 
-def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1) -> tuple[Algorithm, ...]:
+def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> tuple[Algorithm, ...]:
     """Search thoroughly among the rows of all devices at the root of a tree."""
-    return (TreeRows(at.k, grow_shallow(at.topology), per_cluster=per_cluster, least=least),)
+    return (TreeRows(at.k, grow_shallow(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
 
 
 def grow_shallow(topology: Topology) -> Tree:

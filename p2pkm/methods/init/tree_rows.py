@@ -1,16 +1,28 @@
 """One clustering from many rows of all devices, collected along a tree, and a thorough search among them."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
-from p2pkm.core.expected_messages import Known
-from p2pkm.core.messages import Tables
+from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.methods.building_blocks.breathing import search
+from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
-from p2pkm.methods.init.tree_summaries import TreeSummaries
+from p2pkm.methods.init.lean import count_centroid_bytes, count_row_bytes, pack_centroids, pack_rows
+from p2pkm.methods.init.tree_summaries import (
+    BOX,
+    ENDS,
+    PAIRS,
+    RootedState,
+    TreeSummaries,
+    Walk,
+    bounding_box,
+    gather,
+    turn,
+)
 
 _STARTS = 3  # searches, of which the best one counts
 _BREATH = 5  # centroids that breathing adds at first
@@ -25,6 +37,11 @@ class TreeRows(TreeSummaries):
     breathing k-means (Fritzke 2020, with 5 centroids at first). B is at least the cost on all points, so what comes
     down costs at most that.
 
+    With `lean` the devices first agree along the tree on the box of all means (2 d numbers of single precision up and
+    down). Coordinates are then numbers of 10 bits in it, those of the centroids of 12 bits, weights bytes where they
+    are small, SSE half precision (`p2pkm.methods.init.lean`); what is read is what was encoded, so that B bounds the
+    cost up to this rounding.
+
     Message: at most `rows` rows up, d + 2 columns; k rows down.
 
     Privacy: a row of one point is that point, and of two points with one feature mean and SSE reveal both. With
@@ -37,12 +54,69 @@ class TreeRows(TreeSummaries):
         Rows of a device for each of the k clusters.
     least : int
         Points that a row must stand for.
+    lean : bool
+        Whether rows and centroids are sent in few bits.
     """
 
     name: ClassVar[str] = "rows"
     extra: ClassVar[int] = 2
     per_cluster: int = 2
     least: int = 1
+    lean: bool = False
+
+    @property
+    def first_way(self) -> int:
+        """Return the number of the first way."""
+        return ENDS if self.lean else PAIRS
+
+    def expected_messages(self, known: Known) -> TreeWalk:
+        """Return what `TreeSummaries` does, after the ends of the box and the box."""
+        walk = super().expected_messages(known)
+        one = np.ones(len(walk.layer), np.int64)
+        box = tuple(Way(up, one, 2 * known.features, one > 0) for up in (True, False)) if self.lean else ()
+        return replace(walk, ways=box + walk.ways)
+
+    def initial_state(self, devices: Devices, start: Any) -> RootedState:
+        """Summarize the own points; the deepest layer sends first."""
+        state = super().initial_state(devices, start)
+        walk = state.walk
+        if not self.lean or walk is None:
+            return state
+        return state._replace(walk=walk._replace(front=bounding_box(walk.front, devices)))
+
+    def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
+        """Encode the own rows in the box that has come to all devices, or take the centroids."""
+        if way != BOX:
+            return super().arrive(state, walk, way, devices)
+        box = gather(walk.told, walk.front.tables.values, len(devices)).flat()
+        walk = walk._replace(box=box, told=None, own=pack_rows(walk.own, box))
+        deepest = np.union1d(walk.routes.layer(walk.routes.depth), np.flatnonzero(devices.degrees == 0))
+        return state._replace(walk=walk._replace(front=Front(deepest, walk.own.take(deepest))))
+
+    def pack(self, front: Front, walk: Walk) -> Front:
+        """Return the tables as they are read once they have been encoded, if they are."""
+        return front if walk.box is None else front._replace(tables=pack_rows(front.tables, walk.box[front.who]))
+
+    def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
+        """Let each root search among what it has collected, and begin the way of what it finds down."""
+        state = super().turn_round(state, walk, roots, devices)
+        if walk.box is None or state.walk is None:
+            return state
+        front = state.walk.front
+        sets = front.tables.values.reshape(len(front.who), self.k, devices.d)
+        packed = [pack_centroids(one, box) for one, box in zip(sets, walk.box[front.who], strict=True)]
+        tables = front.tables._replace(values=np.concatenate((np.zeros((0, devices.d)), *packed)))
+        return state._replace(walk=turn(state.walk, front._replace(tables=tables)))
+
+    def encode(self, messages: SparseMessages, way: int, devices: Devices) -> SparseMessages:
+        """Return the messages with their bytes on the wire, if they are encoded."""
+        if not self.lean:
+            return messages
+        if way == PAIRS:
+            return messages._replace(wire=count_row_bytes(messages.tables, devices.d))
+        if way in (ENDS, BOX):
+            return messages._replace(wire=messages.tables.rows * 4 * 2 * devices.d)
+        return messages._replace(wire=count_centroid_bytes(messages.tables.rows, devices.d))
 
     @property
     def own_rows(self) -> int:

@@ -27,7 +27,7 @@ from p2pkm.methods.init.flooded_summaries import cluster_collections
 from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
 
-_PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+ENDS, BOX, PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(-2, 4)  # up, down, up, down, up, down
 LEAST, ROWS = 20, 40  # rows that a message may have at least, and by default, for each cluster
 
 
@@ -46,6 +46,8 @@ class Walk(NamedTuple):
         On the way down the fronts so far, the last one first: (front, (front before, ...)).
     candidates : Tables
         The candidates of each device, q k rows in each.
+    box : float64[n, 2 d] or None
+        Lower ends of the box that numbers are encoded in, and minus the upper ends; None: they are not encoded.
     """
 
     routes: Routes
@@ -53,6 +55,7 @@ class Walk(NamedTuple):
     front: Front
     told: Any
     candidates: Tables
+    box: Floats | None = None
 
 
 @register("tree-summaries")
@@ -134,9 +137,22 @@ class TreeSummaries(MethodBase):
         return 2 if self.candidates == 1 else 4
 
     @property
+    def first_way(self) -> int:
+        """Return the number of the first way."""
+        return PAIRS
+
+    def encode(self, messages: SparseMessages, way: int, devices: Devices) -> SparseMessages:
+        """Return the messages with their bytes on the wire, if they are encoded."""
+        return messages
+
+    def pack(self, front: Front, walk: Walk) -> Front:
+        """Return the tables as they are read once they have been encoded, if they are."""
+        return front
+
+    @property
     def schedule(self) -> str:
         """Return the schedule: one round has all the turns."""
-        return f"jacobi*{max(1, int(self.tree.layer.max())) * self.ways}"
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * (self.ways - self.first_way)}"
 
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return pairs up, clusterings down; with several of them their losses up and the choice down."""
@@ -181,9 +197,10 @@ class TreeSummaries(MethodBase):
             nobody = np.zeros(0, np.int64)
             return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
-        if way in (_CANDIDATES, _CHOICE):
-            return descend(walk.routes, walk.front, step, devices)
-        return climb(walk.routes, walk.front, header=int(way == _PAIRS))
+        way += self.first_way
+        if way in (BOX, _CANDIDATES, _CHOICE):
+            return self.encode(descend(walk.routes, walk.front, step, devices), way, devices)
+        return self.encode(climb(walk.routes, walk.front, header=int(way == PAIRS)), way, devices)
 
     def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
         """Take in what came up or down; at the end of a way, turn it round."""
@@ -191,20 +208,24 @@ class TreeSummaries(MethodBase):
         if walk is None:
             return state
         way, step = divmod(devices.turn, walk.routes.depth)
+        way += self.first_way
         last = step == walk.routes.depth - 1
-        if way in (_CANDIDATES, _CHOICE):
+        if way in (BOX, _CANDIDATES, _CHOICE):
             front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
             walk = walk._replace(front=front, told=(front, walk.told))
             return state._replace(walk=walk) if not last else self.arrive(state, walk, way, devices)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
+        if way == ENDS:
+            front = widen(bounding_box(front, devices), inbox, devices)
+            return state._replace(walk=turn(walk, front) if last else walk._replace(front=front))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
             return state._replace(walk=turn(walk, _choose(front)) if last else walk._replace(front=front))
         front = join(front, inbox, devices)
         if last:
             return self.turn_round(state, walk, front, devices)
-        return state._replace(walk=walk._replace(front=reduce(front, self.most, devices)))
+        return state._replace(walk=walk._replace(front=self.pack(reduce(front, self.most, devices), walk)))
 
     def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Price the candidates that have come to all devices, or take the chosen one."""
@@ -254,6 +275,29 @@ class TreeSummaries(MethodBase):
         sets = np.full((len(real), self.k, d), np.inf)
         sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
         return sets
+
+
+def bounding_box(front: Front, devices: Devices) -> Front:
+    """Return lower ends and minus upper ends of the rows of each device in single precision, one row of 2 d.
+
+    +inf where it has no rows.
+    """
+    d, tables = devices.d, front.tables
+    ends = np.full((len(front.who), 2 * d), np.inf)
+    flat, owner = tables.flat()[:, 1 : 1 + d], np.repeat(np.arange(len(front.who)), tables.rows)
+    np.minimum.at(ends, owner, np.column_stack((flat, -flat)))
+    near = ends.astype(np.float32)
+    below = np.nextafter(near, np.float32(-np.inf))
+    single: Floats = np.where(near.astype(np.float64) > ends, below, near).astype(np.float64)
+    every = np.arange(len(ends))
+    return Front(front.who, Tables(single, every, np.ones(len(ends), np.int64)))
+
+
+def widen(own: Front, heard: Delivery, devices: Devices) -> Front:
+    """Return the least of the own row and of those that each device received, column by column."""
+    least = own.tables.flat()
+    np.minimum.at(least, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
+    return own._replace(tables=own.tables._replace(values=least, starts=np.arange(len(least))))
 
 
 def turn(walk: Walk, front: Front) -> Walk:

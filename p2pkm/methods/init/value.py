@@ -72,9 +72,12 @@ class Init:
         return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
 
     @classmethod
-    def rows(cls, *, per_cluster: int = 2, least: int = 1) -> "Init":
-        """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree."""
-        return _make("rows", (("per_cluster", per_cluster, 2), ("least", least, 1)))
+    def rows(cls, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> "Init":
+        """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree.
+
+        lean: in few bits.
+        """
+        return _make("rows", (("per_cluster", per_cluster, 2), ("least", least, 1), ("lean", lean, False)))
 
 
 def _make_from(spec: Spec, kind: Callable[..., Any]) -> Init:

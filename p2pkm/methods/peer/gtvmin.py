@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -34,9 +35,10 @@ from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
 from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
-from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.graph import Topology
 
 _LARGEST = 1e100  # of a strength
+_PREDICTED = 1_000  # devices up to which every run says the excess expected: eigenvalues take longer than it above
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
 _ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
 
@@ -125,7 +127,7 @@ class GTVMin(MethodBase):
     alpha : float, optional
         Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
         multiplies it, too; a coupling stays.
-    coupling : float or "auto", optional
+    coupling : float, "auto" or "rehearsal", optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
         Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either. ``auto``:
         at least that, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the devices'
@@ -172,7 +174,7 @@ class GTVMin(MethodBase):
     accept : bool
         Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
         that they had agreed on, and lets all take the start back if it costs less: see
-        `p2pkm.methods.building_blocks.accept_test`. Not with groups, nor with init `local`.
+        `p2pkm.methods.init.accept_test`. Not with groups, nor with init `local`.
 
     Raises
     ------
@@ -380,7 +382,7 @@ class GTVMin(MethodBase):
     def predict_excess(self, topology: Topology, points: int) -> float | None:
         """Return the expected excess of the mean cost ratio from noise, None where the theorem does not apply."""
         coupling = self.effective_coupling(topology.n, topology.hops)
-        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > LARGE
+        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > _PREDICTED
         if coupling is None or silent or points <= 0:
             return None
         return predict_excess(topology, coupling, points, self.k)
@@ -488,7 +490,7 @@ def _check_numbers(given: GTVMin) -> None:
             positive(value, name, zero=True, most=_LARGEST)
     if given.relaxation in (None, "auto"):
         return
-    if not isinstance(given.relaxation, (int, float)) or not 0 < given.relaxation < 2:
+    if not isinstance(given.relaxation, Real) or not 0 < given.relaxation < 2:
         raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2, or auto")
     if given.schedule == "jacobi" and given.relaxation > 1:
         raise ExperimentError(

@@ -25,7 +25,7 @@ _FINENESS = 9  # the step is 2^-9 of the root of the total variance
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
-_INIT = "tree-summaries:candidates=5"
+_INIT = "rows:lean=true"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
 
@@ -188,6 +188,7 @@ class TreeLloyd(MethodBase):
             needs_reliable_links="adds up changes along a tree, each of which must arrive in its turn",
             needs_static_links="adds up sums along a spanning tree, whose links have to last",
             needs_honest_messages=True,
+            no_quantization="sends whole numbers already",
             needs_shared_start=True,
             init=self.init,
             groups=self.groups,

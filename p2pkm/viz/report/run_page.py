@@ -11,11 +11,12 @@ import numpy as np
 from p2pkm.core.errors import DataError
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count
+from p2pkm.methods.building_blocks.number_of_clusters import INDICES
 from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.registry import find
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import load
-from p2pkm.viz.all_figures import FIGURES
+from p2pkm.viz.all_figures import figures_of
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import Span, line_up
@@ -34,6 +35,7 @@ _ALTS = {
     "points": "Points and the devices' centroids",
     "partition": "Points of each class on each device",
     "bytes": "Bytes that each device sent and received",
+    "k": "Indices for the number of clusters over k",
 }
 
 
@@ -61,8 +63,15 @@ def draw_run(folder: Path) -> tuple[str, bool]:
         _warn(summary),
         section("Verdict", tag("p", narrate(result), class_="verdict")),
         replay,
-        section("Figures", tag("div", *(_draw(name, result) for name in FIGURES), class_="figures")),
-        section("In numbers", _sum_up(result), _list_stages(result), _list_devices(result), _list_links(result)),
+        section("Figures", tag("div", *(_draw(name, result) for name in figures_of(result)), class_="figures")),
+        section(
+            "In numbers",
+            _sum_up(result),
+            _list_indices(result),
+            _list_stages(result),
+            _list_devices(result),
+            _list_links(result),
+        ),
         repeat(folder, manifest, config, summary),
     ]
     return render_page(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
@@ -87,13 +96,23 @@ def _warn(summary: dict[str, Any]) -> Html:
 
 
 def _draw(name: str, result: Result) -> Html:
-    picture = Html(draw_inline(partial(FIGURES[name], result), name))
+    picture = Html(draw_inline(partial(figures_of(result)[name], result), name))
     return tag("figure", picture, tabindex=0, role="group", aria_label=_ALTS[name])
 
 
 def _sum_up(result: Result) -> Html:
     rows = explain(result.summary, result.notes)
     return tabulate("Summary", ("", "figure", "what it means"), rows)
+
+
+def _list_indices(result: Result) -> Html:
+    """Return a row for every number of clusters that was considered, nothing if the number was given."""
+    table, best = result.summary["k_indices"], result.summary["k_preferred"]
+    if not table:
+        return Html("")
+    labels = [f"{index.label} (best at {best[name]})" for name, index in INDICES.items()]
+    rows: list[list[Cell]] = [[k, *values] for k, values in enumerate(zip(*table.values(), strict=True), 1)]
+    return tabulate("Number of clusters", ["k", "cost", *labels], rows)
 
 
 def _list_stages(result: Result) -> Html:

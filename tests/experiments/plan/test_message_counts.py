@@ -28,7 +28,7 @@ ROUNDS = {"rounds": 4}
 GRAPHS = {"ring": 6, "tree": 9, "small-world": 20, "complete": 5, "path": 2, "star": 7}
 SEEDINGS = (
     "local bounding-box leader d2-sampling flooded-summaries flooded-summaries:hops=1 flooded-summaries:candidates=3 "
-    "tree-summaries tree-summaries:candidates=3 rows"
+    "tree-summaries tree-summaries:candidates=3 rows rows:lean=true"
 ).split()
 
 
@@ -180,7 +180,7 @@ def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
     names = {course.name for course, _, _ in compare(**options, rounds=2)}
     assert names == {"flooded-summaries", "select-candidate", "gtvmin"}
-    monkeypatch.setattr("p2pkm.methods.init.pipelines._ROWS", 100)
+    monkeypatch.setattr("p2pkm.methods.init.registry._ROWS", 100)
     rows = compare(**options, rounds=2)
     assert [course.name for course, _, _ in rows] == ["tree-summaries"] * 2 + ["gtvmin"] * 3
     assert check(rows) == 1.0

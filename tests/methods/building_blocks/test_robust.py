@@ -163,6 +163,12 @@ def test_a_rule_keeps_honest_devices_near_the_central_cost(kind, robust):
     assert worst[1] < min(1.1, worst[0])
 
 
+def test_the_fences_are_an_interquartile_range_and_a_half_beyond_the_quartiles_at_both_ends():
+    inside = [[float(value), 1.0] for value in range(9)]  # quartiles 2 and 6, so the fences are -4 and 12
+    rows = [np.array([*inside, [low, 1.0], [high, 1.0]]) for low, high in ((-4.5, 12.5), (-3.5, 11.5))]
+    assert [len(drop_outliers([table, np.array(inside * 40)])[0]) for table in rows] == [9, 11]
+
+
 def test_a_server_agrees_on_trimmed_means_and_medians():
     """Five clients near 0, whose rows are 1, 2, 3, 4 and 100, and one near 50."""
     near = [np.array([[x, 1.0]]) for x in (1.0, 2.0, 3.0, 4.0)]

@@ -103,6 +103,18 @@ def configurations():
         ("ring own passes", GRAPHS["ring"](16), deal(16), {"init": "local", "local_steps": 2, "relaxation": 0.7}),
         ("ring optimal", GRAPHS["ring"](16), deal(16), {"matching": "optimal", "normalize_losses": True}),
         ("ring guarded", GRAPHS["ring"](16), deal(16), {"schedule": "jacobi", "local_steps": 3, "safeguard": True}),
+        (
+            "rehearsed and accepted",
+            GRAPHS["small-world"](16),
+            deal(16),
+            {"coupling": "rehearsal", "relaxation": "auto", "accept": True},
+        ),
+        (
+            "start taken back",
+            GRAPHS["ring"](48),
+            deal(48, 6),
+            {"coupling": 0.1, "accept": True, "init": "tree-summaries"},
+        ),
         ("path of 5", topologies.path(5), deal(5, 1), {"coupling": 3.0}),
         ("star of 5", topologies.star(5), deal(5, 2), {"schedule": "async", "init": "leader"}),
         ("small world of 40", GRAPHS["small-world"](40), deal(40, 3), {"alpha": 1.0}),
@@ -113,6 +125,8 @@ def configurations():
     for seeding in (*SEEDINGS, "tree-summaries:candidates=2,rows=60"):
         options = few | {"allow_disconnected": True}
         yield f"in parts {seeding}", apart, deal(16, 4), p2pkm.GTVMin(3, init=seeding), options
+    accepted = p2pkm.GTVMin(3, accept=True, coupling="auto")
+    yield "in parts accepted", apart, deal(16, 4), accepted, few | {"allow_disconnected": True}
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
         yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
         yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
@@ -121,6 +135,11 @@ def configurations():
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield from under_faults(few | {"link_model": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
+    breathing = p2pkm.TreeLloyd(3, search="breathing", init="leader")
+    yield "breathing along a tree", GRAPHS["small-world"](16), deal(16, 9), breathing, few | {"rounds": 16}
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8)])
+    yield "breathing in parts", apart, deal(16, 4), breathing, few | {"rounds": 16, "allow_disconnected": True}
     yield from with_liars(few)
     yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):

@@ -1,0 +1,70 @@
+"""How far centroid sets are apart once their rows are matched one to one: to central k-means, and to the neighbors."""
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.metrics.clustering import match_one_to_one
+from p2pkm.metrics.result import Result
+
+_SETS = 2_000  # pairs of sets that are matched; of more nothing is said
+
+
+def aligned_distance(a: Floats, b: Floats) -> float:
+    """Return the least sum of squared distances of rows matched one to one; nan if a set is empty.
+
+    Parameters
+    ----------
+    a, b : float64[k, d]
+        Absent rows are +inf and have no partner; neither have surplus rows of the longer set.
+    """
+    short, long = sorted((part[part[:, 0] < np.inf] for part in (a, b)), key=len)
+    if not len(short):
+        return np.nan
+    squared = ((short[:, None] - long) ** 2).sum(axis=2)
+    nearest = squared.argmin(axis=1)
+    if len(np.unique(nearest)) == len(short):  # cheaper than that there is nothing
+        return float(squared.min(axis=1).sum())
+    return match_one_to_one(squared)
+
+
+def deviate_from_central(result: Result) -> Floats:
+    r"""Return the share of every device in the deviation from central k-means, float64[n].
+
+    Its mean is ``xi_1 = 1 / (n k) sum_i min_s sum_c |w_ic - w*_s(c)|^2``, w* the centroids of central k-means, s one to
+    one (Yang, Rastelli and Jung 2026). NaN at Byzantine devices and those without centroids, and everywhere without the
+    baseline or above 2,000 devices.
+    """
+    n, k, _ = result.centroids.shape
+    found = np.full(n, np.nan)
+    if result.central is None or n > _SETS:
+        return found
+    for i in np.setdiff1d(np.arange(n), _left_out(result)):
+        found[i] = aligned_distance(result.centroids[i], result.central) / k
+    return found
+
+
+def vary_between_neighbors(result: Result) -> Floats:
+    r"""Return the share of every device in the consensus variation, float64[n].
+
+    Its mean over the devices with neighbors is ``xi_2 = 1 / (n' k) sum_i 1 / deg_i sum_{j in N_i} min_s sum_c
+    |w_ic - w_js(c)|^2``, s one to one (Yang, Rastelli and Jung 2026). Byzantine devices and those without centroids
+    are no neighbors. NaN without neighbors, and everywhere above 2,000 links.
+    """
+    n, k, _ = result.centroids.shape
+    topology, lost = result.topology, _left_out(result)
+    source, target = topology.sources, topology.indices
+    links = (source < target) & (target < n) & ~np.isin(source, lost) & ~np.isin(target, lost)
+    if np.count_nonzero(links) > _SETS:
+        return np.full(n, np.nan)
+    total, degrees = np.zeros(n), np.zeros(n)
+    for i, j in zip(source[links], target[links], strict=True):
+        apart = aligned_distance(result.centroids[i], result.centroids[j])
+        if not np.isnan(apart):
+            total[[i, j]] += apart
+            degrees[[i, j]] += 1.0
+    return np.where(degrees > 0, total / np.where(degrees > 0, degrees, np.nan) / k, np.nan)
+
+
+def _left_out(result: Result) -> Integers:
+    """Return the devices that no score is about."""
+    return np.zeros(0, np.int64) if result.byzantine is None else result.byzantine

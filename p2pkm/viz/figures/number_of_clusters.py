@@ -1,0 +1,52 @@
+"""Why a number of clusters was chosen: all indices over k."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.methods.building_blocks.number_of_clusters import INDICES
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.style import CATEGORIES, GRAY, dress, open_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from p2pkm.viz.open_run import Run
+
+
+def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
+    """Draw every index over the number of clusters, 1 where it is best and 0 where it is worst.
+
+    A dot marks the number that an index prefers, a line the one that was chosen.
+
+    Parameters
+    ----------
+    result : Result, or path of a run folder
+        Of a run that chose the number of clusters; of any other one a note is drawn.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    summary = open_run(result).summary
+    ax = open_axes(ax, 7.0, 4.2, left=0.12)
+    dress(ax, "Number of clusters", "k", "index (1: best)")
+    if not summary["k_chosen"]:
+        ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=GRAY)
+        return ax
+    for color, (name, index) in zip(CATEGORIES, INDICES.items(), strict=True):
+        values = np.array(summary["k_indices"][name], float) * (1 if index.largest else -1)
+        known = np.flatnonzero(np.isfinite(values))
+        if not len(known):
+            continue
+        low, high = values[known].min(), values[known].max()
+        heights = (values[known] - low) / (high - low) if high > low else np.ones(len(known))
+        ax.plot(known + 1, heights, color=color, lw=1.4, label=f"{index.label}: {summary['k_preferred'][name]}")
+        best = int(np.argmax(heights))
+        ax.plot(known[best] + 1, heights[best], "o", color=color, ms=5)
+    ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
+    ax.set_ylim(-0.05, 1.05)
+    ax.legend(loc="lower right", fontsize=8, frameon=False)
+    return ax

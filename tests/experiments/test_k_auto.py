@@ -1,0 +1,120 @@
+"""The number of clusters chosen by the devices: in every kind of run, counted, and refused where it cannot be."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.core.errors import DataError, ExperimentError, P2PKMError, TopologyError
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.storage.load import load
+from tests.methods.building_blocks.test_number_of_clusters import clusters
+from tests.support.run_cli import here, ranks, there
+
+
+def deal(k=4, n=6, points=30, seed=0):
+    """Return k separate clusters on n devices."""
+    table = clusters(k, points, seed)
+    return p2pkm.Shards.deal(table, np.random.default_rng(seed).integers(0, n, len(table)), devices=n)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_with_the_number_that_was_chosen(name):
+    method, shards = find(name)(1), deal()
+    graph = None if method.traits.needs_hub else topologies.ring(6)
+    result = p2pkm.simulate(method, graph, shards, k_max=9, rounds=2, baselines=False)
+    assert result.summary["clusters"] == result.summary["k_chosen"] == 4
+    assert result.centroids.shape[1] == 4
+    assert result.rounds[0]["stage"] == "number-of-clusters"
+    assert len(result.summary["k_indices"]["ch"]) == 9 and result.summary["k_preferred"]["ch"] == 4
+
+
+def test_the_run_is_that_with_the_number_given_after_the_choice_has_been_counted():
+    shards, graph = deal(), topologies.grid(6)
+    auto = p2pkm.simulate(p2pkm.GTVMin(1), graph, shards, k_max=9, seed=5)
+    given = p2pkm.simulate(p2pkm.GTVMin(4), graph, shards, seed=5)
+    assert_array_equal(auto.centroids, given.centroids)
+    before = [record for record in auto.rounds if record["stage"] == "number-of-clusters"][-1]
+    assert auto.summary["bytes"] == given.summary["bytes"] + before["bytes"]
+    assert auto.summary["messages"] == given.summary["messages"] + before["messages"]
+    assert given.summary["k_chosen"] is given.summary["k_indices"] is None
+
+
+def test_the_ledger_of_a_choice_by_hand():
+    """Root 1 of a path of three: devices 0 and 2 send one row of d + 2 = 3 columns for two points, and k comes down."""
+    shards = p2pkm.Shards.from_list([np.array([[0.0], [1.0]]), np.array([[5.0], [6.0], [7.0]]), np.array([[9.0]])])
+    result = p2pkm.simulate(p2pkm.GTVMin(1, init="local"), topologies.path(3), shards, k_max=2, rounds=0,
+                            baselines=False)  # fmt: skip
+    last = [record for record in result.rounds if record["stage"] == "number-of-clusters"][-1]
+    assert (last["messages"], last["bytes"]) == (4, 2 * 3 * 8 + 2 * 1 * 8)
+
+
+def test_points_that_are_alike_and_one_point_are_one_cluster():
+    alike = p2pkm.Shards.from_list([np.ones((4, 2)), np.ones((3, 2))])
+    assert p2pkm.simulate(p2pkm.GTVMin(1), topologies.path(2), alike, k_max=5).summary["clusters"] == 1
+    single = p2pkm.Shards.from_list([np.zeros((0, 2)), np.ones((1, 2))])
+    assert p2pkm.simulate(p2pkm.GTVMin(1), topologies.path(2), single, k_max=1).summary["clusters"] == 1
+
+
+@pytest.mark.parametrize(("method", "options", "kind", "words"), [
+    (p2pkm.GTVMin(1), {"k_max": 0}, ExperimentError, "at least 1"),
+    (p2pkm.GTVMin(1), {"k_max": 500}, DataError, "k_max is 500, but there are 120 points"),
+    (p2pkm.GTVMin(1), {"k_max": 5, "start": np.zeros((6, 1, 2))}, ExperimentError, "leave one of them out"),
+    (p2pkm.GTVMin(1, groups=True), {"k_max": 5}, ExperimentError, "leave groups out"),
+    (p2pkm.GTVMin(1, init="tree-summaries:rows=60"), {"k_max": 5}, ExperimentError, "expected at least 100"),
+])  # fmt: skip
+def test_what_cannot_be_chosen_is_refused(method, options, kind, words):
+    with pytest.raises(kind, match=words):
+        p2pkm.simulate(method, topologies.ring(6), deal(), **options)
+
+
+def test_devices_that_are_not_connected_cannot_agree():
+    with pytest.raises(TopologyError, match="cannot agree on a number"):
+        p2pkm.simulate(p2pkm.GTVMin(1), p2pkm.Topology.from_links(6, np.array([[0, 1, 1.0], [2, 3, 1.0]])), deal(),
+                       k_max=5, allow_disconnected=True)  # fmt: skip
+
+
+def test_the_command_line_keeps_auto_and_says_what_was_chosen(tmp_path):
+    run = tmp_path / "run"
+    ending = here("-k", "auto", "--k-max", "8", "--data", "grid16:points=10", "--devices", "5", "--rounds", "2",
+                  "--no-plot", "--out", run)  # fmt: skip
+    assert ending.code == 0, ending.err
+    config = (run / "config.toml").read_text()
+    assert 'clusters = "auto"' in config and "k_max = 8" in config
+    summary = load(run).summary
+    line = next(line for line in ending.out.splitlines() if "k chosen" in line)
+    assert line.split()[2] == str(summary["k_chosen"]) and "of 1 to 8 considered" in line
+    assert len(summary["k_indices"]["cost"]) == 8
+    again = here("--config", run / "config.toml", "--no-plot", "--out", tmp_path / "again", "--format", "json")
+    assert json.loads(again.out)["k_indices"] == summary["k_indices"]
+
+
+def test_the_estimator_chooses_too():
+    points = clusters(5, 30, 1)
+    model = p2pkm.P2PKMeans("auto", n_devices=6, random_state=0).fit(points)
+    assert model.n_clusters_ == len(model.cluster_centers_) == 5
+    assert p2pkm.P2PKMeans(3, n_devices=6, random_state=0).fit(points).n_clusters_ == 3
+    few = p2pkm.P2PKMeans("auto", k_max=3, random_state=0, algorithm=p2pkm.FKM(1)).fit(points)
+    assert few.n_clusters_ <= 3
+    with pytest.raises(P2PKMError, match="k_max"):
+        p2pkm.P2PKMeans("auto", k_max=0).fit(points)
+    with pytest.raises(P2PKMError, match="n_clusters"):
+        p2pkm.P2PKMeans("many").fit(points)
+
+
+@pytest.mark.mpi
+def test_all_ranks_choose_alike(tmp_path):
+    words = ["-m", "p2pkm", "-k", "auto", "--data", "grid16:points=20", "--devices", "9", "--rounds", "3", "--no-plot",
+             "--format", "json", "--scale", "standard"]  # fmt: skip
+    found = []
+    for line in ([sys.executable], ranks(3)):
+        ending = there(*line, *words, "--out", tmp_path / str(len(found)))
+        assert ending.code == 0, ending.err
+        found.append(json.loads(ending.out))
+    one, three = found
+    for key in ("k_chosen", "k_indices", "bytes", "ratio_mean"):
+        assert one[key] == three[key]

@@ -1,0 +1,105 @@
+"""Indices for the number of clusters: against their formulas on points, against scikit-learn, and the rule."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import calinski_harabasz_score
+
+from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference
+from p2pkm.methods.building_blocks.breathing import search
+from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, prefer, tabulate
+from p2pkm.methods.building_blocks.weighted_rows import Rows
+
+
+def clusters(k, points, seed, sd=0.3, d=2):
+    """Return points of k Gaussians around distinct places of a grid."""
+    rng = np.random.default_rng(seed)
+    places = rng.permutation(36)[:k]
+    centers = np.zeros((k, d))
+    centers[:, 0], centers[:, 1] = 4.0 * (places // 6), 4.0 * (places % 6)
+    return np.concatenate([center + rng.normal(0, sd, (points, d)) for center in centers])
+
+
+def as_rows(points, weights=None):
+    """Return every point as a row."""
+    return Rows(points, np.ones(len(points)) if weights is None else weights, np.zeros(len(points)))
+
+
+def column(table, name):
+    """Return an index for k = 1, 2, ..."""
+    return table[:, COLUMNS.index(name)]
+
+
+@pytest.mark.parametrize(("d", "seed"), [(2, 0), (3, 1)])
+def test_indices_of_points_are_those_of_the_formulas(d, seed):
+    points = clusters(4, 12, seed, sd=0.8, d=d)
+    m, table = len(points), tabulate(compiled, 5, as_rows(points), 6)
+    costs = column(table, "cost")
+    assert_allclose(costs[0], ((points - points.mean(axis=0)) ** 2).sum(), rtol=1e-12)
+    for k in range(2, 7):
+        centers, cost = search(compiled, 5, points, np.ones(m), k, most=3, seedings=8)
+        away = np.sqrt(((points[:, None] - centers) ** 2).sum(axis=2))
+        labels = away.argmin(axis=1)
+        assert_allclose(costs[k - 1], cost, rtol=1e-12)
+        assert_allclose(column(table, "ch")[k - 1], calinski_harabasz_score(points, labels), rtol=1e-9)
+        assert_allclose(column(table, "wb")[k - 1], k * cost / (costs[0] - cost), rtol=1e-12)
+        assert_allclose(column(table, "xu")[k - 1], d * np.log(np.sqrt(cost / (d * m**2))) + np.log(k), rtol=1e-12)
+        own, other = np.sort(away, axis=1)[:, :2].T
+        assert_allclose(column(table, "silhouette")[k - 1], np.mean((other - own) / other), rtol=1e-9)
+        jump = (cost / costs[0]) ** (-d / 2) - (costs[k - 2] / costs[0]) ** (-d / 2)
+        assert_allclose(column(table, "jump")[k - 1], jump, rtol=1e-9)
+        counts = np.bincount(labels)
+        variance = cost / (d * (m - k))
+        likelihood = sum(n * np.log(n / m) for n in counts) - m * d / 2 * np.log(2 * np.pi * variance) - d * (m - k) / 2
+        assert_allclose(column(table, "bic")[k - 1], likelihood - (k - 1 + k * d + 1) / 2 * np.log(m), rtol=1e-9)
+        spread = [np.sqrt((away[labels == c, c] ** 2).mean()) for c in range(k)]
+        worst = [
+            max((spread[a] + spread[b]) / np.linalg.norm(centers[a] - centers[b]) for b in range(k) if a != b)
+            for a in range(k)
+        ]
+        assert_allclose(column(table, "db")[k - 1], np.mean(worst), rtol=1e-9)
+    assert np.isnan(column(table, "ch")[0]) and np.isfinite(column(table, "bic")[0])
+
+
+def test_rows_count_what_they_stand_for():
+    """Rows of whole clusters keep T and, from the right k on, J_k; so CH there is that of the points."""
+    points = clusters(5, 40, 3)
+    labels = np.repeat(np.arange(5), 40)
+    fine = as_rows(points).merge(np.repeat(np.arange(40), 5), points[::5])
+    table, exact = tabulate(compiled, 1, fine, 5), calinski_harabasz_score(points, labels)
+    assert_allclose(column(table, "cost")[0], ((points - points.mean(axis=0)) ** 2).sum(), rtol=1e-9)
+    assert_allclose(column(table, "ch")[4], exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("k", range(2, 8))
+def test_the_rule_finds_separate_clusters(k):
+    table = tabulate(compiled, 0, as_rows(clusters(k, 30, k)), 12)
+    assert choose(table) == k == prefer(table)["ch"]
+
+
+def test_one_gaussian_is_one_cluster():
+    for seed in range(5):
+        points = np.random.default_rng(seed).normal(size=(200, 2))
+        table = tabulate(compiled, 0, as_rows(points), 10)
+        assert choose(table) == 1 < prefer(table)["ch"]
+
+
+def test_points_that_are_alike_or_few_are_one_cluster():
+    alike = tabulate(reference, 0, as_rows(np.ones((9, 2))), 5)
+    assert choose(alike) == 1 and np.isnan(alike[1:]).all()
+    single = tabulate(reference, 0, as_rows(np.ones((1, 2))), 1)
+    assert choose(single) == 1
+    assert choose(np.full((1, len(COLUMNS)), np.nan)) == 1
+
+
+def test_few_distinct_points_are_as_many_clusters():
+    points = np.repeat(np.array([[0.0, 0.0], [5.0, 1.0], [9.0, 9.0]]), 6, axis=0)
+    table = tabulate(reference, 0, as_rows(points), 8)
+    assert np.isnan(table[3:]).all() and table[2, 0] == 0.0
+    assert choose(table) == 3
+
+
+def test_both_forms_of_the_kernels_choose_with_the_same_bits():
+    rows = as_rows(clusters(4, 15, 8, sd=1.0), np.arange(1.0, 61.0))
+    assert_array_equal(tabulate(compiled, 3, rows, 7), tabulate(reference, 3, rows, 7))

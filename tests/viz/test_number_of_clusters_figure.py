@@ -1,0 +1,39 @@
+"""The figure of a chosen number of clusters, and where it appears."""
+
+import p2pkm
+import topologies
+from p2pkm.methods.building_blocks.number_of_clusters import INDICES
+from p2pkm.viz import draw_all, plot_k
+from p2pkm.viz.report.run_page import draw_run
+from tests.experiments.test_k_auto import deal
+from tests.support.run_cli import here
+
+
+def solve(**options):
+    """Return a small run."""
+    return p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(6), deal(), rounds=1, baselines=False, **options)
+
+
+def test_every_index_has_a_curve_with_its_best_number():
+    result = solve(k_max=9)
+    ax = plot_k(result)
+    labels = [line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")]
+    assert len(labels) == len(INDICES) + 1
+    assert "Calinski-Harabasz: 4" in labels and "chosen: 4" in labels
+    dots = [line.get_xdata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
+    assert dots == [best for best in result.summary["k_preferred"].values()]
+
+
+def test_only_runs_that_chose_have_the_figure(tmp_path):
+    assert "k.png" in {path.name for path in draw_all(solve(k_max=9), tmp_path / "auto")}
+    assert "k.png" not in {path.name for path in draw_all(solve(), tmp_path / "given")}
+    assert not plot_k(solve()).get_lines()
+
+
+def test_the_report_has_the_figure_and_the_table(tmp_path):
+    run = tmp_path / "run"
+    ending = here("-k", "auto", "--k-max", "5", "--data", "grid16:points=5", "--devices", "4", "--rounds", "1",
+                  "--no-plot", "--out", run)  # fmt: skip
+    assert ending.code == 0, ending.err
+    page = draw_run(run)[0]
+    assert "Indices for the number of clusters" in page and "Davies-Bouldin (best at" in page
