@@ -423,10 +423,8 @@ class OverTree(MethodBase):
             order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
         if state.group is not None and state.tried_group is not None:
-            tried, group = state.tried_group[who], state.group[who]
-            group = np.where(told[:, 0, 0] & _KEEP, tried, group)
-            tried = np.where(told[:, 0, 0] & _BACK, group, tried)
-            state = state._replace(group=_put(state.group, who, group), tried_group=_put(state.tried_group, who, tried))
+            group = np.where(told[:, 0, 0] & _KEEP, state.tried_group[who], state.group[who])
+            state = state._replace(group=_put(state.group, who, group))
             rows = take_group(rows, group, self.k)
         return state._replace(
             centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
