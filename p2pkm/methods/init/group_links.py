@@ -36,7 +36,7 @@ class GroupLinks(MethodBase):
     """
 
     name: ClassVar[str] = "group-links"
-    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True, cuts_links=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True, cuts_links=True, common_centroids=True)
     k: int
     schedule: str = "jacobi"
 

@@ -65,7 +65,7 @@ class TreeGroups(TreeRows):
 
     name: ClassVar[str] = "tree-groups"
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True
+        message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True, common_centroids=True
     )
     groups: int | str = AUTO
 
