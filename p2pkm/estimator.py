@@ -59,8 +59,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
         summaries of all devices,
         ``"local"`` starts each device from its own points; all values: `p2pkm.Init`.
-    groups : bool, default=False
-        Of GTVMin: one clustering for each group of devices whose points differ, instead of one for all.
+    groups : int, "auto" or bool, default=False
+        Of GTVMin and TreeLloyd: one clustering for each group of devices whose points differ, instead of one for all;
+        so many groups, or as many as the devices find (``"auto"``, True).
     max_iter : int, default=150
         Most rounds.
     tol : float, default=1e-3
@@ -93,6 +94,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         The centroids of every device; rows that it does not have are +inf.
     device_names_ : ndarray of shape (n_devices,)
         What the devices are called in `devices` of `fit` or in the graph: names, sorted, or 0 to n_devices - 1.
+    groups_ : ndarray of shape (n_devices,) or None
+        The group of every device, numbered by the lowest of their devices; None of a method without groups.
     graph_ : networkx.Graph or LightGraph
         Devices and links, with points, cost, variation and traffic as attributes; above 100,000 devices the links
         alone.
@@ -112,7 +115,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def __init__(  # noqa: PLR0913 - the public signature
         self, n_clusters: Any = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
-        coupling: float | str | None = None, init: Any = None, groups: bool = False, max_iter: int = 150,
+        coupling: float | str | None = None, init: Any = None, groups: int | str | bool = False, max_iter: int = 150,
         tol: float = 1e-3, k_max: int = 25, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.n_clusters = n_clusters
@@ -236,6 +239,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         names = result.topology.names
         self.device_names_ = np.arange(len(result.centroids)) if names is None else np.array(names)
         self.device_names_ = self.device_names_[: len(result.centroids)]  # without a server
+        self.groups_ = result.groups
         self.n_clusters_, self.n_iter_ = int(result.summary["clusters"]), int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger

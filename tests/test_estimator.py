@@ -346,6 +346,14 @@ def test_a_first_fit_on_few_rows_needs_no_compiler():
     assert done.stdout.split() == ["False", "False"]
 
 
+def test_groups_of_devices():
+    made = p2pkm.communities(seed=1)
+    for algorithm in ("gtvmin", "treelloyd"):
+        model = P2PKMeans(4, algorithm=algorithm, groups="auto", random_state=0).fit(made.points, devices=made.device)
+        assert_array_equal(model.groups_, made.truth)
+    assert P2PKMeans(4, algorithm="treelloyd", random_state=0).fit(made.points, devices=made.device).groups_ is None
+
+
 SITES = np.array(["Turku", "Aachen", "Bern", "Oulu", "Delft", "Cork"])
 
 

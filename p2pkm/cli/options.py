@@ -42,7 +42,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1,lean=true.  "
                  "[default: global; averaging methods flooded-summaries]"),
     click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
-                 "differ; of gtvmin."),
+                 "differ; of gtvmin and treelloyd."),
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", metavar="C", help="Strength of the links against the own points, without unit; auto: "
                  "as strong as the graph needs; rehearsal: as the devices' points need.  "

@@ -83,6 +83,8 @@ class MethodTraits:
         The stages that give the devices their first centroids; None: it starts from its own points alone.
     groups : int, str or False
         Stages before it find groups of devices, so many if it is a number, which bring their own initialization.
+    keeps_to_groups : bool
+        With groups it sends over the links inside groups alone.
     relaxation : float or None
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
@@ -124,6 +126,7 @@ class MethodTraits:
     induced_labels: bool = False
     init: Any = None
     groups: int | str | bool = False
+    keeps_to_groups: bool = False
     relaxation: float | None = None
     saturates: bool = False
     rehearses: bool = False

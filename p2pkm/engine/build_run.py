@@ -23,7 +23,7 @@ from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.event_driven import schedule_events
-from p2pkm.methods.init.pipelines import check_init, check_links, check_size, needs_hub
+from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import LinkModel, LinkParameters
@@ -146,6 +146,8 @@ def _check_start(algorithm: Any) -> None:
         raise ExperimentError(
             "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
         )
+    if algorithm.traits.groups:
+        raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
 
 
 def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:
@@ -163,6 +165,7 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
     """Refuse a method that cannot work on this graph, or whose arithmetic with these points would take too long."""
     if not needs_hub(algorithm):
         check_links(algorithm, topology)
+        check_groups_fit(algorithm.traits.groups, topology)
     check_size(algorithm, topology.clients, points.m, points.d)
 
 

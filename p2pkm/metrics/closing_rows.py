@@ -74,7 +74,7 @@ def tell_models(summary: Summary) -> Row:
 def tell_groups(summary: Summary) -> Row:
     """Return the number of groups if there are several."""
     several = (summary["groups"] or 0) > 1
-    return (str(summary["groups"]), "of devices, by links that kept over half of their weight") if several else NO_ROW
+    return (str(summary["groups"]), "of devices, each with a clustering of its own") if several else NO_ROW
 
 
 def tell_wire(summary: Summary) -> Row:

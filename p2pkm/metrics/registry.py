@@ -232,8 +232,8 @@ METRICS: tuple[Metric, ...] = (
            per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=vary_between_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
            tables=_CLOSING | Table.PATH, row=rows.tell_models),
-    Metric("groups", "groups", "groups of devices, tied by links that kept more than half of their weight",
-           unit="groups", needs=_GROUPS, tables=_CLOSING, row=rows.tell_groups),
+    Metric("groups", "groups", "groups of devices, each with a clustering of its own",
+           unit="groups", needs="GTVMin, or tree Lloyd with `--groups`", tables=_CLOSING, row=rows.tell_groups),
     Metric("groups_ari", "ARI of groups", "adjusted Rand index over devices; 1 is perfect", needs="known groups",
            better="higher", tables=_CLOSING),
     # what it takes

@@ -114,9 +114,8 @@ class Result:
         Shift and span of every feature that each device scaled its points by; the centroids and the sample are in these
         units, and `predict` scales what it gets.
     groups : int64[n] or None
-        Group of each device, numbered by their lowest device: what is connected by links that kept more than half of
-        their strength. Recipe `groups` weakens links, otherwise groups are the components of the graph. None for other
-        methods than GTVMin.
+        Group of each device, numbered by their lowest device: which table it took, of `treelloyd` with groups; of
+        `gtvmin` what is connected by links in use that kept more than half of their strength. None for other methods.
     notes : list of str
         What a reader of the figures should know, such as a sample that stands for the whole.
     frames : Frames or None

@@ -130,7 +130,7 @@ def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
         return found
 
     monkeypatch.setattr(kind, "_invent", watched)
-    run(p2pkm.GTVMin(3, groups=True), topologies.ring(8), byzantine="1:kind=random,stages=all")
+    run(p2pkm.GTVMin(3, robust="saturate"), topologies.ring(8), byzantine="1:kind=random,stages=all")
     assert len(drawn) > 2
     rows = [tuple(row) for stage in drawn.values() for row in stage]
     assert len(set(rows)) == len(rows)

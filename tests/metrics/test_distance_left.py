@@ -66,8 +66,8 @@ def test_nothing_is_estimated_without_rounds_or_an_objective():
 
 
 def test_rounds_before_count_a_stage_as_often_as_it_is_played():
-    """Recipe groups repeats stages; the milestones, in brackets from the start, count them all."""
-    result, _ = solve(16, "ring", groups=True)
+    """Init d2-sampling repeats stages; the milestones, in brackets from the start, count them all."""
+    result, _ = solve(16, "ring", init="d2-sampling")
     ends = [one["round"] for one, after in zip(result.rounds, result.rounds[1:], strict=False) if not after["round"]]
     stages = [one["stage"] for one in result.rounds if not one["round"]]
     assert len(set(stages)) < len(stages) == len(ends) + 1

@@ -40,6 +40,7 @@ RUNS = {
     "rehearsal": ("--algorithm", "gtvmin:accept=true", "--coupling", "rehearsal", "--relaxation", "auto", "--rounds",
                   "3"),
     "recipe groups": ("--groups", "--rounds", "3", "--graph", "complete"),
+    "tree groups": ("--algorithm", "treelloyd", "--groups", "--rounds", "3"),
     "liars in groups": ("--groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
     "saturated liars": ("--robust", "saturate", "--rounds", "3", "--byzantine", "2:kind=nan", "--min-cluster-size",
     "2"),

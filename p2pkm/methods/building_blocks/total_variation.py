@@ -26,29 +26,8 @@ def variation(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -
         Own edges over which something was received.
     """
     found = [np.zeros(0)]
-    for nearest, facing, _, _ in _compare(devices, tables, inbox, edges, tables.shape[2]):
+    for nearest, facing in _compare(devices, tables, inbox, edges):
         found.append(_add(nearest) + _add(facing))
-    return np.concatenate(found)
-
-
-def summary_distance(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -> Floats:
-    """Return how badly two tables of pairs (row, count) stand for each other, float64[b].
-
-    That is the count-weighted mean squared distance of one end's rows to the other's nearest row, plus the reverse; nan
-    if an end has no row.
-
-    Parameters
-    ----------
-    tables : float64[n, k, d + 1]
-        The own pairs; absent ones are +inf.
-    edges : int64[b]
-        Own edges over which such a table was received.
-    """
-    found = [np.zeros(0)]
-    for nearest, facing, own, other in _compare(devices, tables, inbox, edges, tables.shape[2] - 1):
-        with np.errstate(invalid="ignore"):
-            means = [_add(part * counts) / _add(counts) for part, counts in ((nearest, own), (facing, other))]
-        found.append(means[0] + means[1])
     return np.concatenate(found)
 
 
@@ -127,24 +106,22 @@ def squared(a: Floats, b: Floats) -> Floats:
     return result
 
 
-def _compare(
-    devices: Devices, tables: Floats, inbox: Inbox, edges: Integers, d: int
-) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-    """Yield blocks of edges: squared distance of each row to the nearest of the other end, both ways, and counts.
+def _compare(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) -> Iterator[tuple[Floats, Floats]]:
+    """Yield blocks of edges: squared distance of each row to the nearest of the other end, both ways.
 
-    Rows that are not there have the distance and the count 0. Counts are the last column, after the d features.
+    Rows that are not there have the distance 0.
     """
-    k, w = tables.shape[1:]
+    k, d = tables.shape[1:]
     source, slots = devices.sources[edges], inbox.slots[edges]
     rows = inbox.rows[slots]
     step = max(1, _BLOCK // (k * k))
     for first in range(0, len(edges), step):
         part = slice(first, first + step)
-        own, other = tables[source[part]], inbox.tables[slots[part], :k, :w]
+        own, other = tables[source[part]], inbox.tables[slots[part], :k, :d]
         other[np.arange(other.shape[1]) >= rows[part, None]] = np.inf
-        distances = squared(own[:, :, :d], other[:, :, :d])
+        distances = squared(own, other)
         nearest, facing = distances.min(axis=2, initial=np.inf), distances.min(axis=1, initial=np.inf)
-        yield _real(nearest), _real(facing), _real(own[:, :, -1]), _real(other[:, :, -1])
+        yield _real(nearest), _real(facing)
 
 
 def _real(values: Floats) -> Floats:

@@ -8,9 +8,7 @@ from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.choose_k import ChooseK
-from p2pkm.methods.init.flooded_summaries import FloodedSummaries
-from p2pkm.methods.init.link_reselection import LinkReselection
-from p2pkm.methods.init.link_selection import LinkSelection
+from p2pkm.methods.init.group_links import GroupLinks
 from p2pkm.methods.init.registry import InitContext, grow_shallow, known, why_tree
 from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
@@ -21,8 +19,7 @@ from p2pkm.methods.init.value import Init
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
-_WARM, _WARMING = 1.0, 8  # coupling and sweeps with groups before the limits of the links are fixed
-_REVIEWS, _BRIEF = 2, 4  # how often it looks at the links again before that, after how many sweeps
+_WARM, _WARMING = 1.0, 8  # coupling and sweeps before the limits of the links are fixed
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _PATIENCE = 4  # times as many rounds as without faults, at most
 
@@ -102,11 +99,11 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
-    if traits.groups:
-        before = _group(algorithm, at, seeded=seeded)
+    if traits.groups and not seeded:
+        before = _group(traits.groups, at, links=traits.keeps_to_groups)
     elif not seeded and traits.init is not None:  # else it starts by itself
         before = seeding_stages(traits.init, at)
-    if traits.saturates and not traits.groups:
+    if traits.saturates:
         before = (*before, *_limit(algorithm, at))
     if traits.rehearses:
         grow_shallow(at.topology)
@@ -125,30 +122,11 @@ def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
 
 
-def _group(algorithm: Any, at: InitContext, *, seeded: bool) -> tuple[Stage, ...]:
-    """With groups, return the stages before the last one."""
-    if algorithm.traits.groups is not True:
-        return (grouping_stage(algorithm.traits.groups, at, seeded=seeded),)
-    warm = algorithm.at(_WARM)
-    start = () if seeded else (Stage("flooded-summaries", FloodedSummaries(at.k, hops=1), 3),)
-    look = Stage("warmup", warm, _BRIEF), Stage("link-reselection", LinkReselection(at.k), 3, all_links=True), *start
-    first = Stage("link-selection", LinkSelection(at.k), 3), *start
-    return (*first, *look * _REVIEWS, *_limit(algorithm, at))
-
-
-def grouping_stage(groups: int | str, at: InitContext, *, seeded: bool) -> Stage:
-    """Return the stage that finds groups along a spanning tree."""
-    n, parts = at.topology.clients, int(at.topology.components.max()) + 1
-    if seeded:
-        raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
-    if parts > 1:
-        raise ExperimentError(
-            f"groups are found along a spanning tree of all devices, but this graph has {parts} components; connect "
-            "them, or leave groups out: every component has a clustering of its own anyway"
-        )
-    if isinstance(groups, int) and groups > n:
-        raise ExperimentError(f"groups is {groups}, but there are {n} devices; expected at most {n}, or auto")
-    return Stage(TreeGroups.name, TreeGroups(at.k, grow_shallow(at.topology), groups=groups), at.topology.hops + 2)
+def _group(groups: int | str, at: InitContext, *, links: bool) -> tuple[Stage, ...]:
+    """Return the stages that find groups along a spanning tree, and the links inside them if asked for."""
+    most = at.topology.hops + 2
+    found = Stage(TreeGroups.name, TreeGroups(at.k, grow_shallow(at.topology), groups=groups), most)
+    return (found, Stage(GroupLinks.name, GroupLinks(at.k), 2)) if links else (found,)
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
@@ -195,6 +173,18 @@ def check_links(algorithm: Any, topology: Topology) -> None:
             f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
             "graph, or gtvmin without groups, consensus, pushsum, tracking, gossip, dgc, gossip-sum or epidemic"
         )
+
+
+def check_groups_fit(groups: int | str, topology: Topology) -> None:
+    """Refuse to look for groups on a graph of several components, or for more than there are devices."""
+    n, parts = topology.clients, int(topology.components.max()) + 1
+    if groups and parts > 1:
+        raise ExperimentError(
+            f"groups are found along a spanning tree of all devices, but this graph has {parts} components; connect "
+            "them, or leave groups out: every component has a clustering of its own anyway"
+        )
+    if isinstance(groups, int) and groups > n:
+        raise ExperimentError(f"groups is {groups}, but there are {n} devices; expected at most {n}, or auto")
 
 
 def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:

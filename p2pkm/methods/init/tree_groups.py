@@ -1,7 +1,7 @@
 """Groups of devices whose points differ, found from rows of all devices at the root of a tree."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class TreeGroups(TreeRows):
 
     name: ClassVar[str] = "tree-groups"
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True
+        message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True, common_centroids=True
     )
     groups: int | str = AUTO
 
@@ -127,10 +127,10 @@ class TreeGroups(TreeRows):
         return np.concatenate((found.reshape(-1, devices.d), np.zeros((1, devices.d))))
 
 
-def check_groups(groups: int | str) -> int | str:
+def check_groups(groups: int | str) -> int | Literal["auto"]:
     """Return what `groups` of a method means: a number of groups, or auto, as True says, too."""
     if groups is True or groups == AUTO:
-        return AUTO
+        return "auto"
     if isinstance(groups, str):
         raise ExperimentError(f"groups is {groups!r}; expected auto or a whole number of at least 1")
     return whole(groups, 1, "groups")

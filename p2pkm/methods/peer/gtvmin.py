@@ -33,6 +33,7 @@ from p2pkm.methods.building_blocks.quantization import move_on_grid
 from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
+from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
@@ -104,16 +105,17 @@ class GTVMin(MethodBase):
     Message: the k centroids, once per turn awake.
 
     Privacy: neighbors see the centroids of every turn; init `global` before it shows every device the centroids and
-    counts of all others, `groups` those of its neighbors.
+    counts of all others, `groups` rows (mean, count, SSE) of all devices below it in a tree, see
+    `p2pkm.methods.init.tree_groups`.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
     and for `jacobi` (one pass and theta in (0, 1], or any number of passes with `safeguard` and theta in (0, 1/2]; no
     swaps) with the exact update and the star term, without delays.
 
-    With `groups` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``, d_ij the
-    link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) = d up to
-    d0, ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never rises
-    either.
+    With ``robust="saturate"`` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``,
+    d_ij the link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) =
+    d up to d0, ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never
+    rises either. With `groups` only links inside groups are in use, and in the objective.
 
     Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
     (line 23), so it does not minimize (8); ``update="as-printed"`` keeps it for comparison.
@@ -156,9 +158,9 @@ class GTVMin(MethodBase):
     init : Init or str
         How devices get their first centroids. ``global`` floods summaries, or sends them up a tree, and chooses among
         5 candidate clusterings.
-    groups : bool
-        Let groups of devices whose points differ have clusterings of their own: cut links between such devices, start
-        from the summaries of the neighbors that are left, and let links give way.
+    groups : int, "auto" or False
+        Let groups of devices whose points differ have clusterings of their own: the root of a tree finds so many groups
+        (auto: as many as the rows of all devices say) and a start for each, and links between groups are cut.
     tol : float
         A device has converged when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
         know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
@@ -167,8 +169,8 @@ class GTVMin(MethodBase):
         to one of 8 random own points, up to 3 times in vain.
     robust : {"none", "clip", "trim", "saturate"}
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
-        and trim, with which no descent is claimed. Saturate lets links give way as with groups: their limits d0
-        are fixed after 8 clipped sweeps at coupling 1; the descent is that of the objective with phi.
+        and trim, with which no descent is claimed. Saturate lets links give way: their limits d0 are fixed after 8
+        clipped sweeps at coupling 1; the descent is that of the objective with phi.
     accept : bool
         Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
         that they had agreed on, and lets all take the start back if it costs less: see
@@ -198,7 +200,7 @@ class GTVMin(MethodBase):
     safeguard: bool
     update_rule: str
     init: Init
-    groups: bool
+    groups: int | str
     tol: float
     swaps: bool
     robust: str
@@ -213,10 +215,11 @@ class GTVMin(MethodBase):
         relaxation: float | Literal["auto"] | None = None, local_steps: int = 1,
         star_term: bool = True, matching: Literal["nearest", "optimal"] = "nearest", normalize_losses: bool = False,
         safeguard: bool = False, update: Literal["exact", "as-printed"] = "exact",
-        init: Init | str = "global", groups: bool = False, tol: float = 1e-3,
+        init: Init | str = "global", groups: int | Literal["auto"] | bool = False, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
         accept: bool = False,
     ) -> None:  # fmt: skip
+        groups = groups if groups is False else check_groups(groups)
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                  "local_steps": local_steps,
                  "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
@@ -238,6 +241,7 @@ class GTVMin(MethodBase):
             needs_static_links=self._why_static_links(),
             init=self.init,
             groups=self.groups,
+            keeps_to_groups=True,
             relaxation=None if self.relaxation == "auto" else self.relaxation,
             rehearses=self.coupling == "rehearsal",
             accepts=self.accept,

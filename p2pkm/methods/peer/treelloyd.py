@@ -17,7 +17,7 @@ from p2pkm.core.wire_format import integer_bytes
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search, tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
-from p2pkm.methods.init.tree_groups import check_groups, count_groups, take_group
+from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
@@ -281,8 +281,9 @@ class OverTree(MethodBase):
         n, _, d = start.centroids.shape
         more = np.full((n, self.places - self.k, d), np.inf)
         reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
-        group = start.group if self.grouped else None
-        reference = start.tables if self.grouped else reference
+        group = np.zeros(n, np.int64) if self.grouped else None
+        if isinstance(start, TreeGroupsState):
+            group, reference = start.group, start.tables
         table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
         return TreeLloydState(
             start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
@@ -423,10 +424,8 @@ class OverTree(MethodBase):
             order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
         if state.group is not None and state.tried_group is not None:
-            tried, group = state.tried_group[who], state.group[who]
-            group = np.where(told[:, 0, 0] & _KEEP, tried, group)
-            tried = np.where(told[:, 0, 0] & _BACK, group, tried)
-            state = state._replace(group=_put(state.group, who, group), tried_group=_put(state.tried_group, who, tried))
+            group = np.where(told[:, 0, 0] & _KEEP, state.tried_group[who], state.group[who])
+            state = state._replace(group=_put(state.group, who, group))
             rows = take_group(rows, group, self.k)
         return state._replace(
             centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),

@@ -1,4 +1,4 @@
-"""Recipe `groups`: the benchmark, gate, review, limits and links that give way, each against plain loops."""
+"""Groups: the benchmark, the whole recipe, and links that give way with their limits, against plain loops."""
 
 import math
 from typing import NamedTuple
@@ -13,8 +13,6 @@ import p2pkm
 import topologies
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.total_variation import lower_quartile, saturated_penalty, saturation_weight
-from p2pkm.methods.init.link_reselection import LinkReselection
-from p2pkm.methods.init.link_selection import LinkSelection
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.schedules import asynchronous
 from tests.support.play_rounds import arrange, loss, play, points_of, random_links, squared, variation
@@ -108,90 +106,11 @@ def test_options_out_of_range(options, message):
         p2pkm.communities(**options)
 
 
-# --- the gate ---
-
-
-def keep(table, pairs):
-    """Return what the gate keeps, by plain loops: pairs is a list of (rows, counts), empty ones too."""
-    devices = table.devices
-    ends = [tuple(sorted((int(i), int(j)))) for i, j in zip(devices.sources, devices.indices, strict=True)]
-
-    def one_way(i, j):
-        (rows, counts), (others, _) = pairs[i], pairs[j]
-        return sum(c * squared(r[None], others).min() for r, c in zip(rows, counts, strict=True)) / counts.sum()
-
-    judged = {(i, j): one_way(i, j) + one_way(j, i) for i, j in ends if len(pairs[i][0]) and len(pairs[j][0])}
-    q = [quartile([g for link, g in judged.items() if i in link]) for i in range(len(devices))]
-    return np.array([link not in judged or judged[link] <= 2 * max(q[link[0]], q[link[1]]) for link in ends], bool), q
-
-
-@given(seeds)
-def test_the_gate_keeps_links_between_devices_with_alike_summaries(seed):
-    table, start = draw(seed)
-    k = start.shape[1]
-    state = talk(LinkSelection(k), table)
-    pairs = [one[one[:, 0] < np.inf] for one in state.pairs]
-    kept, q = keep(table, [(one[:, :-1], one[:, -1]) for one in pairs])
-    assert_array_equal(state.edge_active, kept)
-    assert_allclose(state.quartile, q)
-    degrees = np.bincount(table.devices.sources[kept], minlength=len(table.devices))
-    assert_array_equal(state.edge_degrees[kept], degrees[table.devices.indices[kept]])
-    assert ((degrees > 0) == (table.devices.degrees > 0)).all()  # the best link of a device always stays
-
-
 def split():
     """Return a path of four devices, the first two with other points than the last two."""
     rng = np.random.default_rng(0)
     data = [rng.normal(5.0 * (i // 2), 0.1, (6, 2)) for i in range(4)]
     return arrange(data, [(0, 1), (1, 2), (2, 3)]), data
-
-
-def test_the_gate_cuts_the_link_between_two_groups():
-    table, _ = split()
-    state = talk(LinkSelection(2), table)
-    assert_array_equal(state.edge_active, [True, True, False, False, True, True])
-    assert_array_equal(state.edge_degrees[state.edge_active], 1)
-
-
-def test_a_link_to_a_device_without_points_stays_and_counts_for_no_quartile():
-    rng = np.random.default_rng(0)
-    table = arrange([rng.normal(size=(5, 1)), [], rng.normal(50, 1, (5, 1))], [(0, 1), (1, 2), (0, 2)])
-    state = talk(LinkSelection(2), table)
-    assert state.edge_active.all()
-    assert np.isnan(state.quartile[1])
-    assert state.quartile[0] == state.quartile[2] > 1000
-
-
-# --- the review ---
-
-
-@given(seeds)
-def test_the_review_keeps_links_over_which_centroids_serve(seed):
-    table, start = draw(seed)
-    devices = table.devices
-    state = talk(LinkReselection(start.shape[1]), table, start)
-    cost = {(i, j): loss(points_of(devices, i), start[j]) for i in range(len(start)) for j in range(len(start))}
-    wants = set()
-    for i, j in zip(devices.sources, devices.indices, strict=True):
-        best = min(cost[i, o] for o in devices.indices[devices.sources == i])
-        if cost[i, j] <= 2 * cost[i, i] or cost[i, j] == best:
-            wants |= {(i, j), (j, i)}
-    kept = np.array([(i, j) in wants for i, j in zip(devices.sources, devices.indices, strict=True)], bool)
-    assert_array_equal(state.edge_active, kept)
-    degrees = np.bincount(devices.sources[kept], minlength=len(devices))
-    assert_array_equal(state.edge_degrees[kept], degrees[devices.indices[kept]])
-    assert_array_equal(state.centroids, start)
-
-
-def test_the_review_mends_a_cut_between_devices_that_saw_different_clusters():
-    rng = np.random.default_rng(1)
-    seen = 3 * [[0.0, 9.0]] + 3 * [[0.0, 9.0, 30.0]]
-    data = [np.concatenate([rng.normal(place, 0.5, 6) for place in places])[:, None] for places in seen]
-    table = arrange(data, [(i, j) for i in range(6) for j in range(i + 1, 6)])
-    alike = (table.devices.sources < 3) == (table.devices.indices < 3)
-    assert_array_equal(talk(LinkSelection(3), table).edge_active, alike)
-    start = 3 * [[[0.0], [8.8], [9.2]]] + 3 * [[[0.0], [9.0], [30.0]]]
-    assert talk(LinkReselection(3), table, start).edge_active.all()
 
 
 # --- limits and weights ---
@@ -333,22 +252,23 @@ def stages(result):
     return found
 
 
-def test_the_ledger_by_hand():
+@pytest.mark.parametrize("robust", ["none", "saturate"])
+def test_the_ledger_by_hand(robust):
+    """Device 1 is the root, 3 two links below it; 4 rows of 2 + 2 columns each, 2 groups of 2 rows and one down."""
     table, data = split()
-    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, tol=0.0), table.topology, p2pkm.Shards.from_list(data),
-                            rounds=3, baselines=False)  # fmt: skip
+    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, robust=robust, tol=0.0), table.topology,
+                            p2pkm.Shards.from_list(data), rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
-    gate = ("link-selection", e + e + kept, 8 * (e * 2 * 3 + e + kept))
-    summaries = ("flooded-summaries", kept, 8 * kept * 2 * 3)
-    review = ("link-reselection", e + kept + kept, 8 * (e * 2 * 2 + kept + kept))
+    tree = ("tree-groups", 3 + 3, 8 * ((4 + 4 + 8) * 4 + 3 * 5 * 2))
+    links = ("group-links", e + kept, 8 * (e + kept))
     limits = ("saturation-thresholds", kept + kept, 8 * (kept * 2 * 2 + kept))
 
     def sweeps(name, rounds):
         return name, kept * (rounds + 1), 8 * kept * 2 * 2 * (rounds + 1)
 
-    expected = [gate, summaries, *2 * (sweeps("warmup", 4), review, summaries), sweeps("warmup", 8), limits]
-    assert stages(result) == [*expected, sweeps("gtvmin", 3)]
-    assert_array_equal(result.ledger.messages.reshape(3, 2)[1], [4, 4])  # the cut link: gate twice, review twice
+    more = [sweeps("warmup", 8), limits] if robust == "saturate" else []
+    assert stages(result) == [tree, links, *more, sweeps("gtvmin", 3)]
+    assert_array_equal(result.ledger.messages.reshape(3, 2)[1], [2, 2])  # the cut link: rows or tables, and the group
     assert_array_equal(result.groups, [0, 0, 1, 1])
 
 
@@ -357,7 +277,7 @@ def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
     result = p2pkm.simulate(p2pkm.GTVMin(4, groups=True), graph, shards, baselines=False)
     assert result.summary["termination"] == "converged"
-    assert {record["descent"] for record in result.rounds if record["stage"] in {"warmup", "gtvmin"}} == {"certified"}
+    assert {record["descent"] for record in result.rounds if record["stage"] == "gtvmin"} == {"certified"}
     assert_array_equal(result.groups, made.truth)
     assert made.score(result.centroids).max() < 1.1
     assert result.summary["coupling"] == 10.0
@@ -391,11 +311,17 @@ def test_few_devices_with_few_points(sizes, graph):
     assert len(result.groups) == len(sizes)
 
 
-def test_a_given_start_takes_the_place_of_the_summaries():
+def test_a_given_start_is_refused():
     table, data = split()
-    start = np.random.default_rng(0).normal(size=(4, 2, 2))
-    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True), table.topology, p2pkm.Shards.from_list(data), start=start,
-                            rounds=2)  # fmt: skip
-    names = list(dict.fromkeys(record["stage"] for record in result.rounds))
-    assert names == ["link-selection", "warmup", "link-reselection", "saturation-thresholds", "gtvmin"]
-    assert_array_equal(result.groups, [0, 0, 1, 1])
+    with pytest.raises(p2pkm.ExperimentError, match="groups bring their own start"):
+        p2pkm.simulate(p2pkm.GTVMin(2, groups=True), table.topology, p2pkm.Shards.from_list(data),
+                       start=np.zeros((4, 2, 2)))  # fmt: skip
+
+
+@pytest.mark.parametrize("bridges", [1, 32])
+def test_the_number_of_groups_may_be_given_and_bridges_do_not_matter(bridges):
+    made, graph = p2pkm.communities(seed=214), topologies.communities(16, bridges=bridges, seed=214)
+    shards = p2pkm.Shards.deal(made.points, made.device)
+    for groups in ("auto", 2):
+        result = p2pkm.simulate(p2pkm.GTVMin(4, groups=groups), graph, shards, seed=214, baselines=False)
+        assert_array_equal(result.groups, made.truth)

@@ -108,7 +108,7 @@ def test_a_row_of_small_moves_stays():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"schedule": "jacobi"}, {"schedule": "async"}, {"groups": True}, {"robust": "saturate"}]
+    "options", [{}, {"schedule": "jacobi"}, {"schedule": "async"}, {"groups": 1}, {"robust": "saturate"}]
 )
 def test_descent_stays_certified(options):
     rng = np.random.default_rng(1)

@@ -13,8 +13,8 @@ from tests.methods.peer.test_treelloyd import GRAPHS, draw
 from tests.support.play_rounds import arrange, squared
 
 
-def run(data, links, tables, group, rounds=60, tol=0.0):
-    """Return the states after every round."""
+def run(data, links, tables, group, rounds=60, tol=0.0, step=None):
+    """Return the states after every round; step: of the grid, instead of the one that is agreed on."""
     table = arrange(data, links, d=2)
     devices, network, n = table.devices, table.network, len(data)
     method = p2pkm.TreeLloyd(tables.shape[1], groups=len(tables), tol=tol).on(table.topology)
@@ -28,6 +28,8 @@ def run(data, links, tables, group, rounds=60, tol=0.0):
             now = devices.at_turn(t, turn, awake)
             state = method.update(state, inbox, now)
             inbox = network.exchange(method.message(state, now))
+        if t == 1 and step is not None:
+            state = state._replace(units=state.units * [0.0, 1.0] + [step, 0.0])
         found.append(state)
         if state.converged.all():
             break
@@ -83,6 +85,19 @@ def test_the_twin_finds_the_same_tables_and_groups(name):
         assert_array_equal(state.group, groups)
         rows = tables + state.units[0, 0] * kept
         assert_array_equal(state.centroids, rows[groups])
+
+
+@pytest.mark.parametrize("seed", [40, 66, 99])
+def test_a_step_that_is_taken_back_takes_the_groups_back(seed):
+    """On a coarse grid the sums of many small devices are so far off that a step raises F."""
+    rng = np.random.default_rng(seed)
+    data = [rng.uniform(0, 12, (rng.integers(1, 3), 2)) for _ in range(12)]
+    tables, group = rng.uniform(0, 12, (2, 2, 2)), rng.integers(0, 2, 12)
+    state = run(data, [(i, i + 1) for i in range(11)], tables, group, step=3.0)[-1]
+    kept, groups, _ = twin(data, tables, group, 3.0)
+    assert_array_equal(state.group, groups)
+    assert_array_equal(state.centroids, (tables + 3.0 * kept)[groups])
+    assert (state.tried_group != groups).any()
 
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.integers(1, 4))
