@@ -114,7 +114,8 @@ class ByzantineMessages(Transform):
     content : MessageContent
         What the stage sends.
     started : list of bool
-        Not empty once the method has begun.
+        Not empty once the method has begun. Not kept: after a resume the stage of the checkpoint begins again, and what
+        comes between two stages of the method sends in its opening alone.
     """
 
     spec: Byzantine
@@ -198,14 +199,6 @@ class ByzantineMessages(Transform):
     def acts(self) -> bool:
         """Return whether wrong tables are sent by now."""
         return bool(self.started) or self.spec.stages == "all"
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return whether the method has begun."""
-        return {"started": bool(self.started)}
-
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self.started[:] = [True] * kept["started"]
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the spec."""

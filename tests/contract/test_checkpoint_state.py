@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.suppression import Disclosure
 from p2pkm.engine.event_driven import Events
@@ -26,7 +25,6 @@ STRUCK = ("--init", "local", "--rounds", "8", "--stale-policy", "keep:age=3", "-
 EVERYWHERE = ("--rounds", "2", "--init", "d2-sampling", "--faults", "loss=0.3,delay=0.2,dropout=0.1,stages=all")
 EVENTS = ("--init", "local", "--schedule", "async", "--rounds", "6", "--link-model")
 CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
-LIARS = ("--byzantine", "2:kind=flip", "--groups", "--rounds", "2", "--graph", "complete")
 RACED = ("--rounds", "2", "--init", "d2-sampling")
 
 _TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
@@ -38,7 +36,6 @@ FIELDS = [
     *((DISTANT, 2, Events, name) for name in ("turns", "_used")),
     (DISTANT, 4, Events, "_done"),
     (STRUCK, 2, Mailbox, "_count"),
-    (LIARS, 9, ByzantineMessages, "started"),
     (RACED, 3, Disclosure, "left"),
 ]  # fmt: skip
 WHOLE = [
