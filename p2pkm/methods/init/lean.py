@@ -33,7 +33,7 @@ def pack_rows(tables: Tables, boxes: Floats, unit: float) -> Tables:
     weights = in_points(flat[:, 1 + d], unit)
     wide = np.repeat(_width(weights, tables.rows) == 4, tables.rows)
     weights[wide] = weights[wide].astype(np.float32)
-    spread = np.sqrt(flat[:, 2 + d] / flat[:, 1 + d])
+    spread = np.sqrt(np.maximum(flat[:, 2 + d], 0.0) / np.where(flat[:, 1 + d] > 0.0, flat[:, 1 + d], 1.0))
     for box in np.unique(boxes, axis=0):
         own = np.repeat((boxes == box).all(axis=1), tables.rows)
         if own.any():
