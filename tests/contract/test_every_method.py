@@ -71,6 +71,7 @@ def test_points_far_from_the_origin_give_the_same_clusters(name):
     np.testing.assert_allclose(one.centroids + 1000.0, other.centroids, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_points_that_single_precision_holds_give_the_same_bits_in_it(name):
     whole, method = deal(6), find(name)(3)

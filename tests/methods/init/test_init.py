@@ -32,6 +32,7 @@ def sow(name, table, k, seed=0, **options):
                 table.topology.hops + 2)[1]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_own_seeds_are_distinct_own_points():
     data = [*blobs(9, 5, 0), np.array([[1.0, 1.0]] * 4), *blobs(2, 7)]
     table = arrange(data, RING)
