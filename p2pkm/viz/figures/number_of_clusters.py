@@ -31,7 +31,7 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
     matplotlib.axes.Axes
     """
     summary = open_run(result).summary
-    ax = open_axes(ax, 7.0, 4.2, left=0.12)
+    ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.76)
     dress(ax, "Number of clusters", "k", "index (1: best)")
     if not summary["k_chosen"]:
         ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=GRAY)
@@ -48,5 +48,5 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
         ax.plot(known[best] + 1, heights[best], "o", color=color, ms=5)
     ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
     ax.set_ylim(-0.05, 1.05)
-    ax.legend(loc="lower right", fontsize=8, frameon=False)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False)
     return ax
