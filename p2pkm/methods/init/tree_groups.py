@@ -150,18 +150,20 @@ def take_group(tables: Floats, group: Integers, k: int) -> Floats:
 def _choose(front: Front, own: Tables, k: int) -> Front:
     """Return the front with the own group of each device as the last row, instead of that of its parent.
 
-    A device without rows keeps what it has received. All tables of a batch are alike but for the last row.
+    A device goes by the table that it has received itself; equal ones lie at the same place.
     """
-    if not len(front.who):
-        return front
-    sent, table = front.tables, front.tables.take(np.zeros(1, np.int64)).flat()
-    group = sent.values[sent.starts + sent.rows - 1, 0].astype(np.int64)
-    mine = own.take(front.who)
-    owner, rows = np.repeat(np.arange(len(group)), mine.rows), Rows.of(mine.flat()[:, 1:])
-    losses = price(rows, owner, len(group), table[:-1].reshape(-1, k, table.shape[1]))
-    group = np.where(mine.rows > 0, np.argmin(losses, axis=0), group)
-    names, which = np.unique(group, return_inverse=True)
-    marked = np.repeat(table[None], len(names), axis=0)
-    marked[:, -1, 0] = names
-    values = np.concatenate((sent.values, marked.reshape(-1, table.shape[1])))
-    return Front(front.who, Tables(values, len(sent.values) + which * len(table), sent.rows))
+    sent, mine = front.tables, own.take(front.who)
+    found, starts, end = [sent.values], np.zeros(len(front.who), np.int64), len(sent.values)
+    for start in np.unique(sent.starts):
+        here = np.flatnonzero(sent.starts == start)
+        table, part = sent.values[start : start + sent.rows[here[0]]], mine.take(here)
+        tables = table[:-1].reshape(-1, k, table.shape[1])
+        losses = price(Rows.of(part.flat()[:, 1:]), np.repeat(np.arange(len(here)), part.rows), len(here), tables)
+        told = np.clip(np.rint(table[-1, 0]), 0, len(tables) - 1)  # of no meaning for those who have points
+        names, which = np.unique(np.where(part.rows > 0, np.argmin(losses, axis=0), told), return_inverse=True)
+        marked = np.repeat(table[None], len(names), axis=0)
+        marked[:, -1, 0] = names
+        starts[here] = end + which * len(table)
+        found.append(marked.reshape(-1, table.shape[1]))
+        end += len(names) * len(table)
+    return Front(front.who, Tables(np.concatenate(found), starts, sent.rows))
