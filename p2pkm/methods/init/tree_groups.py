@@ -109,9 +109,10 @@ class TreeGroups(TreeRows):
         walk = walk._replace(front=front, told=(front, walk.told))
         if devices.turn < 2 * walk.routes.depth - 1:
             return state._replace(walk=walk)
-        found = gather(walk.told, front.tables.values, len(devices)).flat().reshape(len(devices), -1, devices.d)
+        n, received = len(devices), gather(walk.told, front.tables.values, len(devices)).flat()
+        found = received.reshape(n, len(received) // n if n else 1, devices.d)
         group, tables = found[:, -1, 0].astype(np.int64), found[:, :-1]
-        return TreeGroupsState(take_group(tables, group, self.k), np.ones(len(devices), np.bool_), None, group, tables)
+        return TreeGroupsState(take_group(tables, group, self.k), np.ones(n, np.bool_), None, group, tables)
 
     def _find(self, table: Floats, devices: Devices) -> Floats:
         """Return the tables that a root finds, and the first group as its own if it has no points, float64[G k + 1, d].
