@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.batch import Stream
+from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.building_blocks.spanning_tree import parents
@@ -71,6 +72,16 @@ def test_the_box_is_the_bounding_box_on_every_device(sizes):
     assert_allclose(state.centroids, np.broadcast_to(lower + places * (upper - lower), (6, 3, 2)))
     assert_array_equal(state.centroids, np.broadcast_to(state.centroids[:1], (6, 3, 2)))
     assert state.converged.all()
+
+
+def test_what_lies_beyond_an_empty_table_widens_no_box():
+    table = arrange([np.ones((1, 2)), np.zeros((0, 2))], [(0, 1)])
+    setting = InitContext(table.topology, table.devices.sizes, shared_key(0), 2, 2)
+    (stage,) = INITS["bounding-box"](setting)
+    state = stage.initial_state(table.devices, None)
+    leftover = Inbox(np.full((2, 2, 2), 7.0), np.array([2, 0]), np.array([1, 0]), np.array([1, 0]))
+    after = stage.update(state, leftover, table.devices.at_turn(1, 0, np.ones(2, bool)))
+    assert_array_equal(after.box, [np.ones((2, 2)), np.full((2, 2), 7.0)])
 
 
 def test_components_have_their_own_boxes():
