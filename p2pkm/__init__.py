@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import slike as slike
     from p2pkm.data.sources import wine as wine
     from p2pkm.data.synthetic_communities import communities as communities
-    from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.simulate import simulate as simulate
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
@@ -91,7 +91,7 @@ _HOMES = {
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",
-    "P2PKMeans": "p2pkm.estimator",
+    "P2PKMeans": "p2pkm.experiments.estimator",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
     "TreeLloyd": "p2pkm.methods.peer.treelloyd",
