@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import slike as slike
     from p2pkm.data.sources import wine as wine
     from p2pkm.data.synthetic_communities import communities as communities
-    from p2pkm.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
+    from p2pkm.experiments.pair_leaks import PairLeaks as PairLeaks
+    from p2pkm.experiments.pair_leaks import pair_leaks as pair_leaks
     from p2pkm.experiments.simulate import simulate as simulate
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
@@ -91,7 +93,7 @@ _HOMES = {
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",
-    "P2PKMeans": "p2pkm.estimator",
+    "P2PKMeans": "p2pkm.experiments.estimator",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
     "TreeLloyd": "p2pkm.methods.peer.treelloyd",
@@ -101,6 +103,8 @@ _HOMES = {
     "Topology": "p2pkm.network.graph",
     "simulate": "p2pkm.experiments.simulate",
     "coupling_path": "p2pkm.experiments.coupling_path",
+    "PairLeaks": "p2pkm.experiments.pair_leaks",
+    "pair_leaks": "p2pkm.experiments.pair_leaks",
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",

@@ -694,6 +694,16 @@ topology draw rnig                        | 2 | Did you mean 'ring'?
 topology draw ring --out x.exe            | 2 | ends in .png, .svg or .pdf
 topology draw ring --out ''               | 2 | ends in .png, .svg or .pdf
 topology draw gallery:../x                | 3 | the gallery has no
+topology leaks                            | 2 | Missing argument 'GRAPH'
+topology leaks rnig                       | 2 | Did you mean 'ring'?
+topology leaks ring --gossips 0           | 2 | gossips is 0
+topology leaks ring --method gtvmin       | 2 | method is 'gtvmin'
+topology leaks ring --receivers 16        | 2 | receivers has device 16
+topology leaks ring --public 3-1          | 2 | expected numbers of devices, such as 0,3-5
+topology leaks ring --faults loss=2       | 2 | faults loss is 2
+topology leaks ring --stale-policy drop   | 2 | there are no faults
+topology leaks ring --out x.exe           | 2 | ends in .png, .svg or .pdf
+topology leaks karate --devices 5         | 3 | karate has 34
 doctor extra                              | 2 | unexpected extra argument
 doctor --devices 4                        | 2 | No such option
 doctor --hostfile                         | 2 | requires an argument

@@ -370,7 +370,7 @@ class OverTree(MethodBase):
         for g in range(rows // k):
             own = slice(g * k, g * k + k)
             sums[:, g], costs[:, g] = tree_sums.count_own(devices, table[:, own], state.reference[:, own], state.units)
-        least = np.argmin(costs, axis=1)
+        least = np.argmin(costs, axis=1) if len(every) else present  # a rank without devices knows no tables
         group = np.where(costs[every, present] > costs[every, least], least, present)
         sums[np.arange(rows // k) != group[:, None]] = 0.0
         return group, sums.reshape(n, rows, d + 1), costs[every, group]

@@ -1,0 +1,1 @@
+"""Differential privacy: the accounting, and what methods need for it."""
