@@ -1,7 +1,8 @@
 """Private k-means: differential privacy for every point, by few noisy sums over all devices along a tree."""
 
 import math
-from dataclasses import KW_ONLY, dataclass, field, replace
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -127,8 +128,8 @@ class Private(MethodBase):
     curious: int = 1
     steps: int = 2
     relation: Literal["add", "exchange"] = "add"
-    _size: float | None = field(default=None, init=False, repr=False)
 
+    _size: ClassVar[float | None] = None  # what a run has found, see `settle`
     name: ClassVar[str] = "private"
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
@@ -225,7 +226,7 @@ class Private(MethodBase):
 
     def settle(self, state: Any) -> "Private":
         """Return the method with the radius that was found."""
-        found = replace(self)
+        found = copy(self)
         object.__setattr__(found, "_size", float(state.size[0]) if len(state.size) else None)
         return found
 
