@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from p2pkm.data.synthetic_communities import communities as communities
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
     from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
+    from p2pkm.experiments.pair_leaks import PairLeaks as PairLeaks
+    from p2pkm.experiments.pair_leaks import pair_leaks as pair_leaks
     from p2pkm.experiments.simulate import simulate as simulate
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
@@ -103,6 +105,8 @@ _HOMES = {
     "Topology": "p2pkm.network.graph",
     "simulate": "p2pkm.experiments.simulate",
     "coupling_path": "p2pkm.experiments.coupling_path",
+    "PairLeaks": "p2pkm.experiments.pair_leaks",
+    "pair_leaks": "p2pkm.experiments.pair_leaks",
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",

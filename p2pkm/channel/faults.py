@@ -47,6 +47,8 @@ class FaultInjector(Transform):
         Tables of a sender that are kept beside its newest one.
     away, rounds : int
         How many devices of the system were away, summed over so many rounds.
+    arrives : bool[e]
+        The own edges over which what was sent in the last exchange arrives, now or later, even if too late to be used.
     """
 
     name: ClassVar[str] = "faults"
@@ -126,7 +128,7 @@ class FaultInjector(Transform):
         self._held = np.zeros(e, np.int64)  # number of the table that is received over each own edge, 0: none
         self._since = np.full(e, _NEVER)  # the round since which it is old
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
-        self._fresh = self._unread = np.zeros(e, np.bool_)
+        self._fresh = self._unread = self.arrives = np.zeros(e, np.bool_)
 
     @property
     def exposes(self) -> bool:
@@ -217,9 +219,10 @@ class FaultInjector(Transform):
     def _fates(self, sent: Mask) -> Integers:
         """Return what becomes of what is sent over each own edge: -1: lost, else so many rounds late; count losses."""
         message_delays = self._faults.message_delays(self._round, self._turn, self._source, self._target)
+        message_delays[self._gone[self._target] | (self._down > self._round)] = -1
+        self.arrives = sent & (message_delays >= 0)
         if not self._age:
             message_delays = -np.minimum(np.abs(message_delays), 1)  # too late
-        message_delays[self._gone[self._target] | (self._down > self._round)] = -1
         self._lose(np.flatnonzero(sent & (message_delays < 0)))
         return message_delays
 
