@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.gossip_sum import GossipSum as GossipSum
     from p2pkm.methods.peer.gtvmin import GTVMin as GTVMin
     from p2pkm.methods.peer.local_only import LocalOnly as LocalOnly
+    from p2pkm.methods.peer.private import Private as Private
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.peer.treelloyd import TreeLloyd as TreeLloyd
@@ -94,6 +95,7 @@ _HOMES = {
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",
     "P2PKMeans": "p2pkm.experiments.estimator",
+    "Private": "p2pkm.methods.peer.private",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
     "TreeLloyd": "p2pkm.methods.peer.treelloyd",

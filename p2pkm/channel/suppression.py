@@ -194,7 +194,8 @@ def _know(devices: Devices, points: Floats) -> _Known:
 
 def _place(coordinates: Floats, places: int) -> Any:
     """Return a place below a power of two, at least 2, for each number, the same for the same bits."""
-    bits = (coordinates + 0.0).view(np.uint64)  # -0 is 0
+    with np.errstate(invalid="ignore"):  # words of a masked sum may look like a signaling NaN
+        bits = (coordinates + 0.0).view(np.uint64)  # -0 is 0
     bits *= _MULTIPLIER
     bits >>= np.uint64(65 - places.bit_length())
     return bits.view(np.int64)

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from p2pkm.cli.animate import animate
+from p2pkm.cli.attack import attack
 from p2pkm.cli.completion import complete
 from p2pkm.cli.faults import faults
 from p2pkm.cli.options import with_format, with_options, without
@@ -167,6 +168,7 @@ def algorithms_command(name: str | None, form: str) -> int:
 
 command.add_command(topology)
 command.add_command(sweep)
+command.add_command(attack)
 command.add_command(animate)
 command.add_command(report)
 command.add_command(resume_command)

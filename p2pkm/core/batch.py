@@ -50,6 +50,9 @@ class Stream(IntEnum):
     STRAGGLE = 44
     BYZANTINE = 45
     PLACE = 46
+    PUBLIC_KEY = 47
+    PRIVACY = 48
+    CELLS = 49
 
 
 class Kernels(Protocol):

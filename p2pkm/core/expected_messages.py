@@ -179,6 +179,25 @@ class TreeWalk:
 
 
 @dataclass(frozen=True)
+class TreeSums:
+    """A table up and a table down each link of a tree in every round; in the opening keys over all links.
+
+    Parameters
+    ----------
+    parent, layer : int64[n]
+    keys : int
+        Columns of the row that every device sends in the opening; 0: nothing is sent.
+    tables : tuple of (int, int)
+        Rows and columns in each round; afterwards nothing is sent.
+    """
+
+    parent: Integers
+    layer: Integers
+    keys: int
+    tables: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class FloodThenPool:
     """All in one round: a number of each device floods, then rows of each; only bounds are known of these.
 
@@ -227,5 +246,6 @@ class Reports:
 
 
 Pattern = (
-    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | FloodThenPool | OneRound | Reports
+    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | TreeSums | FloodThenPool | OneRound
+    | Reports
 )  # fmt: skip

@@ -88,6 +88,9 @@ class MethodBase:
         """Return whether every device has k centroids in the end, for sure; before: so when the stage began."""
         return before
 
+    def check_run(self, topology: Any, points: int) -> None:
+        """Refuse a graph or a number of points that the method cannot do its work with."""
+
     def check_size(self, clients: int, points: int, d: int) -> None:
         """Refuse a run whose arithmetic would take too long."""
 

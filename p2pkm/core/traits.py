@@ -102,6 +102,12 @@ class MethodTraits:
         `update` moves the centroids by whole steps of `Devices.grid` where there is one.
     no_quantization : str
         Why its messages cannot be integers, so that `quantize` is refused.
+    no_weights : str
+        Why points must not have weights.
+    no_measuring : str
+        Why devices must not scale their points or choose k beforehand, so that both are refused.
+    needs_parameters : str
+        Parameters without a default that were not given, such as "epsilon and radius".
     common_centroids : bool
         All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
     guarantees_descent : bool
@@ -135,6 +141,9 @@ class MethodTraits:
     has_objective: bool = False
     moves_on_grid: bool = False
     no_quantization: str = ""
+    no_weights: str = ""
+    no_measuring: str = ""
+    needs_parameters: str = ""
     common_centroids: bool = False
     guarantees_descent: bool = False
 

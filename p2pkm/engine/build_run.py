@@ -122,11 +122,10 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
         value = options.get(name)
         if value is not None and value < least:
             raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+    _check_parameters(algorithm)
     if options.get("k_max") is not None:
         _check_choice(algorithm, options)
-    scale = options.get("scale", "none")
-    if scale not in SCALES:
-        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
+    _check_scale(algorithm, options.get("scale", "none"))
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
     if options.get("start") is not None:
         _check_start(algorithm)
@@ -136,6 +135,23 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
     return plan_channel(options, algorithm)
+
+
+def _check_scale(algorithm: Any, scale: str) -> None:
+    """Refuse a scale that there is not, and any where the points must not be measured."""
+    if scale not in SCALES:
+        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
+    if scale != "none" and algorithm.traits.no_measuring:
+        raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
+
+
+def _check_parameters(algorithm: Any) -> None:
+    """Refuse a method that lacks parameters without a default."""
+    names = algorithm.traits.needs_parameters
+    if not names:
+        return
+    example = ",".join(f"{name}=..." for name in names.split(" and "))
+    raise ExperimentError(f"{algorithm.name} needs {names}; say --algorithm {algorithm.name}:{example}")
 
 
 def _check_start(algorithm: Any) -> None:
@@ -152,6 +168,11 @@ def _check_start(algorithm: Any) -> None:
 
 def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:
     """Refuse what fixes the number of clusters where the devices are to choose it."""
+    if algorithm.traits.no_measuring:
+        raise ExperimentError(
+            f"the devices are to choose the number of clusters, but {algorithm.name} {algorithm.traits.no_measuring}; "
+            "give the number"
+        )
     if options.get("start") is not None:
         raise ExperimentError("start is given, which fixes the number of clusters, and k_max; leave one of them out")
     if algorithm.traits.groups:
@@ -166,6 +187,9 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
     if not needs_hub(algorithm):
         check_links(algorithm, topology)
         check_groups_fit(algorithm.traits.groups, topology)
+    if algorithm.traits.no_weights and isinstance(points, Shards) and points.weights.strides != (0,):
+        raise DataError(f"the points have weights, but {algorithm.name} {algorithm.traits.no_weights}; give none")
+    algorithm.check_run(topology, points.m)
     check_size(algorithm, topology.clients, points.m, points.d)
 
 

@@ -25,6 +25,7 @@ METHODS: Mapping[str, MethodEntry] = {
     "consensus": MethodEntry("peer.consensus", "ConsensusLloyd"),
     "pushsum": MethodEntry("peer.pushsum", "PushSumLloyd"),
     "tracking": MethodEntry("peer.tracking", "TrackingLloyd"),
+    "private": MethodEntry("peer.private", "Private"),
     "admm": MethodEntry("peer.admm", "ADMM"),
     "gossip": MethodEntry("peer.gossip", "GossipMatching"),
     "dgc": MethodEntry("peer.dgc", "DGC"),

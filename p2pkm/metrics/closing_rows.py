@@ -101,6 +101,8 @@ def tell_rejected(summary: Summary) -> Row:
 
 def tell_rounds(summary: Summary) -> Row:
     """Return the rounds of the method and why there are no more."""
+    if summary["epsilon"] is not None and summary["termination"] == "converged":
+        return str(summary["rounds"]), "all sums have been taken; how many does not depend on the points"
     return str(summary["rounds"]), TERMINATIONS.get(summary["termination"], str(summary["termination"]))
 
 
@@ -123,6 +125,32 @@ def _place(summary: Summary, goal: str) -> str:
     """Return what the rounds in brackets are."""
     total, before = summary[f"rounds_to_1pct{goal}"], summary["rounds_before"]
     return f"in round {total} of the initialization" if 0 < (total or 0) <= (before or 0) else "with initialization"
+
+
+def tell_privacy(summary: Summary) -> Row:
+    """Return what is guaranteed for each point, and against whom."""
+    if summary["epsilon"] is None:
+        return NO_ROW
+    against = {
+        "masks": f"any {count(summary['curious'], 'curious device')}",
+        "none": "all other devices together",
+        "server": "whoever sees the centroids; devices that add up sums are trusted",
+    }[summary["trust"]]
+    point = "each point" if summary["relation"] == "add" else "the exchange of each point"
+    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {point}, against {against}"
+
+
+def tell_alone(summary: Summary) -> Row:
+    """Return what is left against all other devices together, if they hold together less than that."""
+    alone = summary["epsilon_alone"]
+    shown = alone is not None and summary["trust"] == "masks"
+    return (f"eps {alone:.3g}", "against all other devices together") if shown else NO_ROW
+
+
+def tell_count_noise(summary: Summary) -> Row:
+    """Return the noise of a count."""
+    noise = summary["noise_count"]
+    return NO_ROW if noise is None else (f"{noise:.0f} points", "on the count of a cluster")
 
 
 def tell_suppression(summary: Summary) -> Row:

@@ -135,6 +135,7 @@ def _count_bytes(result: Result) -> Floats:
 _NONE, _CLOSING = Table(0), Table.CLOSING
 _LABELS, _SERVER, _CENTRAL, _FAULTS = "true labels", "a server", "the central baseline", "`--faults`"
 _OBJECTIVE, _NET, _SHAPE, _GROUPS = "an objective (GTVMin, tree Lloyd)", "a network model", "`--silhouette`", "GTVMin"
+_PRIVATE = "`private`"
 _TO_OWN, _TO_CENTRAL = (
     f"until the mean cost ratio stays within 1 % of {goal}" for goal in ("its own final value", "central k-means")
 )
@@ -315,6 +316,26 @@ METRICS: tuple[Metric, ...] = (
            tables=_CLOSING),
     Metric("rows_at_server", "rows at the server", "rows in the last server aggregation", unit="rows", needs=_SERVER,
            tables=_CLOSING),
+    Metric("epsilon", "differential privacy", "epsilon of the guarantee for each point", needs=_PRIVATE, better="lower",
+           tables=_CLOSING | Table.STUDY, row=rows.tell_privacy),
+    Metric("delta", "delta", "delta of the guarantee for each point", needs=_PRIVATE, tables=_NONE),
+    Metric("mu", "mu", "the guarantee in Gaussian differential privacy, all sums together", needs=_PRIVATE,
+           better="lower", tables=_NONE),
+    Metric("epsilon_alone", "if all others collude", "epsilon that is left for the points of one device against all "
+           "others together, at the same delta", needs=_PRIVATE, better="lower", tables=_CLOSING, row=rows.tell_alone),
+    Metric("noise_count", "noise", "standard deviation of the number of points in a cluster, last sums", unit="points",
+           needs=_PRIVATE, better="lower", tables=_CLOSING, row=rows.tell_count_noise),
+    Metric("trust", "trust", "who adds the noise: masks, none or server", needs=_PRIVATE, tables=_NONE),
+    Metric("curious", "curious devices", "devices that may pool what they see", unit="devices", needs=_PRIVATE,
+           tables=_NONE),
+    Metric("relation", "relation", "what the guarantee is about: adding or removing a point, or exchanging it",
+           needs=_PRIVATE, tables=_NONE),
+    Metric("steps", "private steps", "Lloyd steps by noisy sums", needs=_PRIVATE, tables=_NONE),
+    Metric("radius", "radius", "of the ball that points are clipped to, as given", "distance", needs=_PRIVATE,
+           tables=_NONE),
+    Metric("center", "center", "coordinates of the center of that ball", "distance", needs=_PRIVATE, tables=_NONE),
+    Metric("size", "size", "radius of the ball that was found to hold nearly all points", "distance", needs=_PRIVATE,
+           tables=_NONE),
     # what identifies it
     Metric("centroids_sha256", "hash of the centroids", "SHA-256 of the final centroids of all devices",
            tables=Table.STUDY | Table.PATH),

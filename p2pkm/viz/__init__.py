@@ -2,6 +2,7 @@
 
 from p2pkm.viz.all_figures import draw_all, overview
 from p2pkm.viz.animation import animate
+from p2pkm.viz.figures.attack import plot_attack
 from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.comparison import draw_comparison, plot_quality
 from p2pkm.viz.figures.convergence import plot_convergence
@@ -22,6 +23,7 @@ __all__ = [
     "draw_comparison",
     "draw_study",
     "overview",
+    "plot_attack",
     "plot_bytes",
     "plot_convergence",
     "plot_coupling_path",

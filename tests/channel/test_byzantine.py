@@ -20,15 +20,16 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.flooding import group
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import METHODS
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.methods import build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
 
 KINDS = ("random", "flip", "drift", "nan", "collude")
-MUTE = ("local", "coreset", "mufc", "treelloyd")
+MUTE = ("local", "coreset", "mufc", "private", "treelloyd")
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 
 
@@ -217,8 +218,8 @@ def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in MUTE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
-    graph = None if needs_hub(find(name)(4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
-    result = p2pkm.simulate(find(name)(4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
+    graph = None if needs_hub(build(name, 4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
+    result = p2pkm.simulate(build(name, 4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
     assert len(result.byzantine) == 2
     assert result.summary["byzantine"] == f"2:kind={kind},place=random,by=closeness,stages=method"
     assert (result.summary["messages_rejected"] > 0) == (kind == "nan")
@@ -231,9 +232,9 @@ def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
 
 @pytest.mark.parametrize("name", MUTE)
 def test_a_method_without_rows_to_lie_about_is_refused(name):
-    graph = None if needs_hub(find(name)(4)) else topologies.ring(9)
+    graph = None if needs_hub(build(name, 4)) else topologies.ring(9)
     with pytest.raises(p2pkm.ExperimentError, match="could replace by other centroids"):
-        p2pkm.simulate(find(name)(4), graph, deal(9), byzantine="1")
+        p2pkm.simulate(build(name, 4), graph, deal(9), byzantine="1")
 
 
 @pytest.mark.parametrize(

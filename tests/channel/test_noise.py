@@ -18,6 +18,7 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.server.star import StarState
+from tests.support.methods import build
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
@@ -25,7 +26,18 @@ from tests.support.run_cli import SMALL, here, ranks, solve, there
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 DEVICES = arrange(POINTS, [(0, 1), (1, 2)]).devices
 TABLES = np.arange(18.0).reshape(3, 2, 3)  # two coordinates and a count
-REFUSED = {"consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "coreset", "mufc", "local", "treelloyd"}
+REFUSED = {
+    "consensus",
+    "pushsum",
+    "tracking",
+    "gossip-sum",
+    "epidemic",
+    "coreset",
+    "mufc",
+    "local",
+    "private",
+    "treelloyd",
+}
 
 
 class Content:
@@ -133,7 +145,7 @@ def deal(n):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_run_or_refused(name):
-    method = find(name)(3)
+    method = build(name, 3)
     graph = None if method.traits.needs_hub else topologies.ring(6)
     runs = [dict(rounds=3, baselines=False, noise=size) for size in (0.0, 0.2)]
     if name in REFUSED:

@@ -17,19 +17,20 @@ from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import METHODS
+from tests.support.methods import build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
 from tests.support.run_cli import ranks as launch
 
-REFUSED = {"coreset", "mufc", "local", "treelloyd"}
+REFUSED = {"coreset", "mufc", "local", "private", "treelloyd"}
 RNG = np.random.default_rng(4)
 SHARDS = p2pkm.Shards.from_list([RNG.normal(5.0 * RNG.integers(0, 3, (9, 1)), 1.0, (9, 2)) for _ in range(6)])
 GRAPH = topologies.ring(6)
 
 
 def run(name="gtvmin", k=3, shards=SHARDS, graph=GRAPH, rounds=12, **options):
-    method = find(name)(k) if isinstance(name, str) else name
+    method = build(name, k) if isinstance(name, str) else name
     quantize = options.pop("quantize", "rice")
     graph = None if needs_hub(method) else graph
     return p2pkm.simulate(method, graph, shards, rounds=rounds, baselines=False, quantize=quantize, **options)
@@ -115,8 +116,8 @@ def test_every_other_method_sends_fewer_bytes(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - REFUSED))
 def test_quality_hardly_changes(name):
-    graph = None if needs_hub(find(name)(3)) else GRAPH
-    exact, found = (p2pkm.simulate(find(name)(3), graph, SHARDS, rounds=30, quantize=one) for one in (None, "rice"))
+    graph = None if needs_hub(build(name, 3)) else GRAPH
+    exact, found = (p2pkm.simulate(build(name, 3), graph, SHARDS, rounds=30, quantize=one) for one in (None, "rice"))
     assert found.summary["ratio_mean"] == pytest.approx(exact.summary["ratio_mean"], rel=0.02)
 
 

@@ -18,14 +18,15 @@ from p2pkm.engine.build_run import RunConfig
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.peer import gtvmin
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import METHODS
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import narrow
 from p2pkm.network.world import connect
+from tests.support.methods import build
 from tests.support.run_cli import here, solve
 
 LEAST = 4
-SHY = [name for name in METHODS if not find(name)(3).traits.no_suppression and name != "local"]
+SHY = [name for name in METHODS if not build(name, 3).traits.no_suppression and name != "local"]
 
 
 def deal(n=8, seed=0):
@@ -113,7 +114,7 @@ def listen(method, moved, seed, monkeypatch, **options):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", SHY)
 def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkeypatch):
-    method = p2pkm.KFED(4, local_k=4) if name == "kfed" else find(name)(4)
+    method = p2pkm.KFED(4, local_k=4) if name == "kfed" else build(name, 4)
     said = [listen(method, moved, seed, monkeypatch) for moved in (False, True)]
     assert len(said[0]) > 8 and said[0] == said[1]
 
@@ -185,11 +186,11 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
     assert_array_equal(play(2)[0, :, 0], [2 / 5, 9.0])
 
 
-@pytest.mark.parametrize("name", [name for name in SHY if not find(name)(4).traits.suppresses_small_clusters])
+@pytest.mark.parametrize("name", [name for name in SHY if not build(name, 4).traits.suppresses_small_clusters])
 def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
-    graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
-    result = p2pkm.simulate(find(name)(4), graph, shards, rounds=4, seed=1, min_cluster_size=LEAST)
+    graph = None if needs_hub(build(name, 4)) else topologies.ring(8)
+    result = p2pkm.simulate(build(name, 4), graph, shards, rounds=4, seed=1, min_cluster_size=LEAST)
     counted = name in ("consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "fkm")
     share = {"pushsum": 3.0, "gossip-sum": 2.0}.get(name)
     if share is not None:  # its first message is a known share of the mass
@@ -245,8 +246,8 @@ def test_raw_points_are_counted_once_each():
     shards, n = deal(), 8
     count = {}
     for name in ("central", "fkm", "kfed", "coreset", "gtvmin"):
-        graph = None if needs_hub(find(name)(4)) else topologies.ring(n)
-        count[name] = p2pkm.simulate(find(name)(4), graph, shards, rounds=2, seed=1).summary["raw_points_disclosed"]
+        graph = None if needs_hub(build(name, 4)) else topologies.ring(n)
+        count[name] = p2pkm.simulate(build(name, 4), graph, shards, rounds=2, seed=1).summary["raw_points_disclosed"]
     assert count["central"] == len(shards.points)
     methods = (p2pkm.GTVMin(4, init=init) for init in ("local", "leader"))
     runs = (p2pkm.simulate(method, topologies.ring(n), shards, rounds=2) for method in methods)
@@ -270,9 +271,9 @@ def test_small_clients_of_kfed_ship_all_their_points():
 
 @pytest.mark.parametrize("name", SHY)
 def test_no_point_leaves_as_it_is(name):
-    graph = None if needs_hub(find(name)(4)) else topologies.ring(8)
+    graph = None if needs_hub(build(name, 4)) else topologies.ring(8)
     for init in (None, "local") if name == "gtvmin" else (None,):
-        method = find(name)(4, **({"init": init} if init else {}))
+        method = build(name, 4, **({"init": init} if init else {}))
         assert p2pkm.simulate(method, graph, deal(), rounds=3, min_cluster_size=2).summary["raw_points_disclosed"] == 0
 
 
@@ -314,7 +315,7 @@ def graph_for(method, n=8):
 def test_points_are_counted_not_what_they_weigh(name, monkeypatch):
     tap, data = Tap(monkeypatch), deal()
     shards = p2pkm.Shards(data.points, data.offsets, np.full(len(data.points), 8.0), None, data.rows)
-    method = find(name)(4)
+    method = build(name, 4)
     result = p2pkm.simulate(method, graph_for(method), shards, rounds=4, seed=1, min_cluster_size=LEAST)
     assert result.summary["raw_points_disclosed"] == 0
     seen = 0
@@ -421,7 +422,7 @@ def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_a_least_row_of_one_point_changes_nothing(name):
-    rng, method = np.random.default_rng(2), find(name)(4)
+    rng, method = np.random.default_rng(2), build(name, 4)
     shards = p2pkm.Shards.from_list([rng.normal(3.0 * (i % 3), 1.0, (n, 2)) for i, n in enumerate((1, 2, 9, 5))])
     chains = {p2pkm.simulate(method, graph_for(method, 4), shards, rounds=3,
                              min_cluster_size=least).summary["chain_sha256"]
@@ -538,7 +539,7 @@ class Recorder:
 
 
 RECORDED = [
-    *((find(name)(4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2")),
+    *((build(name, 4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2", "private")),
     *((p2pkm.GTVMin(4, init=seeding), {}) for seeding in
       ("local", "bounding-box", "leader", "d2-sampling", "tree-summaries", "tree-summaries:candidates=5",
       "flooded-summaries:hops=1", "tree-summaries:rows=80", "rows")),
@@ -578,7 +579,7 @@ def test_points_in_the_units_of_a_server_method_are_counted(name, monkeypatch):
     blocks = [rng.integers(0, 64, (n, 2)) / 4.0 for n in (1, 1, 6, 9)]
     blocks[2][:2] = [[0.0, 0.0], [16.0, 16.0]]
     recorder = Recorder(monkeypatch, 2)
-    result = p2pkm.simulate(find(name)(2), None, p2pkm.Shards.from_list(blocks), rounds=3)
+    result = p2pkm.simulate(build(name, 2), None, p2pkm.Shards.from_list(blocks), rounds=3)
     assert result.summary["raw_points_disclosed"] == recorder.count([(one, one / 16.0) for one in blocks]) >= 2
 
 

@@ -6,9 +6,10 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import METHODS
+from tests.support.methods import build
 
-PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
+PEERS = [name for name in METHODS if not needs_hub(build(name, 2))]
 GRAPHS = {
     "path": topologies.path(6),
     "ring": topologies.ring(6),
@@ -33,7 +34,7 @@ def deal(n, seed=0, k=3):
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_it_runs_and_helps_on_every_graph(name, graph):
     n = len(GRAPHS[graph])
-    result = p2pkm.simulate(find(name)(3), GRAPHS[graph], deal(n), rounds=10, seed=1)
+    result = p2pkm.simulate(build(name, 3), GRAPHS[graph], deal(n), rounds=10, seed=1)
     summary = result.summary
     assert summary["algorithm"] == name
     assert np.isfinite(result.centroids).any(axis=(1, 2)).all()
@@ -42,13 +43,13 @@ def test_it_runs_and_helps_on_every_graph(name, graph):
     assert sum(summary[key] == 0 for key in ("messages", "bytes")) == (2 if n == 1 else 0)
 
 
-@NAMES
+@pytest.mark.parametrize("name", sorted(set(PEERS) - {"private"}))  # which adds up over all devices, or not at all
 def test_it_runs_on_two_components(name):
     graph = topologies.path(7)
     graph.remove_edge(3, 4)
     with pytest.raises(p2pkm.TopologyError, match="disconnected"):
-        p2pkm.simulate(find(name)(3), graph, deal(7), rounds=5)
-    result = p2pkm.simulate(find(name)(3), graph, deal(7), rounds=5, allow_disconnected=True)
+        p2pkm.simulate(build(name, 3), graph, deal(7), rounds=5)
+    result = p2pkm.simulate(build(name, 3), graph, deal(7), rounds=5, allow_disconnected=True)
     assert np.isfinite(result.centroids).any(axis=(1, 2)).all()
 
 
@@ -56,25 +57,25 @@ def test_it_runs_on_two_components(name):
 def test_it_does_not_depend_on_what_the_referee_looks_at(name):
     """A method stops by its own rule, from what its devices know."""
     shards, graph = deal(6), GRAPHS["ring"]
-    seen = p2pkm.simulate(find(name)(3), graph, shards, rounds=8)
-    blind = p2pkm.simulate(find(name)(3), graph, shards, rounds=8, record_every=100, baselines=False)
+    seen = p2pkm.simulate(build(name, 3), graph, shards, rounds=8)
+    blind = p2pkm.simulate(build(name, 3), graph, shards, rounds=8, record_every=100, baselines=False)
     assert seen.summary["centroids_sha256"] == blind.summary["centroids_sha256"]
     for key in ("rounds", "termination"):
         assert seen.summary[key] == blind.summary[key]
 
 
-@NAMES
+@pytest.mark.parametrize("name", sorted(set(PEERS) - {"private"}))  # whose ball of the points is given
 def test_points_far_from_the_origin_give_the_same_clusters(name):
     graph, shards = GRAPHS["ring"], deal(6)
     moved = p2pkm.Shards(shards.points + 1000.0, shards.offsets, shards.weights, shards.labels, shards.rows)
-    one, other = (p2pkm.simulate(find(name)(3), graph, data, rounds=5, seed=2) for data in (shards, moved))
+    one, other = (p2pkm.simulate(build(name, 3), graph, data, rounds=5, seed=2) for data in (shards, moved))
     np.testing.assert_allclose(one.centroids + 1000.0, other.centroids, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_points_that_single_precision_holds_give_the_same_bits_in_it(name):
-    whole, method = deal(6), find(name)(3)
+    whole, method = deal(6), build(name, 3)
     rounded = [np.float32(part) for part in np.split(whole.points, whole.offsets[1:-1])]
     labels = np.split(whole.labels, whole.offsets[1:-1])
     graph = None if needs_hub(method) else GRAPHS["ring"]

@@ -18,6 +18,7 @@ from p2pkm.methods.registry import METHODS
 from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import check_files
 from tests.support import kill_runs as killed
+from tests.support.methods import spell
 from tests.support.programs import resume as resume_program
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
@@ -27,7 +28,7 @@ PROGRAM = Path(resume_program.__file__)
 SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "-k", "4",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
-    **{name: ("--algorithm", name, "--rounds", "4", *(("--init", "leader") if name in
+    **{name: ("--algorithm", spell(name), "--rounds", "4", *(("--init", "leader") if name in
        killed.PEERS else ())) for name in METHODS},
     **{f"seeding {name}": ("--init", name, "--rounds", "2") for name in
        ("local", "bounding-box", "leader", "d2-sampling", "d2-sampling:greedy=false", "flooded-summaries",
@@ -50,6 +51,7 @@ RUNS = {
     "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
+    "private behind masks": ("--algorithm", "private:epsilon=20,radius=40", "--graph", "complete"),
     "breathing": ("--algorithm", "treelloyd:search=breathing", "--init", "leader", "--rounds", "18"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--init", "leader"),
@@ -117,6 +119,7 @@ MOVED = (
     "coreset",
     "fkm",
     "mufc",
+    "private behind masks",
     "recipe groups",
     "scale standard",
     "net rooted",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from p2pkm.methods.registry import METHODS
 from p2pkm.storage.checkpoint import newest
+from tests.support.methods import spell
 from tests.support.resume import difference
 from tests.support.run_cli import environment, ranks, there
 
@@ -23,7 +24,7 @@ PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip", "dgc", 
 OTHERS = sorted(set(METHODS) - set(PEERS))
 RUNS = {
     **{name: ("--algorithm", name, "--init", "leader") for name in PEERS},
-    **{name: ("--algorithm", name) for name in OTHERS},
+    **{name: ("--algorithm", spell(name)) for name in OTHERS},
     "recipe global": (),
     "recipe groups": ("--groups", "--graph", "complete"),
     "d2-sampling": ("--init", "d2-sampling"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.methods.registry import METHODS
+from tests.support.methods import spell
 from tests.support.run_cli import here
 from topologies import FAMILIES, TIME_VARYING
 
@@ -22,7 +23,7 @@ COMMON = (
 _KEYS = {"small-world": ":degree=2", "random-regular": ":degree=2", "caveman": ":size=4", "erdos-renyi": ":p=0.6"}
 _SIZES = {"karate": 34, "davis": 32, "les-miserables": 77, "florentine": 15, "margulis": 9}
 FACTORS = {  # the first value of each is the default
-    "method": {name: ("--algorithm", name) for name in METHODS},
+    "method": {name: ("--algorithm", spell(name)) for name in METHODS},
     "graph": {"": ()} | {
         name: ("--graph", name + _KEYS.get(name, ""), "--devices", str(_SIZES.get(name, DEVICES)))
         for name in sorted((FAMILIES.keys() | TIME_VARYING.keys()) - {"file", "gallery"})

@@ -560,3 +560,25 @@ def test_only_the_last_stage_with_known_figures_is_fitted():
     last = [{"stage": "gtvmin", "round": t, "objective": 2 + 0.5**t} for t in range(12)]
     assert measures.fitted(first + last).contraction == pytest.approx(0.5)
     assert measures.fitted([one | {"objective": None} for one in last]) == (None, 0, None)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_cut_of_few_devices_is_found_just_where_there_is_one(seed):
+    graph = nx.gnp_random_graph(9, 0.35 + 0.02 * (seed % 12), seed=seed)
+    graph = graph.subgraph(max(nx.connected_components(graph), key=len))
+    graph = nx.convert_node_labels_to_integers(graph)
+    complete = nx.density(graph) == 1
+    least = len(graph) if complete else nx.node_connectivity(graph)
+    for most in range(5):
+        cut = measures.find_cut(graph, most)
+        assert (cut is None) == (most < least)
+        if cut is not None:
+            rest = nx.Graph(graph)
+            rest.remove_nodes_from(cut)
+            assert len(cut) <= most and not nx.is_connected(rest)
+
+
+def test_a_cut_that_would_take_too_long_is_refused():
+    with pytest.raises(topologies.GraphError, match="ask for 1"):
+        measures.find_cut(topologies.random_regular(4000, degree=6, seed=1), 3)
+    assert measures.find_cut(topologies.random_regular(4000, degree=6, seed=1), 1) is None

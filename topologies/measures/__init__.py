@@ -13,7 +13,7 @@ says in which way and how well.
 """
 
 from topologies.measures.centrality import betweenness, closeness, count_within
-from topologies.measures.connectivity import edge_connectivity, vertex_connectivity
+from topologies.measures.connectivity import edge_connectivity, find_cut, vertex_connectivity
 from topologies.measures.degrees import clustering, degrees, hub_load
 from topologies.measures.distances import diameter, find_distances, mean_path
 from topologies.measures.lanczos import find_spectrum
@@ -64,6 +64,7 @@ __all__ = [
     "effective_neighbors",
     "effective_neighbors_over_time",
     "effective_resistance",
+    "find_cut",
     "fit",
     "fitted",
     "hub_load",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from topologies.csr_graph import CSRGraph
+from topologies.errors import GraphError
 from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, join, read
 
 _WORK = 100_000_000  # nodes and arcs that all flows together may look at once
@@ -54,16 +55,84 @@ def vertex_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
         return limit if limit.exact else Measure(limit.value)
     if n > _LARGE:
         return limit
+    return _lower(limit, _far_pairs(links) + np.array([n, 0]), _through(links, 1), seed)
+
+
+def find_cut(graph: AnyGraph, most: int) -> list[int] | None:
+    """Return at most so many devices of a connected graph whose loss separates others, None if there are none.
+
+    Single devices are found in linear time; larger cuts by the flows of `vertex_connectivity`.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or LightGraph
+    most : int
+
+    Raises
+    ------
+    GraphError
+        If the flows would take too long.
+    """
+    import networkx as nx
+
+    links = read(graph)
+    n = len(links)
+    single = min(nx.articulation_points(links.to_networkx()), default=None)
+    if single is not None or most < 2:
+        return None if single is None or most < 1 else [int(single)]
+    arcs, pairs = _through(links, n), _far_pairs(links)
+    if len(pairs) * (arcs.shape[0] + 4 * arcs.nnz) > _WORK:
+        raise GraphError(
+            f"whether {most} devices cut a graph of {n:,} devices would take too long to find out; ask for 1"
+        )
+    for source, sink in pairs.tolist():
+        cut = _cut_between(arcs, source, sink, most)
+        if cut is not None:
+            return cut
+    return None
+
+
+def _cut_between(arcs: Any, source: int, sink: int, most: int) -> list[int] | None:
+    """Return at most so many devices that separate two others, None if it takes more; arcs: through and between."""
+    import numpy as np
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    n = arcs.shape[0] // 2
+    found = maximum_flow(arcs, source + n, sink)
+    if found.flow_value > most:
+        return None
+    left = csr_array(arcs - found.flow)
+    left.eliminate_zeros()
+    reached = np.zeros(2 * n, bool)
+    reached[breadth_first_order(left, source + n, return_predecessors=False)] = True
+    cut: list[int] = np.flatnonzero(reached[:n] & ~reached[n:]).tolist()
+    return cut
+
+
+def _through(links: CSRGraph, capacity: int) -> Any:
+    """Return arcs from i through it to i + n, of capacity 1, and from there to its neighbors."""
+    import numpy as np
+
+    n = len(links)
+    source = np.concatenate((np.arange(n), find_sources(links) + n))
+    target = np.concatenate((np.arange(n) + n, links.indices))
+    arcs = _arcs(2 * n, source, target)
+    arcs.data[arcs.indices < n] = capacity
+    return arcs
+
+
+def _far_pairs(links: CSRGraph) -> Integers:
+    """Return pairs without a link of which every smallest set that separates devices separates one, int64[p, 2]."""
+    import numpy as np
+
+    n = len(links)
     start = int(count_links(links).argmin())
     near = links.indices[links.indptr[start] : links.indptr[start + 1]]
     far = np.setdiff1d(np.arange(n), np.append(near, start))
     one, other = (near[places] for places in np.triu_indices(len(near), 1))
-    keys = find_sources(links) * n + links.indices
-    apart = ~np.isin(one * n + other, keys)
-    pairs = np.concatenate((np.column_stack((np.full(len(far), start), far)), np.column_stack((one, other))[apart]))
-    inner = _arcs(2 * n, np.concatenate((np.arange(n), find_sources(links) + n)),
-                  np.concatenate((np.arange(n) + n, links.indices)))  # fmt: skip
-    return _lower(limit, pairs + np.array([n, 0]), inner, seed)
+    apart = ~np.isin(one * n + other, find_sources(links) * n + links.indices)
+    return np.concatenate((np.column_stack((np.full(len(far), start), far)), np.column_stack((one, other))[apart]))
 
 
 def _limit(links: CSRGraph) -> Measure:

@@ -17,6 +17,7 @@ from p2pkm.core.expected_messages import (
     Reports,
     Silent,
     TreeBroadcast,
+    TreeSums,
     TreeWalk,
     UntilQuiet,
     Volume,
@@ -226,6 +227,14 @@ def _walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
     return lambda t: (opening, rest)[t] if t < 2 else again, False
 
 
+def _add_up(facts: Facts, sent: TreeSums) -> tuple[Rounds, bool]:
+    """Let tables go up a tree and down again, once in a round; keys over all links before."""
+    links = int((sent.layer > 0).sum())
+    opening = tables(len(facts.plan.topology.indices) if sent.keys else 0, 1, sent.keys)
+    rounds = [opening, *(tables(2 * links, rows, columns) for rows, columns in sent.tables)]
+    return lambda t: rounds[t] if t < len(rounds) else NOTHING, False
+
+
 def _pool(facts: Facts, sent: FloodThenPool) -> tuple[Rounds, bool]:
     """Flood a number of each device, then rows; one round."""
     number, _ = _flood_once(facts, Flooding(1, 1))
@@ -251,6 +260,7 @@ _RULES: Mapping[type, Callable[[Facts, Any], tuple[Rounds, bool]]] = {
     OneRound: _one_round,
     TreeBroadcast: _lead,
     TreeWalk: _walk,
+    TreeSums: _add_up,
     Flooding: _flood_once,
     UntilQuiet: _opening,
 }

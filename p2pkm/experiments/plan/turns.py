@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Integers, Mask
-from p2pkm.core.expected_messages import EveryTurn, Flooding, Reports, Silent, TreeBroadcast, TreeWalk, UntilQuiet, Way
+from p2pkm.core.expected_messages import (
+    EveryTurn,
+    Flooding,
+    Reports,
+    Silent,
+    TreeBroadcast,
+    TreeSums,
+    TreeWalk,
+    UntilQuiet,
+    Way,
+)
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments.plan.draft import RunPlan
@@ -180,6 +190,24 @@ def _walk(stage: Stage, plan: RunPlan, sent: TreeWalk) -> Play:
     return Play(stage.rounds if sent.again else 1, turns)
 
 
+def _add_up(stage: Stage, plan: RunPlan, sent: TreeSums) -> Play:
+    """Let keys go over all links, then tables up a tree and down again, once in a round."""
+    n, e = plan.topology.n, len(plan.topology.indices)
+    everybody, sure = np.ones(n, np.bool_), np.ones(n, np.bool_)
+    quiet = TurnMessages(everybody, np.full(n, -1), 1, np.zeros(e, np.bool_))
+    keys = TurnMessages(everybody, np.ones(n, np.int64), sent.keys, np.ones(e, np.bool_)) if sent.keys else quiet
+
+    def turns(t: int) -> Iterator[TurnMessages]:
+        if t == 0 or t > len(sent.tables):
+            return iter((quiet if t else keys,))
+        rows, columns = sent.tables[t - 1]
+        ways = tuple(Way(up, np.full(n, rows), columns, sure) for up in (True, False))
+        walk = _walk(stage, plan, TreeWalk(sent.parent, sent.layer, (), ways))
+        return walk.turns(2)
+
+    return Play(min(len(sent.tables), stage.rounds), turns)
+
+
 def _silent(stage: Stage, plan: RunPlan, sent: Silent) -> Play:
     n, e = plan.topology.n, len(plan.topology.indices)
     said = TurnMessages(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
@@ -192,6 +220,7 @@ _RULES: Mapping[type, Callable[[Stage, RunPlan, Any], Play | None]] = {
     Silent: _silent,
     TreeBroadcast: _lead,
     TreeWalk: _walk,
+    TreeSums: _add_up,
     Flooding: _flood,
     UntilQuiet: _repeat,
 }

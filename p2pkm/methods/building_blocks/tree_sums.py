@@ -4,7 +4,7 @@ Rounded to whole multiples of a step, sums of points add up without rounding: th
 tree and division into ranks. Whole numbers are float64 below 2^53 in size, since that is what messages are made of.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,12 +80,18 @@ def send(position: Position, tree: Tree, devices: Devices, tables: Floats, speak
     return DenseMessages(tables, np.where(said, tables.shape[1], -1), edges=edges)
 
 
-def add_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
-    """Return the tables, float64[n, r, w], plus those that have come from children, in ascending id."""
-    edges, (_, r, w) = np.flatnonzero(inbox.fresh), tables.shape
+def add_children(tables: Any, inbox: Inbox, devices: Devices) -> Any:
+    """Return the tables, float64[n, r, w] or words uint64[n, r, w], plus those from children, in ascending id."""
+    edges = np.flatnonzero(inbox.fresh)
     total = tables.copy()
-    np.add.at(total, devices.sources[edges], inbox.tables[inbox.slots[edges], :r, :w])
+    np.add.at(total, devices.sources[edges], _read(tables, inbox, edges))
     return total
+
+
+def _read(tables: Any, inbox: Inbox, edges: Integers) -> Any:
+    """Return what has come over these edges, [b, r, w], as the numbers or words that `tables` are made of."""
+    _, r, w = tables.shape
+    return np.ascontiguousarray(inbox.tables[inbox.slots[edges], :r, :w]).view(tables.dtype)
 
 
 def merge_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
@@ -99,11 +105,11 @@ def merge_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
     return merged
 
 
-def take_parents(tables: Floats, inbox: Inbox, devices: Devices) -> tuple[Integers, Floats]:
-    """Return to whom the parents have sent, int64[b], and all tables with theirs in place, float64[n, r, w]."""
-    edges, (_, r, w) = np.flatnonzero(inbox.fresh), tables.shape
+def take_parents(tables: Any, inbox: Inbox, devices: Devices) -> tuple[Integers, Any]:
+    """Return to whom the parents have sent, int64[b], and all tables with theirs in place, [n, r, w]."""
+    edges = np.flatnonzero(inbox.fresh)
     who, found = devices.sources[edges], tables.copy()
-    found[who] = inbox.tables[inbox.slots[edges], :r, :w]
+    found[who] = _read(tables, inbox, edges)
     return who, found
 
 

@@ -20,6 +20,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
+from tests.support.methods import spell
 
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
@@ -65,8 +66,9 @@ def check(rows):
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
     data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
-    rows = compare(algorithm=name, graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition,
-                   **rounds)  # fmt: skip
+    rows = compare(
+        algorithm=spell(name), graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition, **rounds
+    )
     share = check(rows)
     if partition == "iid" and name != "coreset":
         assert share == 1.0  # from the first message of the seeding to the last round
@@ -120,7 +122,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
         assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
 
 
-MUTE = ("coreset", "local", "mufc", "treelloyd")  # nothing that a Byzantine device could replace
+MUTE = ("coreset", "local", "mufc", "private", "treelloyd")  # nothing that a Byzantine device could replace
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in MUTE},
     **{f"{name} all": {"init": name} for name in SEEDINGS},

@@ -23,6 +23,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.world import connect
+from tests.support.methods import build
 
 GRAPHS = {
     "ring": topologies.ring,
@@ -128,13 +129,15 @@ def configurations():
     accepted = p2pkm.GTVMin(3, accept=True, coupling="auto")
     yield "in parts accepted", apart, deal(16, 4), accepted, few | {"allow_disconnected": True}
     for name in [name for name in METHODS if name != "gtvmin" and not needs_hub(find(name)(3))]:
-        yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), find(name)(3), few
-        yield f"{name} star of 5", topologies.star(5), deal(5, 8), find(name)(3), few
+        yield f"{name} small world", GRAPHS["small-world"](16), deal(16, 7), build(name, 3), few
+        yield f"{name} star of 5", topologies.star(5), deal(5, 8), build(name, 3), few
     yield from over_changing_links(few)
     events = p2pkm.GTVMin(3, schedule="async")
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield from under_faults(few | {"link_model": None})
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
+    masked = p2pkm.Private(3, epsilon=20.0, radius=30.0)
+    yield "private behind masks", GRAPHS["ring"](16), deal(16, 7), masked, few
     breathing = p2pkm.TreeLloyd(3, search="breathing", init="leader")
     yield "breathing along a tree", GRAPHS["small-world"](16), deal(16, 9), breathing, few | {"rounds": 16}
     apart = topologies.ring(16)

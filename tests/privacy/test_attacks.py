@@ -1,0 +1,119 @@
+"""Attacks find as much as theory says, and not more; noise that is too small is found by mu."""
+
+import math
+
+import numpy as np
+import pytest
+
+import topologies
+from p2pkm.network.graph import Topology
+from p2pkm.privacy import attacks
+from p2pkm.privacy.attacks import NoisySum, attack_gossip, attack_sums, audit, filter_of, gossip_view, judge
+from p2pkm.privacy.gdp import epsilon_of, mu_of
+from p2pkm.privacy.secure_sums import SumName, add_masks
+from tests.privacy.test_secure_sums import NAME, batch, masks_of, words
+
+FEW, MANY = 4_000, 20_000
+DELTA = 1e-6
+
+
+def gossip(graph, receiver, device, gossips, mu=1.0, trials=FEW, noise=1.0):
+    """Return the judgment of an attack on a device, whose noise has `noise` times the sd that it needs."""
+    view = gossip_view(Topology.from_graph(graph), receiver, gossips)
+    claimed = mu * math.sqrt(filter_of(view, device)[1])
+    return judge(attack_gossip(view, device, mu / noise, trials, 1), claimed, DELTA)
+
+
+@pytest.mark.parametrize(("graph", "receiver", "device", "gossips", "leak"), [
+    (topologies.path(3), 0, 2, 1, 0.0), (topologies.path(3), 0, 2, 2, 1.0), (topologies.star(16), 1, 2, 2, 1 / 14),
+    (topologies.star(16), 1, 2, 9, 1 / 14), (topologies.ring(16), 0, 3, 3, 1.0), (topologies.ring(16), 0, 4, 3, 0.0),
+    (topologies.hypercube(16), 0, 3, 2, 2 / 3),
+])  # fmt: skip
+def test_a_filter_has_the_share_of_the_exact_cases(graph, receiver, device, gossips, leak):
+    view = gossip_view(Topology.from_graph(graph), receiver, gossips)
+    assert filter_of(view, device)[1] == pytest.approx(leak, abs=1e-7)
+
+
+@pytest.mark.parametrize(("graph", "receiver", "device", "gossips"), [
+    (topologies.path(2), 0, 1, 1), (topologies.ring(16), 0, 3, 3), (topologies.star(16), 1, 2, 2),
+    (topologies.hypercube(16), 0, 3, 2),
+])  # fmt: skip
+def test_gossip_gives_away_what_is_claimed_and_no_more(graph, receiver, device, gossips):
+    found = gossip(graph, receiver, device, gossips)
+    assert found.holds and abs(found.mu_measured - found.mu_claimed) < 4 * found.mu_error
+    half = gossip(graph, receiver, device, gossips, noise=0.5)
+    assert not half.holds and half.mu_measured == pytest.approx(2 * half.mu_claimed, abs=4 * half.mu_error)
+
+
+@pytest.mark.slow
+def test_gossip_in_20000_trials():
+    for graph, receiver, device, gossips in ((topologies.path(2), 0, 1, 1), (topologies.ring(16), 0, 3, 3)):
+        found = gossip(graph, receiver, device, gossips, trials=MANY)
+        assert abs(found.mu_measured - found.mu_claimed) < 0.04
+        assert 1.5 < found.epsilon_found <= found.epsilon_claimed == pytest.approx(epsilon_of(1.0, DELTA))
+    unseen = gossip(topologies.ring(16), 0, 4, 3, trials=MANY)
+    assert unseen.holds and (unseen.mu_measured, unseen.mu_claimed, unseen.epsilon_found) == (0.0, 0.0, 0.0)
+
+
+def test_noise_halved_by_mistake_may_stay_below_epsilon_but_not_below_mu():
+    half = gossip(topologies.path(2), 0, 1, 1, trials=MANY, noise=0.5)
+    assert half.epsilon_found < half.epsilon_claimed  # so this alone does not find it
+    assert not half.holds
+
+
+def test_clopper_pearson_has_its_closed_forms():
+    low, high = attacks.clopper_pearson(0, 100)
+    assert (low, high) == (0.0, pytest.approx(1 - 0.025 ** (1 / 100)))
+    assert attacks.clopper_pearson(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
+
+
+def sums(mu, hidden, noise=1.0):
+    """Return three sums of 3 numbers each, whose changes are of length 5000 units, with mu together."""
+    change, own = np.array([3000, 0, 4000]), 5000.0 * math.sqrt(3.0) / (mu * math.sqrt(hidden))
+    return [NoisySum(SumName("private", number), change, noise * own) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("hidden", [1, 15])
+def test_totals_give_away_what_is_claimed_and_no_more(hidden):
+    mu = mu_of(2.0, DELTA)
+    found = judge(attack_sums(sums(mu, hidden), hidden, FEW // hidden, 2), mu, DELTA)
+    assert found.holds and abs(found.mu_measured - mu) < 4 * found.mu_error
+
+
+def test_noise_of_sums_that_is_halved_by_mistake_is_found():
+    found = judge(attack_sums(sums(1.0, 3, noise=0.5), 3, FEW, 2), 1.0, DELTA)
+    assert not found.holds and found.mu_measured == pytest.approx(2.0, abs=4 * found.mu_error)
+
+
+def test_a_coalition_works_out_the_total_of_the_others_and_nothing_less():
+    devices = batch(topologies.ring(16))
+    tables, coalition = words(1, 16), np.arange(16) == 5
+    sent = add_masks(tables, devices, masks_of(devices))
+    assert (attacks.unmask(devices, sent, NAME, coalition) == tables[~coalition].sum(axis=0, dtype=np.uint64)).all()
+
+
+def canaries(mu, m, seed):
+    rng = np.random.default_rng(seed)
+    included = rng.random(m) < 0.5
+    return rng.standard_normal(m) + mu * included, included
+
+
+def test_an_audit_in_one_run_stays_below_the_claim_and_its_ceiling():
+    """200 guesses cannot show more than 4.19, the epsilon at which all of them are right with probability 0.05."""
+    found = audit(*canaries(1.0, 1000, 3), 200, DELTA)
+    assert 0.8 < found.epsilon_found < epsilon_of(1.0, DELTA)
+    right = 0.05 ** (1 / 200)
+    assert found.ceiling == pytest.approx(math.log(right / (1 - right)), abs=0.02) == pytest.approx(4.19, abs=0.02)
+    assert audit(*canaries(100.0, 1000, 3), 200, DELTA).epsilon_found == found.ceiling
+    assert audit(*canaries(0.0, 1000, 3), 200, DELTA).epsilon_found < 0.5
+
+
+@pytest.mark.slow
+def test_an_audit_is_wrong_in_at_most_one_of_twenty_runs():
+    """Of randomized response at epsilon 1, where the bound is tight."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(200):
+        included = rng.random(400) < 0.5
+        answer = np.where(rng.random(400) < math.e / (1 + math.e), included, ~included)
+        wrong += audit(answer + 1e-6 * rng.random(400), included, 200, 1e-12).epsilon_found > 1.0
+    assert wrong <= 20

@@ -1,0 +1,16 @@
+"""Methods by name, with what some of them must be given."""
+
+from p2pkm.methods.registry import find
+
+GIVEN = {"private": {"epsilon": 100.0, "radius": 40.0, "trust": "none"}}  # little noise, and on any connected graph
+
+
+def build(name, k, **options):
+    """Return a method with so many clusters."""
+    return find(name)(k, **{**GIVEN.get(name, {}), **options})
+
+
+def spell(name):
+    """Return the same for the command line."""
+    options = ",".join(f"{key}={value}" for key, value in GIVEN.get(name, {}).items())
+    return f"{name}:{options}" if options else name
