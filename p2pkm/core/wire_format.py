@@ -1,11 +1,13 @@
-"""Lengths of tables as they are encoded on the wire: integers in Rice code or in fixed width, coordinates in b bits.
+"""Lengths of tables as they are encoded on the wire: integers in adaptive code, in Rice code or in fixed width.
 
-A table of integers is k rows of d. Rows of zeros are not sent; a bitmap names the others. In front of everything
-stands 1 bit, the form, of which the shorter is taken:
+A table of integers is k rows of d. Rows of zeros are not sent. In front of everything stands the form, of which the
+shortest is taken:
 
-* form 1, Rice code: bitmap of k bits; 5 bits Rice parameter p, the best of 0 to 31; every integer zigzag
-  (``0, -1, 1, -2, 2, ...`` to ``u = 0, 1, 2, 3, 4, ...``), ``u >> p`` ones, a zero, the p low bits of u
-  (R. F. Rice, "Some practical universal noiseless coding techniques", JPL 79-22, 1979).
+* form 10, Rice code: bitmap of k bits, which names the rows that are sent; 5 bits Rice parameter p, the best of 0 to
+  31; every integer zigzag (``0, -1, 1, -2, 2, ...`` to ``u = 0, 1, 2, 3, 4, ...``), ``u >> p`` ones, a zero, the p low
+  bits of u (R. F. Rice, "Some practical universal noiseless coding techniques", JPL 79-22, 1979).
+* form 110 and 111, adaptive arithmetic code (`p2pkm.core.adaptive_code`): whether each row is sent; the integers of
+  these without a bound, in contexts that the columns share (110) or that each has for itself (111).
 * form 0, fixed width: 2 bits for the width b = 8, 16, 32 or 64; bitmap of k bits; every integer in b bits, two's
   complement.
 
@@ -13,15 +15,15 @@ Receivers know k and d. `encode` and `decode` show that the lengths are those of
 lengths alone.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.adaptive_code import Coder, decision_bits, length_bits, tally, whole_bits
+from p2pkm.core.batch import Integers, Mask
 
 _WIDTHS = (8, 16, 32, 64)
 _PARAMETERS = 32
 _FORM, _PARAMETER, _WIDTH = 1, 5, 2  # bits
+_RICE, _SHARED, _APART = "10", "110", "111"
 
 
 def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
@@ -34,13 +36,17 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
     rows : int64[n], optional
         Of each table; None: k.
     rice : bool
-        Whether the Rice form may be taken where it is shorter.
+        Whether forms other than the fixed one may be taken where they are shorter.
     """
     n, k, d = tables.shape
     numbers = d * np.any(tables, axis=2).sum(axis=1)
     bitmap = np.full(n, k) if rows is None else np.maximum(rows, 0)
     fixed = _FORM + _WIDTH + bitmap + numbers * _widths(tables)
-    return np.minimum(fixed, _rice_bits(tables, bitmap, numbers).min(axis=1)) if rice else fixed
+    if not rice:
+        return fixed
+    return np.minimum(
+        np.minimum(fixed, _rice_bits(tables, bitmap, numbers).min(axis=1)), _adaptive_bits(tables, bitmap).min(axis=0)
+    )
 
 
 def integer_bytes(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
@@ -48,31 +54,9 @@ def integer_bytes(tables: Integers, rows: Integers | None = None, *, rice: bool 
     return to_bytes(integer_bits(tables, rows, rice=rice))
 
 
-def fixed_bits(rows: Integers | int, columns: Iterable[int]) -> Integers:
-    """Return the bits of tables of so many rows, whose columns take so many bits each, such as b bits a coordinate."""
-    return np.asarray(rows, np.int64) * sum(columns)
-
-
 def to_bytes(bits: Integers) -> Integers:
     """Return bits as whole bytes, rounded up."""
     return -(-np.asarray(bits, np.int64) // 8)
-
-
-def quantize_in_box(values: Floats, low: Floats, high: Floats, bits: int) -> tuple[Integers, Floats]:
-    """Return coordinates as numbers of `bits` bits in a box, and the coordinates that these stand for.
-
-    Parameters
-    ----------
-    values : float64[..., d]
-    low, high : float64[d]
-        Ends of the box, which receivers know.
-    bits : int
-        At most 52.
-    """
-    cells = float(2**bits - 1)
-    span = np.where(high > low, high - low, 1.0)
-    codes = np.clip(np.rint((values - low) / span * cells), 0.0, cells)
-    return codes.astype(np.int64), low + codes * (span / cells)
 
 
 def encode(table: Integers, *, rice: bool = True) -> str:
@@ -81,17 +65,30 @@ def encode(table: Integers, *, rice: bool = True) -> str:
     numbers, bitmap = table[sent].ravel(), "".join("01"[int(one)] for one in sent)
     width = int(_widths(table[None])[0])
     fixed = f"0{_WIDTHS.index(width):02b}{bitmap}" + "".join(f"{int(v) % (1 << width):0{width}b}" for v in numbers)
-    lengths = _rice_bits(table[None], np.array([len(table)]), np.array([len(numbers)]))[0]
-    if not rice or lengths.min() >= len(fixed):
+    if not rice:
         return fixed
+    lengths = _rice_bits(table[None], np.array([len(table)]), np.array([len(numbers)]))[0]
+    adaptive = _adaptive_bits(table[None], np.array([len(table)]))[:, 0]
+    if len(fixed) <= min(lengths.min(), adaptive.min()):
+        return fixed
+    if adaptive.min() < lengths.min():
+        apart, coder = int(np.argmin(adaptive)), Coder()
+        _adapt(coder, table.shape, table, bool(apart))
+        return (_SHARED, _APART)[apart] + coder.finish(int(adaptive[apart]) - len(_SHARED))
     p = int(np.argmin(lengths))
     words = ((u >> p, u & ((1 << p) - 1)) for u in (int(one) for one in _zigzag(numbers)))
-    return f"1{bitmap}{p:05b}" + "".join("1" * high + "0" + (f"{low:0{p}b}" if p else "") for high, low in words)
+    return f"{_RICE}{bitmap}{p:05b}" + "".join("1" * high + "0" + (f"{low:0{p}b}" if p else "") for high, low in words)
 
 
 def decode(bits: str, k: int, d: int) -> Integers:
     """Return the table, int64[k, d], that was encoded as these bits, of which nothing must be left over."""
-    rice, at = bits[0] == "1", _FORM if bits[0] == "1" else _FORM + _WIDTH
+    if bits.startswith((_SHARED, _APART)):
+        found = _adapt(Coder(bits[len(_SHARED) :]), (k, d), None, bits.startswith(_APART))
+        over = len(bits) - _adaptive_bits(found[None], np.array([k]))[int(bits.startswith(_APART)), 0]
+        if over:
+            raise ValueError(f"{over} bits are left over")
+        return found
+    rice, at = bits[0] == "1", len(_RICE) if bits[0] == "1" else _FORM + _WIDTH
     sent: Mask = np.array([bit == "1" for bit in bits[at : at + k]], np.bool_)
     at, numbers, table = at + k, list[int](), np.zeros((k, d), np.int64)
     if rice:
@@ -126,4 +123,27 @@ def _rice_bits(tables: Integers, bitmap: Integers, numbers: Integers) -> Integer
     """Return the bits of the Rice form with each parameter, int64[n, 32]; where it is absurdly long, a bound."""
     u = _zigzag(tables).reshape(len(tables), -1)
     high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(_PARAMETERS)], axis=1)
-    return _FORM + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(_PARAMETERS))
+    return len(_RICE) + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(_PARAMETERS))
+
+
+def _adaptive_bits(tables: Integers, bitmap: Integers) -> Integers:
+    """Return the bits of the adaptive forms with shared contexts and with those of each column, int64[2, n]."""
+    n = len(tables)
+    sent: Mask = np.any(tables, axis=2)
+    owner, _ = np.nonzero(sent)
+    histogram, fixed = tally(tables[sent], owner, n)
+    count = sent.sum(axis=1)
+    rows = decision_bits(bitmap - count, count) + fixed.sum(axis=1)
+    lengths = np.stack((length_bits(histogram.sum(axis=1)), length_bits(histogram).sum(axis=1)))
+    return len(_SHARED) + whole_bits(rows + lengths)
+
+
+def _adapt(coder: Coder, shape: tuple[int, ...], table: Integers | None, apart: bool) -> Integers:
+    """Write a table in the adaptive form, or read it."""
+    found = np.zeros(shape, np.int64)
+    for c in range(shape[0]):
+        if coder.split("row", 1, None if table is None else int(table[c].any())):
+            for f in range(shape[1]):
+                given = None if table is None else int(table[c, f])
+                found[c, f] = coder.unbounded(("number", f if apart else 0), given)
+    return found

@@ -188,7 +188,7 @@ def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
 def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
     """Return the stages before all others, which decide about points and method."""
     scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
-    return scaling if config.k_max is None else (*scaling, choosing_stage(setting))
+    return scaling if config.k_max is None else (*scaling, choosing_stage(config.algorithm, setting))
 
 
 def _decide(

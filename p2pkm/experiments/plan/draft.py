@@ -172,7 +172,7 @@ def _arrange(
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why they would be refused."""
     before: tuple[Stage, ...] = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
-    before = before if experiment.k_max is None else (*before, choosing_stage(setting))
+    before = before if experiment.k_max is None else (*before, choosing_stage(method, setting))
     rounds = experiment.rounds or 0
     try:
         return before + channel.prepare(setting) + stages(method, setting, rounds, seeded=False), None

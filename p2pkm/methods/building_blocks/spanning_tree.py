@@ -56,6 +56,16 @@ def parents(topology: Topology, roots: Integers) -> Integers:
     return parent
 
 
+def sum_below(tree: Tree, values: Integers) -> Integers:
+    """Return of every device its own value plus those of all devices below it, int64[n]."""
+    parent, layer = tree
+    total = values.copy()
+    for one in np.argsort(-layer, kind="stable"):
+        if parent[one] >= 0:
+            total[parent[one]] += total[one]
+    return total
+
+
 def ways(tree: Tree, devices: Devices, speaks: Mask) -> tuple[Mask, Mask]:
     """Return the own edges, bool[e] each, that lead from those who send, bool[n], to parents and to children."""
     source = devices.sources

@@ -13,9 +13,10 @@ from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, ta
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.tree_rows import TreeRows
-from p2pkm.methods.init.tree_summaries import Walk, gather, turn
+from p2pkm.methods.init.tree_summaries import BOX, PAIRS, Walk, gather, turn
 
 _ROWS = 32  # of a device, at most
+_NUMBER = 2  # bytes of the choice, if it is encoded
 
 
 @register("number-of-clusters")
@@ -59,6 +60,7 @@ class ChooseK(TreeRows):
     """
 
     name: ClassVar[str] = "number-of-clusters"
+    needs_within: ClassVar[bool] = True
 
     @property
     def own_rows(self) -> int:
@@ -67,10 +69,11 @@ class ChooseK(TreeRows):
 
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return rows up, the number down."""
-        up, down = super().expected_messages(known).ways
+        *box, up, down = super().expected_messages(known).ways
         n = len(self.tree.layer)
         return TreeWalk(
-            *self.tree, (up._replace(exact=np.zeros(n, np.bool_)), Way(False, np.ones(n, np.int64), 1, down.exact))
+            *self.tree,
+            (*box, up._replace(exact=np.zeros(n, np.bool_)), Way(False, np.ones(n, np.int64), 1, down.exact)),
         )
 
     def summarize(self, devices: Devices) -> Tables:
@@ -98,9 +101,15 @@ class ChooseK(TreeRows):
         return state._replace(walk=turn(walk, down), table=RaggedArray(found, counts))
 
     def arrive(self, state: Any, walk: Walk, way: int, devices: Devices) -> Any:
-        """Take the number that has come down."""
+        """Take the box, or the number that has come down."""
+        if way == BOX:
+            return super().arrive(state, walk, way, devices)
         chosen = gather(walk.told, walk.front.tables.values, len(devices)).flat()[:, 0].astype(np.int64)
         return state._replace(walk=None, converged=np.ones(len(devices), np.bool_), chosen=chosen)
+
+    def count_bytes(self, tables: Tables, way: int, box: Floats, who: Integers, devices: Devices) -> Integers:
+        """Return the bytes of encoded tables of these devices."""
+        return super().count_bytes(tables, way, box, who, devices) if way == PAIRS else np.full(len(who), _NUMBER)
 
     def _tabulate(self, table: Floats, devices: Devices) -> Floats:
         """Return the indices of the rows that a root has collected; weights count in points."""

@@ -58,9 +58,16 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     return Stage("min-max-scaling", BoundingBox(at.k), most)
 
 
-def choosing_stage(at: InitContext) -> Stage:
-    """Return the stage that chooses the number of clusters, at most k."""
-    return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology)), at.topology.hops + 2)
+def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
+    """Return the stage that chooses the number of clusters of a method, at most k."""
+    lean = not needs_hub(algorithm) and _is_lean(algorithm)
+    return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology), lean=lean), at.topology.hops + 2)
+
+
+def _is_lean(algorithm: Any) -> bool:
+    """Return whether the init of a method asks for messages in few bits."""
+    init = algorithm.traits.init
+    return init is not None and init.lean
 
 
 def _check_flooding(at: InitContext, what: str, instead: str) -> None:
@@ -100,7 +107,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         return (*before, Stage(algorithm.name, one, rounds))
     traits = algorithm.traits
     if traits.groups and not seeded:
-        before = _group(traits.groups, at, links=traits.keeps_to_groups)
+        before = _group(algorithm, at)
     elif not seeded and traits.init is not None:  # else it starts by itself
         before = seeding_stages(traits.init, at)
     if traits.saturates:
@@ -122,11 +129,12 @@ def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
 
 
-def _group(groups: int | str, at: InitContext, *, links: bool) -> tuple[Stage, ...]:
+def _group(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find groups along a spanning tree, and the links inside them if asked for."""
-    most = at.topology.hops + 2
-    found = Stage(TreeGroups.name, TreeGroups(at.k, grow_shallow(at.topology), groups=groups), most)
-    return (found, Stage(GroupLinks.name, GroupLinks(at.k), 2)) if links else (found,)
+    traits, lean = algorithm.traits, _is_lean(algorithm)
+    finder = TreeGroups(at.k, grow_shallow(at.topology), groups=traits.groups, lean=lean)
+    found = Stage(TreeGroups.name, finder, at.topology.hops + 2)
+    return (found, Stage(GroupLinks.name, GroupLinks(at.k), 2)) if traits.keeps_to_groups else (found,)
 
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:

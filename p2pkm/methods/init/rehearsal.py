@@ -23,6 +23,7 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     join,
     route,
     source_of,
+    sum_below,
 )
 from p2pkm.network.graph import Topology
 
@@ -102,11 +103,8 @@ class Rehearsing(MethodBase):
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return at most k + 1 rows of every device of the subtree up, one down."""
         parent, layer = self.tree
-        devices = np.ones(len(layer), np.int64)
-        for one in np.argsort(-layer, kind="stable"):
-            if parent[one] >= 0:
-                devices[parent[one]] += devices[one]
         one, sure = np.ones(len(layer), np.int64), np.ones(len(layer), np.bool_)
+        devices = sum_below(self.tree, one)
         up = Way(True, (self.k + 1) * devices, known.features + 2, ~sure)
         return TreeWalk(parent, layer, (up, Way(False, one, 2, sure)))
 

@@ -12,11 +12,13 @@ from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import whole
+from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks.device_groups import MOST, DeviceRows, find_groups, price
-from p2pkm.methods.building_blocks.spanning_tree import Front, keep, source_of
+from p2pkm.methods.building_blocks.spanning_tree import Front, keep, source_of, sum_below
 from p2pkm.methods.building_blocks.weighted_rows import Rows
+from p2pkm.methods.init.lean import count_centroid_bytes, count_row_bytes, pack_centroids
 from p2pkm.methods.init.tree_rows import TreeRows
-from p2pkm.methods.init.tree_summaries import Walk, gather, turn
+from p2pkm.methods.init.tree_summaries import PAIRS, Walk, gather, turn
 
 AUTO = "auto"
 
@@ -67,6 +69,8 @@ class TreeGroups(TreeRows):
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True, common_centroids=True
     )
+    needs_within: ClassVar[bool] = True
+    keeps_apart: ClassVar[bool] = True
     groups: int | str = AUTO
 
     @property
@@ -76,11 +80,11 @@ class TreeGroups(TreeRows):
 
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return rows up, tables and a group down."""
-        up = super().expected_messages(known).ways[0]
+        *box, up, _ = super().expected_messages(known).ways
         n = len(self.tree.layer)
         count, sure = count_groups(self.groups, n)
         rows = np.full(n, 1 + self.k * count)
-        return TreeWalk(*self.tree, (up, Way(False, rows, known.features, up.exact & sure & known.pools(self.k))))
+        return TreeWalk(*self.tree, (*box, up, Way(False, rows, known.features, up.exact & sure & known.pools(self.k))))
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return False: a group may have fewer distinct rows than k."""
@@ -95,6 +99,8 @@ class TreeGroups(TreeRows):
         """Let the root find the groups, and begin the way of their tables."""
         tables, end = roots.tables.flat(), np.cumsum(roots.tables.rows)
         found = [self._find(one, devices) for one in np.split(tables, end[:-1])[: len(roots.who)]]
+        if walk.box is not None:
+            found = [self._pack_tables(one, box) for one, box in zip(found, walk.box[roots.who], strict=True)]
         values, heights = np.concatenate((tables[:0, 3:], *found)), np.array([len(one) for one in found], np.int64)
         down = Front(roots.who, Tables(values, np.cumsum(heights) - heights, heights))
         return state._replace(walk=turn(walk, _choose(down, walk.own, self.k)))
@@ -102,17 +108,34 @@ class TreeGroups(TreeRows):
     def update(self, state: Any, inbox: Delivery, devices: Devices) -> Any:
         """Take in what came up or down; who has received the tables chooses before the children receive them."""
         walk = state.walk
-        if walk is None or devices.turn < walk.routes.depth:
+        if walk is None or devices.turn < (1 - self.first_way) * walk.routes.depth:
             return super().update(state, inbox, devices)
         front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
         front = _choose(front, walk.own, self.k)
         walk = walk._replace(front=front, told=(front, walk.told))
-        if devices.turn < 2 * walk.routes.depth - 1:
+        if devices.turn < (2 - self.first_way) * walk.routes.depth - 1:
             return state._replace(walk=walk)
         n, received = len(devices), gather(walk.told, front.tables.values, len(devices)).flat()
         found = received.reshape(n, len(received) // n if n else 1, devices.d)
         group, tables = found[:, -1, 0].astype(np.int64), found[:, :-1]
         return TreeGroupsState(take_group(tables, group, self.k), np.ones(n, np.bool_), None, group, tables)
+
+    def count_bytes(self, tables: Tables, way: int, box: Floats, who: Integers, devices: Devices) -> Integers:
+        """Return the bytes of encoded tables of these devices."""
+        if way == PAIRS:
+            below = sum_below(self.tree, np.ones(len(self.tree.layer), np.int64))[devices.ids[who]]
+            return count_row_bytes(tables, box, devices.unit, within=True, below=below)
+        if not len(who):
+            return np.zeros(0, np.int64)
+        sets = tables.flat().reshape(len(who), -1, devices.d)[:, :-1]
+        count = sets.shape[1] // self.k  # of groups: this number, then that of the sender's one
+        return count_centroid_bytes(sets, box, self.k) + to_bytes(2 * count.bit_length() + (count - 1).bit_length())
+
+    def _pack_tables(self, table: Floats, box: Floats) -> Floats:
+        """Return the tables and the group of a root as they are read once they have been encoded."""
+        sets = table[:-1].reshape(-1, self.k, table.shape[1])
+        packed = pack_centroids(sets, np.repeat(box[None], len(sets), axis=0))
+        return np.concatenate((packed.reshape(-1, table.shape[1]), table[-1:]))
 
     def _find(self, table: Floats, devices: Devices) -> Floats:
         """Return the tables that a root finds, and the first group as its own if it has no points, float64[G k + 1, d].

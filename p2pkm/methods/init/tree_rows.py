@@ -5,13 +5,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.methods.building_blocks.breathing import search
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
-from p2pkm.methods.init.lean import count_centroid_bytes, count_row_bytes, pack_centroids, pack_rows
+from p2pkm.methods.init.lean import (
+    count_box_bytes,
+    count_centroid_bytes,
+    count_row_bytes,
+    own_box,
+    pack_centroids,
+    pack_rows,
+)
 from p2pkm.methods.init.tree_summaries import (
     BOX,
     ENDS,
@@ -19,7 +26,6 @@ from p2pkm.methods.init.tree_summaries import (
     RootedState,
     TreeSummaries,
     Walk,
-    bounding_box,
     gather,
     turn,
 )
@@ -38,10 +44,10 @@ class TreeRows(TreeSummaries):
     breathing k-means (Fritzke 2020, with 5 centroids at first). B is at least the cost on all points, so what comes
     down costs at most that.
 
-    With `lean` the devices first agree along the tree on the box of all means (2 d numbers up and down). Coordinates
-    are then numbers of 10 bits in it, those of the centroids of 12 bits, weights bytes where they are small, SSE half
-    precision (`p2pkm.methods.init.lean`); what is read is what was encoded, so that B bounds the
-    cost up to this rounding.
+    With `lean` the devices first agree along the tree on the box of all means and on a step (2 d + 1 numbers up and
+    down). Coordinates are then whole numbers of steps, those of the centroids of quarter steps; rows are sent in no
+    order, by an adaptive code (`p2pkm.methods.init.lean`), and without their SSE, which is the same for all
+    centroids. What is read is what was encoded, so that B less the SSE bounds the cost up to this rounding.
 
     Message: at most `rows` rows up, d + 2 columns; k rows down.
 
@@ -61,6 +67,8 @@ class TreeRows(TreeSummaries):
 
     name: ClassVar[str] = "rows"
     extra: ClassVar[int] = 2
+    needs_within: ClassVar[bool] = False  # the SSE of rows does not change which centroids cost the least
+    keeps_apart: ClassVar[bool] = False  # rows of several devices go on as if they were of one
     per_cluster: int = 2
     least: int = 1
     lean: bool = False
@@ -74,7 +82,7 @@ class TreeRows(TreeSummaries):
         """Return what `TreeSummaries` does, after the ends of the box and the box."""
         walk = super().expected_messages(known)
         one = np.ones(len(walk.layer), np.int64)
-        box = tuple(Way(up, one, 2 * known.features, one > 0) for up in (True, False)) if self.lean else ()
+        box = tuple(Way(up, one, 2 * known.features + 1, one > 0) for up in (True, False)) if self.lean else ()
         return replace(walk, ways=box + walk.ways)
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
@@ -83,14 +91,15 @@ class TreeRows(TreeSummaries):
         walk = state.walk
         if not self.lean or walk is None:
             return state
-        return state._replace(walk=walk._replace(front=bounding_box(walk.front, devices)))
+        return state._replace(walk=walk._replace(front=own_box(walk.front, devices, self.k)))
 
     def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Encode the own rows in the box that has come to all devices, or take the centroids."""
         if way != BOX:
             return super().arrive(state, walk, way, devices)
         box = gather(walk.told, walk.front.tables.values, len(devices)).flat()
-        walk = walk._replace(box=box, told=None, own=pack_rows(walk.own, box, devices.unit))
+        own = pack_rows(walk.own, box, devices.unit, within=self.needs_within, apart=self.keeps_apart)
+        walk = walk._replace(box=box, told=None, own=own)
         deepest = np.union1d(walk.routes.layer(walk.routes.depth), np.flatnonzero(devices.degrees == 0))
         return state._replace(walk=walk._replace(front=Front(deepest, walk.own.take(deepest))))
 
@@ -98,28 +107,45 @@ class TreeRows(TreeSummaries):
         """Return the tables as they are read once they have been encoded, if they are."""
         if walk.box is None:
             return front
-        return front._replace(tables=pack_rows(front.tables, walk.box[front.who], devices.unit))
+        return front._replace(
+            tables=pack_rows(
+                front.tables, walk.box[front.who], devices.unit, within=self.needs_within, apart=self.keeps_apart
+            )
+        )
 
     def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
         """Let each root search among what it has collected, and begin the way of what it finds down."""
         state = super().turn_round(state, walk, roots, devices)
         if walk.box is None or state.walk is None:
             return state
-        front = state.walk.front
-        sets = front.tables.values.reshape(len(front.who), self.k, devices.d)
-        packed = [pack_centroids(one, box) for one, box in zip(sets, walk.box[front.who], strict=True)]
-        tables = front.tables._replace(values=np.concatenate((np.zeros((0, devices.d)), *packed)))
-        return state._replace(walk=turn(state.walk, front._replace(tables=tables)))
+        return state._replace(walk=turn(state.walk, self.pack_down(state.walk.front, walk.box, devices)))
 
-    def encode(self, messages: SparseMessages, way: int, devices: Devices) -> SparseMessages:
+    def pack_down(self, front: Front, box: Floats, devices: Devices) -> Front:
+        """Return the sets of k centroids of the roots as they are read once they have been encoded."""
+        tables = front.tables
+        sets = tables.values.reshape(-1, self.k, devices.d)
+        owner = np.repeat(np.arange(len(front.who)), tables.rows // self.k)
+        return front._replace(
+            tables=tables._replace(values=pack_centroids(sets, box[front.who][owner]).reshape(-1, devices.d))
+        )
+
+    def encode(self, messages: SparseMessages, way: int, walk: Walk, devices: Devices) -> SparseMessages:
         """Return the messages with their bytes on the wire, if they are encoded."""
         if not self.lean:
             return messages
-        if way == PAIRS:
-            return messages._replace(wire=count_row_bytes(messages.tables, devices.d, devices.unit))
+        tables, who = messages.tables, messages.who
         if way in (ENDS, BOX):
-            return messages._replace(wire=messages.tables.rows * 8 * 2 * devices.d)
-        return messages._replace(wire=count_centroid_bytes(messages.tables.rows, devices.d))
+            return messages._replace(wire=count_box_bytes(tables.flat().reshape(-1, 2 * devices.d + 1)))
+        box = np.zeros((0, 2 * devices.d + 1)) if walk.box is None else walk.box[who]
+        return messages._replace(wire=self.count_bytes(tables, way, box, who, devices))
+
+    def count_bytes(self, tables: Tables, way: int, box: Floats, who: Integers, devices: Devices) -> Integers:
+        """Return the bytes of encoded tables of these devices."""
+        if way == PAIRS:
+            return count_row_bytes(tables, box, devices.unit, within=self.needs_within)
+        sets = np.full((len(who), self.k, devices.d), np.inf)
+        sets[tables.rows > 0] = tables.flat().reshape(-1, self.k, devices.d)
+        return count_centroid_bytes(sets, box, self.k)
 
     @property
     def own_rows(self) -> int:

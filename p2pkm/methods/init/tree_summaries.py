@@ -24,6 +24,7 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     source_of,
 )
 from p2pkm.methods.init.flooded_summaries import cluster_collections
+from p2pkm.methods.init.lean import own_box, widen
 from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
 
@@ -46,8 +47,8 @@ class Walk(NamedTuple):
         On the way down the fronts so far, the last one first: (front, (front before, ...)).
     candidates : Tables
         The candidates of each device, q k rows in each.
-    box : float64[n, 2 d] or None
-        Lower ends of the box that numbers are encoded in, and minus the upper ends; None: they are not encoded.
+    box : float64[n, 2 d + 1] or None
+        Box and step that numbers are encoded with, see `p2pkm.methods.init.lean`; None: they are not encoded.
     """
 
     routes: Routes
@@ -141,7 +142,7 @@ class TreeSummaries(MethodBase):
         """Return the number of the first way."""
         return PAIRS
 
-    def encode(self, messages: SparseMessages, way: int, devices: Devices) -> SparseMessages:
+    def encode(self, messages: SparseMessages, way: int, walk: Walk, devices: Devices) -> SparseMessages:
         """Return the messages with their bytes on the wire, if they are encoded."""
         return messages
 
@@ -199,8 +200,8 @@ class TreeSummaries(MethodBase):
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         way += self.first_way
         if way in (BOX, _CANDIDATES, _CHOICE):
-            return self.encode(descend(walk.routes, walk.front, step, devices), way, devices)
-        return self.encode(climb(walk.routes, walk.front, header=int(way == PAIRS)), way, devices)
+            return self.encode(descend(walk.routes, walk.front, step, devices), way, walk, devices)
+        return self.encode(climb(walk.routes, walk.front, header=int(way == PAIRS)), way, walk, devices)
 
     def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
         """Take in what came up or down; at the end of a way, turn it round."""
@@ -217,7 +218,7 @@ class TreeSummaries(MethodBase):
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
         if way == ENDS:
-            front = widen(bounding_box(front, devices), inbox, devices)
+            front = widen(own_box(front, devices, self.k), inbox, devices)
             return state._replace(walk=turn(walk, front) if last else walk._replace(front=front))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
@@ -275,26 +276,6 @@ class TreeSummaries(MethodBase):
         sets = np.full((len(real), self.k, d), np.inf)
         sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
         return sets
-
-
-def bounding_box(front: Front, devices: Devices) -> Front:
-    """Return lower ends and minus upper ends of the rows of each device, one row of 2 d.
-
-    +inf where it has no rows.
-    """
-    d, tables = devices.d, front.tables
-    ends = np.full((len(front.who), 2 * d), np.inf)
-    flat, owner = tables.flat()[:, 1 : 1 + d], np.repeat(np.arange(len(front.who)), tables.rows)
-    np.minimum.at(ends, owner, np.column_stack((flat, -flat)))
-    every = np.arange(len(ends))
-    return Front(front.who, Tables(ends, every, np.ones(len(ends), np.int64)))
-
-
-def widen(own: Front, heard: Delivery, devices: Devices) -> Front:
-    """Return the least of the own row and of those that each device received, column by column."""
-    least = own.tables.flat()
-    np.minimum.at(least, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
-    return own._replace(tables=own.tables._replace(values=least, starts=np.arange(len(least))))
 
 
 def turn(walk: Walk, front: Front) -> Walk:

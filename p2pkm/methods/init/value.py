@@ -71,6 +71,11 @@ class Init:
         """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
         return _make("tree-summaries", (("candidates", candidates, 1), ("rows", rows, None)))
 
+    @property
+    def lean(self) -> bool:
+        """Return whether what is sent before the method is encoded in few bits."""
+        return dict(self.options).get("lean") is True
+
     @classmethod
     def rows(cls, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> "Init":
         """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree.

@@ -107,7 +107,7 @@ class TreeLloyd(MethodBase):
     Where the guarantee says pooled cost, it is then ``F = sum_i min_g L_i(T_g)``.
 
     Message: k rows (S, n) and a row with the cost up, k rows z and a row with an order down, once per link and round.
-    G k rows with groups. On the wire: whole numbers in Rice code, costs in 8 bytes, orders in 1 byte.
+    G k rows with groups. On the wire: whole numbers in Rice or adaptive code, costs in 8 bytes, orders in 1 byte.
 
     Guarantee: the pooled cost of the recorded tables never rises, in whatever order sums are added; the last table is a
     Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without

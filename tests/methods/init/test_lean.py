@@ -1,4 +1,4 @@
-"""Rows and centroids in few bits: what is read, how long it is, and that the start hardly gets worse."""
+"""Rows and centroids in few bits: messages of the counted length can be read, and the start hardly gets worse."""
 
 import numpy as np
 import pytest
@@ -8,48 +8,153 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.adaptive_code import Coder
 from p2pkm.core.messages import Tables
-from p2pkm.methods.init.lean import count_centroid_bytes, count_row_bytes, pack_centroids, pack_rows
+from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.methods.init.lean import (
+    Cells,
+    code_box,
+    code_rows,
+    count_box_bytes,
+    count_centroid_bytes,
+    count_row_bytes,
+    own_box,
+    pack_centroids,
+    pack_rows,
+)
 from tests.methods.init.test_tree_summaries import GRAPHS, mix, seeds
 
+COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(sum)
+SEEDS = st.integers(0, 10**6)
 
-def draw(seed, rows, most=300):
-    """Return tables of rows (origin, mean, weight, SSE) and the box of all of them."""
-    rng, total = np.random.default_rng(seed), int(sum(rows))
+
+class Points:
+    """What `own_box` asks of devices."""
+
+    d, unit = 3, 2.0
+
+
+def draw(seed, counts):
+    """Return tables of rows (origin, mean, weight, SSE), some with weights that are no whole numbers; a box of all."""
+    rng, total = np.random.default_rng(seed), int(sum(counts))
     flat = np.column_stack((
-        np.zeros(total), rng.normal(50, 9, (total, 2)), rng.integers(1, most, total), rng.uniform(0, 40, total),
+        rng.integers(0, 3, total), rng.normal(50, 9, (total, 2)), np.full(total, 7.0),
+        2.0 * rng.integers(1, 300, total), rng.uniform(0, 40, total),
     ))  # fmt: skip
-    counts = np.array(rows)
-    box = np.concatenate((flat[:, 1:3].min(axis=0), -flat[:, 1:3].max(axis=0)))
-    return Tables(flat, np.cumsum(counts) - counts, counts), np.tile(box, (len(rows), 1))
+    flat[rng.random(total) < 0.1 * (seed % 2), 4] /= 3.0
+    starts = np.cumsum(counts) - counts
+    tables = Tables(flat, starts, np.array(counts))
+    one = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([total]))), Points, 5)
+    return tables, np.repeat(one.tables.values, len(counts), axis=0)
 
 
-@given(st.integers(0, 10**6), st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(sum))
-def test_what_is_read_is_near_and_stays_as_it_is(seed, rows):
-    tables, boxes = draw(seed, rows)
-    packed = pack_rows(tables, boxes, 1.0)
-    before, after = tables.flat(), packed.flat()
-    span = -boxes[0, 2:] - boxes[0, :2]
-    assert (np.abs(after[:, 1:3] - before[:, 1:3]) <= span / 1023 / 2 * (1 + 1e-9) + 1e-12).all()
-    assert_array_equal(after[:, 3], before[:, 3])
-    assert_allclose(after[:, 4], before[:, 4], rtol=2.0**-9, atol=0.0)
-    assert_array_equal(pack_rows(packed, boxes, 1.0).flat(), after)
+def test_numbers():
+    ends = np.array([[0.0, -1.0, 7.0, -8.0, -1.0, -7.0, -0.25]])
+    low, step, widths = Cells.of(ends)
+    assert_array_equal(low, [[0, -1, 7]])
+    assert_array_equal(step, [0.25])
+    assert_array_equal(widths, [[6, 4, 0]])  # 32, 8 and 0 cells
+    assert_array_equal(Cells.of(ends, 2).widths, [[8, 6, 0]])
+    numbers, read = Cells(low, step, widths).round(np.array([[3.2, -0.4, 7.0], [99.0, -9.0, 8.0]]), np.array([0, 0]))
+    assert_array_equal(numbers, [[13, 2, 0], [63, 0, 0]])
+    assert_array_equal(read, [[3.25, -0.5, 7.0], [15.75, -1.0, 7.0]])
+
+
+@given(SEEDS, COUNTS, st.booleans())
+def test_what_is_read_is_near_and_stays_as_it_is(seed, counts, within):
+    tables, boxes = draw(seed, counts)
+    packed, (_, step, _) = pack_rows(tables, boxes, 2.0, within=within), Cells.of(boxes)
+    after = packed.flat()
     assert_array_equal(packed.rows, tables.rows)
+    assert_array_equal(pack_rows(packed, boxes, 2.0, within=within).flat(), after)
+    for i, rows in enumerate(tables.rows):
+        one, other = tables.take([i]).flat(), packed.take([i]).flat()
+        which = [np.argmin(np.abs(other[:, 1:5] - row[1:5]).sum(axis=1)) for row in one]
+        assert sorted(which) == list(range(rows)) or len(np.unique(one[:, 1:4], axis=0)) < rows
+        assert_allclose(other[which, 1:4], one[:, 1:4], atol=step[0] / 2 * (1 + 1e-9))
+        assert_allclose(other[which, 4], one[:, 4], rtol=2.0**-23)
+        expected = np.sqrt(one[:, 5] / one[:, 4]) if within else 0.0 * one[:, 5]
+        assert_allclose(np.sqrt(other[which, 5] / other[which, 4]), expected, atol=step[0] / 8 * np.sqrt(3) + 1e-9)
 
 
-def test_lengths_by_hand():
-    tables = Tables(np.array([[0, 1, 2, 255, 0.5], [0, 1, 2, 256, 0.5], [0, 1, 2, 7, 1], [0, 1, 2, 0.5, 1.0]], float),
-                    np.array([0, 0, 2, 3, 0]), np.array([1, 2, 1, 1, 0]))  # fmt: skip
-    bits = [2 + 36 + 8, 2 + 2 * (36 + 16), 2 + 36 + 8, 2 + 36 + 32, 2]
-    assert_array_equal(count_row_bytes(tables, 2, 1.0), [-(-one // 8) for one in bits])
-    assert_array_equal(count_centroid_bytes(np.array([3, 0]), 2), [9, 0])
+@given(SEEDS, COUNTS, st.booleans(), st.booleans())
+def test_a_message_of_the_counted_length_is_read_as_it_was(seed, counts, within, apart):
+    tables, boxes = draw(seed, counts)
+    packed = pack_rows(tables, boxes, 2.0, within=within, apart=apart)
+    below = np.full(len(counts), 4) if apart else None
+    lengths = count_row_bytes(packed, boxes, 2.0, within=within, below=below)
+    cells = Cells(*(part[:1] for part in Cells.of(boxes)))
+    for i, length in enumerate(lengths):
+        rows = packed.take([i]).flat()
+        numbers = np.column_stack((cells.round(rows[:, 1:4], np.zeros(len(rows), int))[0], rows[:, 4] / 2.0))
+        if within:
+            numbers = np.column_stack((numbers, np.rint(np.sqrt(rows[:, 5] / rows[:, 4] / 3) * 4 / cells.step)))
+        blocks = [numbers[rows[:, 0] == origin] for origin in range(4)] if apart else [numbers]
+        writer = Coder()
+        code_rows(writer, cells, blocks, within=within)
+        read = code_rows(Coder(writer.finish(8 * int(length))), cells, len(blocks), within=within)
+        for one, other in zip(read, blocks, strict=True):
+            assert_array_equal(sort(one), sort(other))
+        assert 8 * length <= writer.size.denominator.bit_length() - writer.size.numerator.bit_length() + 10
 
 
-def test_centroids_are_near_and_absent_ones_stay_absent():
-    box = np.array([0.0, 0.0, -8.0, -4.0])
-    found = pack_centroids(np.array([[1.3, 2.7], [np.inf, np.inf]]), box)
-    assert (np.abs(found[0] - [1.3, 2.7]) <= np.array([8, 4]) / 4095 / 2).all()
-    assert np.isposinf(found[1]).all()
+@given(SEEDS, COUNTS)
+def test_centroids_are_read_as_they_were(seed, counts):
+    tables, boxes = draw(seed, counts)
+    drawn = np.full((len(counts), max(counts), 3), np.inf)
+    for i in range(len(counts)):
+        drawn[i, : counts[i]] = tables.take([i]).flat()[:, 1:4]
+    packed, cells = pack_centroids(drawn, boxes), Cells.of(boxes, 2)
+    assert_array_equal(np.isinf(packed).sum(axis=1), np.isinf(drawn).sum(axis=1))
+    assert_array_equal(pack_centroids(packed, boxes), packed)
+    writer, length = Coder(), count_centroid_bytes(packed.reshape(1, -1, 3), boxes[:1], max(counts))[0]
+    first = Cells(*(part[:1] for part in cells))
+    blocks = [first.round(one[np.isfinite(one[:, 0])], np.zeros(count, int))[0].astype(float)
+              for one, count in zip(packed, counts, strict=True)]  # fmt: skip
+    code_rows(writer, first, blocks, weighted=False)
+    read = code_rows(Coder(writer.finish(8 * int(length))), first, len(blocks), weighted=False)
+    for one, other in zip(read, blocks, strict=True):
+        assert_array_equal(sort(one), sort(other))
+
+
+@given(SEEDS, st.sampled_from([0.0, 1e-300, 1.0, 1e100]), st.sampled_from([0.0, 1.0, 1e9, -1e100]), st.integers(0, 5))
+def test_a_box_holds_the_rows_and_is_read_as_it_was(seed, size, offset, count):
+    rng = np.random.default_rng(seed)
+    flat = np.zeros((count, 6))
+    flat[:, 1:4], flat[:, 4] = offset + size * rng.normal(size=(count, 3)), 2.0
+    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([count]))), Points, 5).tables.values
+    length, writer = int(count_box_bytes(ends)[0]), Coder()
+    code_box(writer, 3, ends[0])
+    assert_array_equal(code_box(Coder(writer.finish(8 * length)), 3, None), ends[0])
+    if not count:
+        assert np.isinf(ends).all()
+        return
+    assert (ends[0, :3] <= flat[:, 1:4].min(axis=0)).all()
+    assert (-ends[0, 3:6] >= flat[:, 1:4].max(axis=0)).all()
+    sides, widest = -ends[0, 3:6] - ends[0, :3], np.ptp(flat[:, 1:4], axis=0).max()
+    assert (
+        sides <= np.ptp(flat[:, 1:4], axis=0) + max(widest / 8, 4 * np.spacing(np.abs(flat[:, 1:4]).max()), 2.0**-998)
+    ).all()
+
+
+def sort(rows):
+    """Return rows in an order of their own."""
+    return rows[np.lexsort(rows.T)]
+
+
+def test_the_step_is_an_eighth_of_the_distance_of_clusters():
+    side = np.linspace(0.0, 40.0, 5)  # 25 clusters 10 apart, whose coordinates are 12 from their mean: 4 * 12 / 5 / 8
+    flat = np.zeros((25, 5))
+    flat[:, 1:3], flat[:, 3] = np.stack(np.meshgrid(side, side), axis=2).reshape(-1, 2), 1.0
+
+    class Plane:
+        d, unit = 2, 1.0
+
+    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([25]))), Plane, 25).tables.values[0]
+    assert ends[-1] == -1.0
+    flat[0, 1:3] = 1e4  # which one row far away hardly changes
+    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([25]))), Plane, 25).tables.values[0]
+    assert ends[-1] >= -64.0
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -68,5 +173,5 @@ def test_it_takes_a_fraction_of_the_bytes_at_nearly_the_same_cost():
     )
     spent = [[r for r in one.rounds if r["stage"] == "rows"][-1] for one in (plain, lean)]
     assert spent[0]["wire_bytes"] == spent[0]["bytes"]
-    assert spent[1]["wire_bytes"] < spent[0]["bytes"] / 4
+    assert spent[1]["wire_bytes"] < spent[0]["bytes"] / 8
     assert lean.summary["ratio_mean"] < 1.01 * plain.summary["ratio_mean"]
