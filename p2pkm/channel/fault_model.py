@@ -1,12 +1,11 @@
 """Faults: which devices, links and messages fail in which round, drawn from a seed or read from a trace."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
+from p2pkm.channel.fault_trace import DELAY, KIND, LINK, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
@@ -28,6 +27,10 @@ class FaultModel(Protocol):
     def longest(self) -> int:
         """Return the longest delay there is, in rounds."""
 
+    @property
+    def absence_only(self) -> bool:
+        """Return whether no link and no message between devices that are there ever fails."""
+
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside the experiment, for `reread`."""
 
@@ -44,6 +47,7 @@ class TraceFaults:
     def __init__(self, trace: FaultTrace, n: int) -> None:
         self.stages, self._n, self._trace, self.ignored_events = trace.stages, n, trace, trace.ignored_events
         message = trace.events[:, KIND] >= LOSS
+        self.absence_only = not (trace.events[:, KIND] >= LINK).any()
         self._begins, self._messages = trace.events[~message], trace.events[message]
         held = self._messages[self._messages[:, KIND] == DELAY]
         self.longest = int(held[:, ROUNDS].max(initial=0))
@@ -117,27 +121,22 @@ def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: in
     return FaultTrace(np.concatenate(found), faults.stages)
 
 
-def check_faults(algorithm: Any) -> None:
-    """Refuse a method that overshoots or needs every message."""
+def check_faults(algorithm: Any, *, absence_only: bool) -> None:
+    """Refuse a method that overshoots or needs every message; absence_only: devices leave and return, and no more."""
     relaxation = algorithm.traits.relaxation
     if relaxation is not None and relaxation > 1.0:
         raise ExperimentError(
             f"relaxation is {relaxation:g} with faults: devices go on with the last tables that they received, and "
             "overshooting on old ones diverges. Take up to 1"
         )
-    why = algorithm.traits.needs_reliable_links
-    if why:
+    why, absence = algorithm.traits.needs_reliable_links, algorithm.traits.tolerates_absence
+    if why and absence and not absence_only:
+        raise ExperimentError(
+            f"{algorithm.name} {why}; of all faults it runs with those of devices alone: dropout, late_join, "
+            "straggler, and in a trace away and asleep. Leave out the others, or take another method, such as gtvmin"
+        )
+    if why and not absence:
         raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Take another method, such as fkm")
-
-
-def use_fault_tolerant_variant(algorithm: Any, topology: Topology) -> Any:
-    """Return the method in the form that bears faults, if it has one of its own.
-
-    Counters need links that stay: a total is the same for all neighbors.
-    """
-    if topology.varying is None and algorithm.traits.optional_counters:
-        return replace(algorithm, counters=True)
-    return algorithm
 
 
 def locate(places: Integers, wanted: Integers) -> tuple[Integers, Any]:

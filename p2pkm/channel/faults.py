@@ -18,7 +18,6 @@ from p2pkm.channel.fault_model import (
     check_faults,
     locate,
     rebuild_fault_model,
-    use_fault_tolerant_variant,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
 from p2pkm.channel.stale_policy import StalePolicy
@@ -79,8 +78,8 @@ class FaultInjector(Transform):
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse a method that overshoots or needs every message."""
-        check_faults(algorithm)
+        """Refuse a method that overshoots or needs every message; asked once more when a trace has been read."""
+        check_faults(algorithm, absence_only=settings.get("faults", settings["asked"]).absence_only)
 
     @classmethod
     def place(
@@ -137,7 +136,7 @@ class FaultInjector(Transform):
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
         """Return the method in the form that bears faults."""
-        return use_fault_tolerant_variant(algorithm, topology)
+        return algorithm.under_faults(topology)
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Return which stages need all messages, and which events of the trace have no effect."""

@@ -127,6 +127,11 @@ class Faults:
         shares = self.loss, self.delay, self.link_failure, self.dropout, self.late_join, self.straggler, self.server
         return not any(shares) and self.partition is None and self.trace is None
 
+    @property
+    def absence_only(self) -> bool:
+        """Return whether nothing is asked for but devices that leave and return; True for a trace, not read yet."""
+        return not any((self.loss, self.delay, self.link_failure, self.partition))
+
 
 class SampledFaults:
     """Draw what goes wrong on a graph; see `FaultModel` for the meaning of each method."""
@@ -134,6 +139,7 @@ class SampledFaults:
     def __init__(self, drawn: Faults, topology: Topology, seed: int) -> None:
         self._drawn, self._topology = drawn, topology
         self._key = shared_key(seed if drawn.seed is None else drawn.seed)
+        self.absence_only = drawn.absence_only
         self.stages, self.longest, self.ignored_events = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0
 
     def to_arrays(self) -> dict[str, Any]:

@@ -65,6 +65,10 @@ class MethodBase:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
         return self
 
+    def under_faults(self, topology: Any) -> Any:
+        """Return the method in the form that bears faults, if it has one of its own."""
+        return self
+
     def tune(self, topology: Any, points: int) -> Any:
         """Return the method with what it leaves to the graph and the number of points filled in."""
         return self

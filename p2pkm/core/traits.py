@@ -56,6 +56,8 @@ class MethodTraits:
         Over how many links a forwarded table travels at most; None: any number. Of no meaning for other content.
     needs_reliable_links : str
         Why no message may be lost, so that faults are refused.
+    tolerates_absence : bool
+        Devices may leave and return all the same, as long as messages between those who are there arrive.
     ends_under_faults : bool
         A stage before the method that ends whatever is lost, so that faults of all stages affect it, too.
     needs_static_links : str
@@ -64,8 +66,6 @@ class MethodTraits:
         All devices must start from the same centroids: a given start with different ones is refused.
     needs_honest_messages : bool
         Both ends of a link must come to the same verdict: Byzantine devices send honest messages in this stage.
-    optional_counters : bool
-        Its parameter `counters` was left open: it becomes True where faults affect the stage and links are static.
     needs_hub : bool
         It runs on a star around a hub without points instead of on a graph of equals.
     is_server_method : bool
@@ -120,11 +120,11 @@ class MethodTraits:
     floods: bool = False
     hops: int | None = None
     needs_reliable_links: str = ""
+    tolerates_absence: bool = False
     ends_under_faults: bool = False
     needs_static_links: str = ""
     needs_shared_start: bool = False
     needs_honest_messages: bool = False
-    optional_counters: bool = False
     needs_hub: bool = False
     is_server_method: bool = False
     one_shot: bool = False

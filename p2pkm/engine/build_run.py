@@ -232,6 +232,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
             *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
     schedule_events(algorithm, net, topology)
     channel = channel.place(topology, seed, arrays)
+    channel.check(algorithm)  # a trace has been read now
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
         bounded(points.points, "the points")
     rounds, record_every = options.get("rounds"), options.get("record_every")

@@ -520,7 +520,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults loss=.1 --relaxation 1.5", "overshooting on old ones diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
-        ("--faults dropout=.1 --algorithm treelloyd", "must arrive in its turn"),
+        ("--faults loss=.1 --algorithm treelloyd", "must arrive in their turn; of all faults it runs with"),
         ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
         ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),
         ("--faults loss=.1 --stale-policy keep:age=65", "expected at most 64 rounds"),

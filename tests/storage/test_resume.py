@@ -69,6 +69,8 @@ RUNS = {
     "dropped": ("--faults", "loss=0.1,delay=0.2", "--rounds", "4", "--init", "local", "--stale-policy", "drop"),
     "dropout": ("--faults", "dropout=0.2,dropout_length=2,late_join=0.3,straggler=0.2,straggler_length=2", "--rounds",
                 "6", "--algorithm", "tracking", "--init", "leader"),
+    "regrown": ("--faults", "dropout=0.1,dropout_length=2,straggler=0.1,straggler_length=2", "--rounds", "8",
+                "--algorithm", "treelloyd", "--init", "leader"),
     "parted": ("--faults", "partition=1-3,link_failure=0.2,link_downtime=2", "--rounds", "6", "--algorithm", "pushsum",
                "--init", "local"),
     "struck server": ("--faults", "dropout=0.3,dropout_length=2,server=0.3,delay=0.2", "--rounds", "6",

@@ -1,7 +1,7 @@
 """Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbors."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from p2pkm.methods.building_blocks.averaging import (
     local_sums,
 )
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 _LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
@@ -125,8 +126,14 @@ class PushSumLloyd(MethodBase):
         return MethodTraits(
             message_content=MessageContent.SUMS,
             init=self.init,
-            optional_counters=self.counters is None,
         )
+
+    def under_faults(self, topology: Topology) -> Self:
+        """Return the method with counters, if that was left open; they need links that stay.
+
+        A total is the same for all neighbors.
+        """
+        return replace(self, counters=True) if self.counters is None and topology.varying is None else self
 
     @property
     def schedule(self) -> str:

@@ -1,7 +1,7 @@
 """Tracking k-means: every device follows the sums of all devices while its own change."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from p2pkm.methods.building_blocks.averaging import (
     mixing,
 )
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
 
 _LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
@@ -127,8 +128,14 @@ class TrackingLloyd(MethodBase):
         return MethodTraits(
             message_content=MessageContent.SUMS,
             init=self.init,
-            optional_counters=self.counters is None,
         )
+
+    def under_faults(self, topology: Topology) -> Self:
+        """Return the method with counters, if that was left open; they need links that stay.
+
+        A total is the same for all neighbors.
+        """
+        return replace(self, counters=True) if self.counters is None and topology.varying is None else self
 
     @property
     def schedule(self) -> str:

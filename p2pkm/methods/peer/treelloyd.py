@@ -1,5 +1,6 @@
 """Tree Lloyd: exact k-means steps on the points of all devices, by whole-number sums along a spanning tree."""
 
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.core.wire_format import integer_bytes
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search, tree_sums
+from p2pkm.methods.building_blocks.regrown_tree import Growth, OverRegrownTree
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
@@ -62,6 +64,8 @@ class TreeLloydState(NamedTuple):
         What each device sends to its parent and to its children.
     group, tried_group : int64[n] or None
         The groups of the devices, of `centroids` and of the table that is tried; None: all points have one clustering.
+    growth : Growth or None
+        What each device knows of a tree that is grown by messages; None: the tree of the whole graph.
     """
 
     centroids: Floats
@@ -82,6 +86,7 @@ class TreeLloydState(NamedTuple):
     down: Floats
     group: Integers | None = None
     tried_group: Integers | None = None
+    growth: Growth | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,11 @@ class TreeLloyd(MethodBase):
 
     Message: k rows (S, n) and a row with the cost up, k rows z and a row with an order down, once per link and round.
     G k rows with groups. On the wire: whole numbers in Rice or adaptive code, costs in 8 bytes, orders in 1 byte.
+
+    Under faults, where devices leave and return: they grow the tree by messages, and anew when one is missing or back;
+    see `p2pkm.methods.building_blocks.regrown_tree`. Sums and certificate begin anew each time, from the last table of
+    the new root and on a grid of its own, of the points of all devices that are there and connected. Devices that are
+    cut off from each other go on separately. Messages between those who are there must arrive.
 
     Guarantee: the pooled cost of the recorded tables never rises, in whatever order sums are added; the last table is a
     Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
@@ -157,6 +167,7 @@ class TreeLloyd(MethodBase):
     name: ClassVar[str] = "treelloyd"
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
+    regrows: ClassVar[bool] = False  # whether devices grow their tree by messages, see `under_faults`
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -186,7 +197,8 @@ class TreeLloyd(MethodBase):
         return MethodTraits(
             message_content=MessageContent.SUMS,
             no_suppression="sends by how much sums of single devices change, which may be by a single point",
-            needs_reliable_links="adds up changes along a tree, each of which must arrive in its turn",
+            needs_reliable_links="adds up sums along a tree, whose messages must arrive in their turn",
+            tolerates_absence=True,
             needs_static_links="adds up sums along a spanning tree, whose links have to last",
             needs_honest_messages=True,
             no_quantization="sends whole numbers already",
@@ -197,9 +209,16 @@ class TreeLloyd(MethodBase):
             guarantees_descent=True,
         )
 
-    def on(self, topology: Topology) -> "OverTree":
+    def on(self, topology: Topology) -> "OverTree | OverRegrownTree":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
-        return OverTree(self, grow(topology))
+        walk = OverTree(self, grow(topology))
+        return OverRegrownTree(walk) if self.regrows else walk
+
+    def under_faults(self, topology: Topology) -> "TreeLloyd":
+        """Return the method whose devices grow their tree by messages, anew when one is missing."""
+        other = copy(self)
+        object.__setattr__(other, "regrows", True)
+        return other
 
 
 @dataclass(frozen=True)
@@ -298,19 +317,30 @@ class OverTree(MethodBase):
         if not position.walks:
             return silence(len(devices), 1, 1)
         tables = state.up if position.up else state.down
-        if position.up and self.searches and devices.round > 1:
-            tables = _put(tables, (..., -1), tree_search.shorten(tables[..., -1]))
+        if devices.round > 1:
+            tables = self.outgoing(state, up=position.up)
         said = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
         who = np.flatnonzero(said.rows >= 0)
         if devices.round < 2 or not len(who):  # numbers of 8 bytes
             return said
         wire = np.zeros(len(devices), np.int64)
-        real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
-        wire[who] = self._count_up(tables[who], real) if position.up else _count_down(tables[who])
+        wire[who] = self.count_wire(state, who, tables[who], up=position.up)
         return said._replace(wire=wire)
 
-    def _count_up(self, tables: Floats, real: Integers) -> Integers:
-        """Return the bytes on the wire of what goes up, int64[b]: whole numbers, the cost, errors if asked for."""
+    def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
+        """Return the tables of sums, costs and errors that go up, or of orders and moves that go down."""
+        if not (up and self.searches):
+            return state.up if up else state.down
+        return _put(state.up, (..., -1), tree_search.shorten(state.up[..., -1]))
+
+    def count_wire(self, state: TreeLloydState, who: Integers, tables: Floats, *, up: bool) -> Integers:
+        """Return the bytes on the wire of the tables of some devices, int64[b].
+
+        What goes up: whole numbers, the cost, errors if asked for.
+        """
+        if not up:
+            return _count_down(tables)
+        real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
         changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
         errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
         return integer_bytes(changes.astype(np.int64)) + _COST + errors
@@ -319,7 +349,7 @@ class OverTree(MethodBase):
         """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
         first, position = devices.round == 1, tree_sums.received(devices, self.depth)
         if devices.turn == 0 and not first:
-            state = self._measure(state, devices)
+            state = self.measure(state, devices)
         if not position.walks:
             return state
         if not position.up:
@@ -331,16 +361,25 @@ class OverTree(MethodBase):
             state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
         if position.at_roots:
             who = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
-            state = _choose_units(state, who) if first else self._decide(state, who)
+            state = self._announce_units(state, who) if first else self.decide(state, who)
         elif position.up:
             return state
         if first:
             state = state._replace(units=_put(state.units, who, state.down[who, 0, :2]))
         else:
-            state = self._obey(state, who, devices)
-        return _check_termination(state, first=first) if position.ends else state
+            state = self.obey(state, who, devices)
+        return self._check_termination(state, first=first) if position.ends else state
 
-    def _measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
+    def _check_termination(self, state: TreeLloydState, *, first: bool) -> TreeLloydState:
+        """Return the state in which those are done whose order was to stop, or whose points have no spread."""
+        done = state.units[:, 0] == 0.0 if first else self.stops(state)
+        return state._replace(converged=state.converged | done)
+
+    def _announce_units(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+        """Return the state in which the roots have chosen step and unit."""
+        return state._replace(down=_put(state.down, roots, self.choose_units(state.up[roots])[:, None]))
+
+    def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
         """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
         n, rows, d = state.table.shape
         table = _place(state.reference, state.units, state.table)
@@ -375,7 +414,7 @@ class OverTree(MethodBase):
         sums[np.arange(rows // k) != group[:, None]] = 0.0
         return group, sums.reshape(n, rows, d + 1), costs[every, group]
 
-    def _decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    def decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
         sums = state.sums.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
@@ -408,7 +447,7 @@ class OverTree(MethodBase):
             return word + _PHI, trial._replace(phase=_ASKED)
         return word + _STOP, trial
 
-    def _obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+    def obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
         """Return the state in which some devices have followed the order that they hold."""
         told, marks = state.down[who, 0, 0].astype(np.int64)[:, None, None], state.down[who, 1:]
         table, reference, own, sums = state.table[who], state.reference[who], state.own[who], state.sums[who]
@@ -416,23 +455,51 @@ class OverTree(MethodBase):
         base = np.where(told & _KEEP, reference, state.kept_reference[who])
         table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
         table = table + np.where(told & _MOVE, marks, 0.0)
-        rows = _place(base, state.units[who], kept)
         if self.searches:
             table, found = _change_rows(table, found, state.down[who], devices)
             fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
             own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
-            order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
-            rows = np.take_along_axis(rows, order[:, :, None], axis=1)
         if state.group is not None and state.tried_group is not None:
             group = np.where(told[:, 0, 0] & _KEEP, state.tried_group[who], state.group[who])
             state = state._replace(group=_put(state.group, who, group))
-            rows = take_group(rows, group, self.k)
+        rows = self._choose_rows(state, who, _place(base, state.units[who], kept))
         return state._replace(
             centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
             kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
             reference=_put(state.reference, who, found), kept_reference=_put(state.kept_reference, who, base),
             own=_put(state.own, who, own), sums=_put(state.sums, who, sums),
         )  # fmt: skip
+
+    def _choose_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
+        """Return the centroids of some devices, float64[b, k, d], of all rows of their tables."""
+        if self.searches:
+            order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
+            rows = np.take_along_axis(rows, order[:, :, None], axis=1)
+        return rows if state.group is None else take_group(rows, state.group[who], self.k)
+
+    def certified(self, state: TreeLloydState) -> Floats:
+        """Return the last certified table of every device, float64[n, r, d]."""
+        return _place(state.kept_reference, state.units, state.kept)
+
+    def choose_units(self, moments: Floats) -> Floats:
+        """Return step and unit for points of these moments, float64[b, 2]; see `tree_sums.measure`."""
+        return tree_sums.choose_units(moments, _FINENESS)
+
+    def restart(self, state: TreeLloydState, who: Integers, table: Floats, units: Floats) -> TreeLloydState:
+        """Return the state in which some devices begin anew: from a table, float64[b, r, d], on a grid of its own."""
+        rows = self._choose_rows(state, who, table)
+        return state._replace(
+            centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
+            reference=_put(state.reference, who, table), kept_reference=_put(state.kept_reference, who, table),
+            kept=_put(state.kept, who, 0.0), table=_put(state.table, who, 0.0), units=_put(state.units, who, units),
+            own=_put(state.own, who, 0.0), sums=_put(state.sums, who, 0.0), costs=_put(state.costs, who, np.inf),
+            trial=_put(state.trial, who, np.array(tree_search.Trial())), tried=_put(state.tried, who, np.inf),
+            phi=_put(state.phi, who, 0.0),
+        )  # fmt: skip
+
+    def stops(self, state: TreeLloydState) -> Mask:
+        """Return whose order is to stop, bool[n]."""
+        return (state.down[:, 0, 0].astype(np.int64) & _STOP) > 0
 
 
 def _try(state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial) -> tuple[int, tree_search.Trial]:
@@ -502,18 +569,6 @@ def _count_down(tables: Floats) -> Integers:
     moves = np.where(orders & _MOVE, integer_bytes(tables[:, 1:].astype(np.int64)), 0)
     marked = np.where(orders & (_ADD | _REMOVE), _MARK * marks, 0) + np.where(orders & _ADD, _ASIDE, 0)
     return _ORDER + moves + marked
-
-
-def _choose_units(state: TreeLloydState, roots: Integers) -> TreeLloydState:
-    """Return the state in which the roots have chosen step and unit."""
-    units = tree_sums.choose_units(state.up[roots], _FINENESS)
-    return state._replace(down=_put(state.down, roots, units[:, None]))
-
-
-def _check_termination(state: TreeLloydState, *, first: bool) -> TreeLloydState:
-    """Return the state in which those are done whose order was to stop, or whose points have no spread."""
-    done = state.units[:, 0] == 0.0 if first else (state.down[:, 0, 0].astype(np.int64) & _STOP) > 0
-    return state._replace(converged=state.converged | done)
 
 
 def _place(reference: Floats, units: Floats, steps: Floats) -> Floats:

@@ -201,6 +201,13 @@ def under_faults(options):
     yield "gtvmin dropping", graph(16), deal(16), p2pkm.GTVMin(3, schedule="async"), longer | {"stale_policy": "drop"}
     yield "pushsum under loss", graph(16), deal(16, 7), find("pushsum")(3), options | {"faults": "loss=0.3"}
     yield "tracking under faults", graph(16), deal(16, 7), find("tracking")(3), longer
+    gone = options | {"rounds": 14, "faults": "dropout=0.03,dropout_length=3,straggler=0.02,late_join=0.2,join_by=3"}
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8)])
+    for name, more in (("plain", {}), ("groups", {"groups": 2}), ("breathing", {"search": "breathing"})):
+        method = p2pkm.TreeLloyd(3, **more) if more.get("groups") else p2pkm.TreeLloyd(3, init="leader", **more)
+        yield f"regrown tree {name}", graph(16), deal(16, 7), method, gone
+    yield "regrown in parts", apart, deal(16, 4), p2pkm.TreeLloyd(3, init="leader"), gone | {"allow_disconnected": True}
     yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
     yield "fkm under faults", None, deal(16, 5), find("fkm")(3), longer
 
