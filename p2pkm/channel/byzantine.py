@@ -138,6 +138,11 @@ class ByzantineMessages(Transform):
         return None if spec is None else {"spec": spec}
 
     @classmethod
+    def disturbs(cls, settings: Settings) -> bool:
+        """Return whether there is a Byzantine device at all."""
+        return settings["spec"].count > 0
+
+    @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
         """Refuse methods whose messages have no rows that could be replaced."""
         if not _replaceable(algorithm.traits):

@@ -22,7 +22,7 @@ from p2pkm.core.validation import whole
 from p2pkm.core.wire_format import integer_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import Schedule
@@ -151,6 +151,11 @@ class Quantizer(Transform):
         return {"spec": settings["spec"]}
 
     @classmethod
+    def disturbs(cls, settings: Settings) -> bool:
+        """Return False: both ends go on with what was sent."""
+        return False
+
+    @classmethod
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
         """Sum up the total variance first."""
         tree = grow(at.topology)
@@ -168,7 +173,7 @@ class Quantizer(Transform):
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Look whether all devices will begin with the same centroids."""
-        before = [stage.algorithm.traits for stage in stages[1:-1]]
+        before = [stage.algorithm.traits for stage in stages[1 : stages.index(find_own(stages))]]
         self._common = bool(before) and all(one.common_centroids for one in before)
         self._agreed = np.zeros((len(devices), devices.d + 1))
 

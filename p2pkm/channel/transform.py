@@ -139,6 +139,11 @@ class Transform:
         return settings
 
     @classmethod
+    def disturbs(cls, settings: Settings) -> bool:
+        """Return whether messages are changed, late or lost, so that a method by default takes what bears that."""
+        return cls.order in (Order.PERTURB, Order.REPLACE, Order.DELIVER)
+
+    @classmethod
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
         """Return the stages that run before all others, because the devices have to agree on something first."""
         return ()

@@ -37,21 +37,24 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: 25, or the number of points]"),
     completing("--algorithm", metavar="SPEC", help="Method, with its own options, such as fkm:server_n_init=20; "
                  "`p2pkm algorithms` lists them.  [default: gtvmin]"),
-    completing("--init", metavar="SPEC", help="How the devices get their first centroids: global, local, bounding-box, "
-                 "leader, d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
+    completing("--init", metavar="SPEC", help="How the devices get their first centroids: global:candidates=5, local, "
+                 "bounding-box, leader, d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
                  "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1,lean=true.  "
-                 "[default: global; averaging methods flooded-summaries]"),
+                 "[default: global]"),
     click.option("--groups", is_flag=True, default=None, help="One clustering for each group of devices whose points "
                  "differ; of gtvmin and treelloyd."),
     click.option("--alpha", type=float, help="Strength of every link as in the paper, instead of --coupling."),
     click.option("--coupling", metavar="C", help="Strength of the links against the own points, without unit; auto: "
                  "as strong as the graph needs; rehearsal: as the devices' points need.  "
-                 "[default: 10, on larger graphs 30]"),
+                 "[default: rehearsal, else auto, 10 or 30: docs/methods.md]"),
     completing("--schedule", metavar="NAME", help="colored, jacobi or async (with --link-model: a device acts when "
                  "new messages arrive; up to 2,000 devices).  [default: colored]"),
     click.option("--relaxation", metavar="THETA", help="Relaxation factor of the centroid update, above 0 and below 2; "
-                 "1: exact minimizer; auto: optimal for the coupling.  [default: 1.5; jacobi, async with --link-model "
-                 "1]"),
+                 "1: exact minimizer; auto: optimal for the coupling.  [default: auto; with a number as the coupling "
+                 "1.5, for jacobi and async with --link-model 1]"),
+    click.option("--accept/--no-accept", default=None, help="Compare the result with the start that all devices agreed "
+                 "on, and keep what costs less; of gtvmin.  [default: wherever they agree on one, unless the coupling "
+                 "is given]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
     click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "

@@ -37,6 +37,26 @@ class State(Protocol):
         """Return which devices see no reason to go on, bool[n]."""
 
 
+class RunOutline(NamedTuple):
+    """What a run is, as far as the defaults of a method depend on it.
+
+    Attributes
+    ----------
+    topology : p2pkm.network.Topology
+    disturbed : str
+        Why messages may be changed, late or lost, or links come and go; empty: nothing of the kind.
+    seeded : bool
+        Whether centroids to start from are given.
+    complete : bool
+        Whether no row is left out of a message, no matter how few points it has.
+    """
+
+    topology: Any
+    disturbed: str
+    seeded: bool
+    complete: bool
+
+
 class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
 
@@ -57,9 +77,18 @@ class MethodBase:
 
     def with_k(self, k: int) -> Self:
         """Return the same method with another number of clusters."""
+        return self.replaced(k=k)
+
+    def replaced(self, **others: Any) -> Self:
+        """Return the same method with some other parameters."""
         other = copy(self)
-        object.__setattr__(other, "k", k)
+        for name, value in others.items():
+            object.__setattr__(other, name, value)
         return other
+
+    def resolve(self, run: RunOutline) -> Self:
+        """Return the method with what its parameters leave open filled in as suits a run."""
+        return self
 
     def on(self, topology: Any) -> Any:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""

@@ -89,6 +89,9 @@ class MethodTraits:
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
     saturates : bool
         The influence of its links is bounded beyond thresholds that stages before it find.
+    coupling_choice : str
+        Where the strength of its links is from: "given", "usual" (by the number of devices), "auto" or "rehearsal";
+        empty: it has none.
     rehearses : bool
         A stage before it finds the coupling.
     accepts : bool
@@ -135,6 +138,7 @@ class MethodTraits:
     keeps_to_groups: bool = False
     relaxation: float | None = None
     saturates: bool = False
+    coupling_choice: str = ""
     rehearses: bool = False
     accepts: bool = False
     cuts_links: bool = False

@@ -18,12 +18,13 @@ import numpy as np
 
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
+from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
 from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.event_driven import schedule_events
-from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub
+from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub, resolve
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import LinkModel, LinkParameters
@@ -193,6 +194,20 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
     check_size(algorithm, topology.clients, points.m, points.d)
 
 
+def _resolve_defaults(
+    algorithm: Any, options: Mapping[str, Any], topology: Topology, d: int, channel: ChannelPlan
+) -> Any:
+    """Return the method as it is run: what it was left open is decided here, and nowhere else."""
+    if needs_hub(algorithm):
+        return algorithm
+    late = options.get("link_model") is not None and algorithm.schedule == "async"
+    reasons = {"changing links": topology.varying is not None, "late messages": late}
+    reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
+    disturbed = next((name for name, holds in reasons.items() if holds), "")
+    complete = options.get("min_cluster_size", 0) <= 1
+    return resolve(algorithm, RunOutline(topology, disturbed, options.get("start") is not None, complete), d)
+
+
 def build_run(  # noqa: PLR0913 - what a run is made of
     algorithm: Any,
     options: Mapping[str, Any],
@@ -235,6 +250,8 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     channel.check(algorithm)  # a trace has been read now
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
         bounded(points.points, "the points")
+    if points is not None:  # else rank 0 has told what it is
+        algorithm = _resolve_defaults(algorithm, options, topology, points.d, channel)
     rounds, record_every = options.get("rounds"), options.get("record_every")
     return RunConfig(
         algorithm, topology, algorithm.default_rounds if rounds is None else rounds, seed,

@@ -104,7 +104,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     hooks, topology = hooks if world.rank == 0 else RootHooks(), config.topology
     network = world.network(place(topology, world.rank, world.size, part.division))
     sizes = sizes_of(part.shards, network)
-    algorithm = config.algorithm.tune(topology, int(sizes.sum()))
+    algorithm = config.algorithm
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, topology.n, int(sizes.sum()) * algorithm.k * part.shards.d)
     devices = build_batch(topology, part.shards, network, config.seed, kernels)
@@ -136,6 +136,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
              **choice,
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
+             "coupling_choice": config.algorithm.traits.coupling_choice or None,
              "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
              "excess_predicted": _predict(algorithm, topology, world, devices, ending.state)}  # fmt: skip
     compiled = count_compilation() - compiled

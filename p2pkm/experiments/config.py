@@ -27,7 +27,7 @@ class Experiment:
         devices choose it.
     k_max : int or None
         The largest number of clusters that is considered then; None: 25, or the number of points if that is less.
-    alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust
+    alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust, accept
         Parameters of the method; None: its default.
     dtype : {"float64", "float32"}
         How the points are stored; what is computed from them is float64.
@@ -78,6 +78,7 @@ class Experiment:
     rounds: int | None = None
     tol: float | None = None
     robust: str | None = None
+    accept: bool | None = None
     seed: int = 0
     record_every: int | None = None
     silhouette: bool = False
@@ -282,7 +283,7 @@ def build(experiment: Experiment, k: int) -> Any:
     kinds = known(experiment.algorithm)
     spec = parse(experiment.algorithm, kinds, "algorithm")
     keys = parameters(kinds[spec.name])
-    given = {name: getattr(experiment, name) for name in _METHOD_FIELDS}
+    given = {name: getattr(experiment, name) for name in METHOD_FIELDS}
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
         if name in spec.options:
@@ -297,6 +298,16 @@ def build(experiment: Experiment, k: int) -> Any:
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
     return algorithm
+
+
+def record_defaults(experiment: Experiment, resolved: Any) -> Experiment:
+    """Return the experiment with what the run has filled in of the method's options."""
+    open_, filled = vars(build(experiment, resolved.k)), vars(resolved)
+    found = {name: filled[name] for name in METHOD_FIELDS if name in open_ and open_[name] != filled[name]}
+    spec = parse(experiment.algorithm, known(experiment.algorithm), "algorithm")
+    told = {name: str(value) for name, value in found.items() if name in spec.options}
+    algorithm = str(Spec(spec.name, spec.options | told)) if told else experiment.algorithm
+    return replace(experiment, algorithm=algorithm, **{name: found[name] for name in found if name not in told})
 
 
 def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None = None) -> Any:
@@ -350,5 +361,6 @@ _LEAST = {"devices": 1, "clusters": 1, "k_max": 1, "rounds": 0, "local_steps": 1
           "checkpoint_every": 0}  # fmt: skip
 K_MAX = 25  # clusters that are considered by default where their number is open
 _GRAPHS = 64  # that a study keeps
-_METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust")
+METHOD_FIELDS = ("init", "groups", "alpha", "coupling", "schedule", "relaxation", "local_steps", "tol", "robust",
+                  "accept")  # fmt: skip
 FIELDS = tuple(field.name for field in fields(Experiment))

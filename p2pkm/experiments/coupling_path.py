@@ -19,7 +19,7 @@ from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.termination import INTERRUPTED, STOPPED
 from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
-from p2pkm.experiments.config import Experiment, Prepared, build
+from p2pkm.experiments.config import Experiment, Prepared
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.metrics.registry import Table, keys
 from p2pkm.metrics.result import Result
@@ -243,7 +243,7 @@ def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Output
 def _at(prepared: Prepared, coupling: float) -> Prepared:
     """Return the same points and graph with another coupling."""
     changed = replace(prepared.experiment, coupling=coupling, out=None)
-    run = replace(prepared.run, algorithm=build(changed, prepared.run.algorithm.k))
+    run = replace(prepared.run, algorithm=prepared.run.algorithm.replaced(coupling=coupling))
     return prepared._replace(experiment=changed, run=run)
 
 

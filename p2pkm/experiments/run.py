@@ -16,7 +16,7 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Experiment, Prepared, check_draft, prepare
+from p2pkm.experiments.config import Experiment, Prepared, check_draft, prepare, record_defaults
 from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
@@ -67,7 +67,7 @@ def run_on_root(experiment: Experiment, manner: OutputOptions) -> int:
         world = connect()
         prepared = prepare_and_validate(experiment, world)
         if manner.dry_run:
-            print(json.dumps(prepared.experiment.to_mapping(), indent=None if manner.json else 1))
+            print(json.dumps(_resolve(prepared).to_mapping(), indent=None if manner.json else 1))
             return 0
         result = execute(prepared, world, lock or hold_default(prepared, held), manner)
     return print_and_exit_code(result, prepared.experiment, manner)
@@ -128,10 +128,11 @@ def execute(
     seeding stages. taken: the run in the folder goes on.
     """
     from p2pkm.engine.run_job import RootHooks, run_job
+    from p2pkm.experiments.plan.alternative import note_treelloyd
     from p2pkm.kernels.compile_time import announce_compilation
 
     resolved, run = prepared.experiment, prepared.run
-    facts = {"ranks": world.size, "mpi": world.library()}
+    facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
     folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, run.topology.list_names())
     if not (manner.quiet or prepared.shards.in_memory):
         said = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
@@ -160,6 +161,7 @@ def execute(
                     begin=folder.begin if taken is None else partial(folder.reopen, taken.records),
                 )
             result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
+            result.notes.extend(note_treelloyd(prepared, result))
         if folder is not None:
             folder.finish(result, _draw_all if resolved.plot else None)
     except BaseException as error:
@@ -168,6 +170,17 @@ def execute(
     finally:
         progress.close()
     return result
+
+
+def _resolve(prepared: Prepared) -> Experiment:
+    """Return the experiment with all that the run filled in."""
+    return record_defaults(prepared.experiment, prepared.run.algorithm)
+
+
+def _list_defaults(prepared: Prepared) -> dict[str, Any]:
+    """Return what the run filled in of the method's options."""
+    asked = prepared.experiment.to_mapping()
+    return {name: value for name, value in _resolve(prepared).to_mapping().items() if asked.get(name) != value}
 
 
 def _draw_all(result: Result, folder: Path) -> None:
@@ -204,7 +217,7 @@ def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None
     stored = not shards.in_memory  # every rank reads its own, one range of rows
     sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.rank_partition)
     division = choose(topology, sizes, world.size, wish)
-    texts = {"experiment": prepared.experiment.to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
+    texts = {"experiment": _resolve(prepared).to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
     texts |= {} if saved is None else {"saved": saved.outline}
     told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
     told |= prepared.run.to_arrays()

@@ -42,6 +42,19 @@ def tell_start(summary: Summary) -> Row:
     return write_figure(start), f"before the first round; the method {word} it by {change} %"
 
 
+_CHOICES = {
+    "given": "as given",
+    "usual": "the usual one for so many devices",
+    "auto": "the least one that leaves little noise on this graph",
+    "rehearsal": "found by a rehearsal on the sums of all devices",
+}
+
+
+def tell_coupling(summary: Summary) -> Row:
+    """Return the coupling, and how it was found."""
+    return write_figure(summary["coupling"]), f"strength of the links; {_CHOICES.get(summary['coupling_choice'], '')}"
+
+
 def tell_excess(summary: Summary) -> Row:
     """Return the excess of the mean ratio that theory expects beside the one that was measured."""
     ratio = summary["ratio_mean"]

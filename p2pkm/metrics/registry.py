@@ -169,7 +169,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("partition", "partition", "how the points are partitioned over devices", tables=_NONE),
     Metric("init", "initialization", "how the centroids are initialized", tables=_NONE),
     Metric("coupling", "coupling", "strength of the penalty on differences between neighbors", needs=_GROUPS,
-           tables=_NONE),
+           tables=_CLOSING, row=rows.tell_coupling),
+    Metric("coupling_choice", "choice of the coupling", "what the strength of the links is from: given, usual, auto or "
+           "rehearsal", needs=_GROUPS, tables=_NONE),
     Metric("alpha", "alpha", "the same as it stands in the objective", needs=_GROUPS, tables=_NONE),
     Metric("schedule", "schedule", "which devices update at the same time", tables=_NONE),
     Metric("relaxation", "relaxation", "relaxation factor of the centroid update", needs=_GROUPS, tables=_NONE),

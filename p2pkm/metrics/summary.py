@@ -139,8 +139,8 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
 def _tell_reverted(reverted: int, clients: int) -> list[str]:
     """Return a note if devices have taken their start back."""
     return [
-        f"accept test: {reverted:,} of {clients:,} devices took the start back, for what the method ended with may "
-        "cost more on all points in the mean; a stronger coupling (--coupling auto) leaves less noise"
+        f"accept test: {reverted:,} of {clients:,} devices took the start back, which may cost less on all points "
+        "than the method's end"
     ] * (reverted > 0)
 
 

@@ -3,12 +3,12 @@
 Over configurations of data, graph, partition and size: the mean cost ratio to central k-means, that of the worst device
 of any seed, the mean ratio of the start, bytes and rounds of
 
-* present: ``gtvmin`` as it is by default;
-* rule: coupling and relaxation auto;
-* accept: the same, and the accept test;
-* tree: the same over tree summaries instead of flooding;
-* rehearsal: coupling rehearsal and relaxation auto, and the accept test;
-* all: the same over tree summaries.
+* default: ``gtvmin`` as it is by default: coupling rehearsal, relaxation auto, accept test, over tree summaries;
+* earlier: the default before that: coupling 30, relaxation 1.5, no accept test, over flooded summaries;
+* rule: coupling auto instead of the rehearsal;
+* bare: the default without the accept test;
+* rows: the default from `rows:least=2`;
+* integers: the default with messages of integers.
 
 Below each of them the totals: how many configurations end worse than their start by more than .002, the largest mean,
 the largest worst device.
@@ -41,16 +41,15 @@ CASES = [  # data, graph and devices, partition
     *(("wine", graph, skew) for graph in ("ring 10", "small-world 16", "star 16") for skew in (SKEWS[0], "iid")),
     *(("blobs:clusters=8", graph, SKEWS[0]) for graph in ("ring 100", "tree 31", "star 100", "path 60")),
 ]  # fmt: skip
-AUTO = "gtvmin:coupling=auto,relaxation=auto"
-VARIANTS = {
-    "present": "gtvmin",
-    "rule": AUTO,
-    "accept": f"{AUTO},accept=true",
-    "tree": f"{AUTO},accept=true,init=tree-summaries:candidates=5",
-    "rehearsal": "gtvmin:coupling=rehearsal,relaxation=auto,accept=true",
-    "all": "gtvmin:coupling=rehearsal,relaxation=auto,accept=true,init=tree-summaries:candidates=5",
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "earlier": {"coupling": 30.0, "init": "flooded-summaries:candidates=5"},
+    "rule": {"coupling": "auto", "relaxation": "auto", "accept": True},
+    "bare": {"accept": False},
+    "rows": {"init": "rows:least=2"},
+    "integers": {"quantize": "rice"},
 }
-FIGURES = ("ratio_mean", "ratio_worst", "ratio_start", "excess_predicted", "coupling", "bytes", "rounds")
+FIGURES = ("ratio_mean", "ratio_worst", "ratio_start", "excess_predicted", "coupling", "bytes", "wire_bytes", "rounds")
 _WORSE = 2e-3  # than the start
 
 
@@ -59,10 +58,11 @@ def play(case: tuple[str, str, str], variant: str, seed: int) -> dict[str, Any]:
     data, place, skew = case
     graph, devices = place.split()
     experiment = Experiment(data=data, graph=graph, devices=int(devices), partition=skew, seed=seed)
-    text, _, init = VARIANTS[variant].partition(",init=")
-    ready = prepare(replace(experiment, algorithm=text, init=init or None), 1)
-    run = ready.run
-    summary = simulate(run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000).summary
+    ready = prepare(replace(experiment, **VARIANTS[variant]), 1)
+    run, integers = ready.run, ready.experiment.quantize
+    summary = simulate(
+        run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000, quantize=integers
+    ).summary
     return {key: summary[key] for key in FIGURES}
 
 
@@ -77,24 +77,29 @@ def measure(cases: list[tuple[str, str, str]], variants: list[str], seeds: range
 def tabulate(rows: list[dict[str, Any]]) -> str:
     """Return a line for every configuration and variant, and the totals of every variant."""
     lines = [f"{'configuration':52} {'variant':9} {'start':>7} {'mean':>7} {'device':>7} {'c':>6} {'expected':>8} "
-             f"{'kB':>8} {'rounds':>6}"]  # fmt: skip
-    totals: dict[str, list[tuple[float, float, float]]] = {}
+             f"{'kB':>8} {'wire':>8} {'rounds':>6}"]  # fmt: skip
+    totals: dict[str, list[tuple[float, ...]]] = {}
     for case, variant in dict.fromkeys((row["case"], row["variant"]) for row in rows):
         own = [row for row in rows if (row["case"], row["variant"]) == (case, variant)]
         mean = {key: float(np.mean([row[key] for row in own])) for key in FIGURES}
         worst = max(row["ratio_worst"] for row in own)
         change = max(row["ratio_mean"] - row["ratio_start"] for row in own)
-        totals.setdefault(variant, []).append((change, mean["ratio_mean"], worst))
+        rise = max(row["ratio_worst"] - row["ratio_start"] for row in own)
+        sizes = (mean["bytes"] / 1000, mean["wire_bytes"] / 1000, mean["rounds"])
+        totals.setdefault(variant, []).append((change, mean["ratio_mean"], worst, rise, *sizes))
         lines.append(
             f"{case:52} {variant:9} {mean['ratio_start']:7.4f} {mean['ratio_mean']:7.4f} {worst:7.4f} "
-            f"{mean['coupling']:6.0f} {mean['excess_predicted']:8.5f} {mean['bytes'] / 1000:8.0f} {mean['rounds']:6.1f}"
+            f"{mean['coupling']:6.0f} {mean['excess_predicted']:8.5f} {mean['bytes'] / 1000:8.0f} "
+            f"{mean['wire_bytes'] / 1000:8.0f} {mean['rounds']:6.1f}"
         )
     for variant, found in totals.items():
-        change, mean_ratio, device = np.array(found).T
+        change, mean_ratio, device, rise, *sizes = np.array(found).T
+        kb, wire, rounds = (float(one.mean()) for one in sizes)
         lines.append(
             f"{variant:9} a run ends worse than its start by more than {_WORSE}: {int((change > _WORSE).sum())} of "
-            f"{len(found)}; largest mean {mean_ratio.max():.4f}, worst device {device.max():.4f}, mean of all "
-            f"{mean_ratio.mean():.5f}"
+            f"{len(found)}; largest rise of a run {change.max():.4f}, of a device {rise.max():.4f}; largest mean "
+            f"{mean_ratio.max():.4f}, worst device {device.max():.4f}, mean of all {mean_ratio.mean():.5f}; "
+            f"{kb:,.0f} kB, on the wire {wire:,.0f}, {rounds:.1f} rounds"
         )
     return "\n".join(lines)
 

@@ -38,8 +38,8 @@ def run(name="gtvmin", k=3, shards=SHARDS, graph=GRAPH, rounds=12, **options):
 
 def stage_of(result, name, key="wire_bytes"):
     """Return what a stage added to a count."""
-    before = [record[key] for record in result.rounds if record["stage"] != name]
-    return [record[key] for record in result.rounds if record["stage"] == name][-1] - max([0, *before])
+    places = [place for place, record in enumerate(result.rounds) if record["stage"] == name]
+    return result.rounds[places[-1]][key] - ([0] + [record[key] for record in result.rounds])[places[0]]
 
 
 @pytest.mark.parametrize("code", ["rice", "int8"])

@@ -202,7 +202,7 @@ def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [
-    p2pkm.GTVMin(4, init="flooded-summaries"), p2pkm.GTVMin(4, init="tree-summaries"),
+    p2pkm.GTVMin(4, init="flooded-summaries", coupling=10), p2pkm.GTVMin(4, init="tree-summaries", coupling=10),
 ], ids=["summaries", "rooted"])  # fmt: skip
 def test_no_pair_of_fewer_points_leaves_before_the_method(method, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
@@ -440,7 +440,10 @@ def test_fuzzy_clients_of_few_points_with_a_least_row_of_one(name):
 def test_a_device_of_one_point_says_no_losses(monkeypatch):
     tap, data = Tap(monkeypatch), [deal().points[14 * i : 14 * i + 14] for i in range(7)]
     p2pkm.simulate(
-        p2pkm.GTVMin(4), topologies.ring(8), p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]), min_cluster_size=5
+        p2pkm.GTVMin(4, init="flooded-summaries:candidates=5", coupling=10),
+        topologies.ring(8),
+        p2pkm.Shards.from_list([*data, [[5.21, -1.56]]]),
+        min_cluster_size=5,
     )
     openings = [messages for stage, turn, messages in tap.messages if turn == 0 and told(messages, 0).shape[1] == 5]
     assert len(openings) == 1

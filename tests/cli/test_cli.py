@@ -46,8 +46,9 @@ def test_json_object():
     assert (summary["algorithm"], summary["graph"], summary["devices"], summary["ranks"]) == ("gtvmin", "ring", 4, 1)
     assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
     assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
-    assert (summary["init"], summary["coupling"], summary["alpha"]) == ("global", 10, None)
-    assert (summary["schedule"], summary["relaxation"]) == ("colored", 1.5)
+    assert (summary["init"], summary["coupling"], summary["alpha"]) == ("tree-summaries:candidates=5", 10, None)
+    assert (summary["schedule"], summary["coupling_choice"]) == ("colored", "rehearsal")
+    assert summary["relaxation"] == pytest.approx(2 / (1 + (1 - (20 / 21) ** 2) ** 0.5))
     assert (summary["local_steps"], summary["seed"]) == (1, 0)
     assert (summary["descent"], summary["out"]) == ("certified", None)
     assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
@@ -195,7 +196,8 @@ def test_the_command_line_beats_toml(tmp_path):
 @pytest.mark.parametrize(
     ("words", "init"),
     [
-        (("--init", "global"), "global"),
+        (("--init", "global"), "tree-summaries:candidates=5"),
+        (("--init", "global", "--noise", "0.1"), "flooded-summaries:candidates=5"),
         (("--init", "local"), "local"),
         (("--init", "flooded-summaries:candidates=1,hops=2"), "flooded-summaries:hops=2"),
         (("--groups",), "groups"),

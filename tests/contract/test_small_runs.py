@@ -27,7 +27,19 @@ def test_graph(name):
 
 
 def test_karate_and_its_weights():
-    words = ("--data", "grid16:points=5", "--rounds", 3, "--out", "none", "--format", "json", "--graph")
+    words = (
+        "--data",
+        "grid16:points=5",
+        "--rounds",
+        3,
+        "--coupling",
+        30,
+        "--out",
+        "none",
+        "--format",
+        "json",
+        "--graph",
+    )
     plain, weighted = (here(*words, f"karate:weighted={word}").summary for word in ("no", "yes"))
     assert plain["devices"] == weighted["devices"] == 34
     assert plain["centroids_sha256"] != weighted["centroids_sha256"]

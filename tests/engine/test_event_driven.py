@@ -307,7 +307,7 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
 
 def test_a_stage_before_is_not_played_by_events():
     graph = topologies.communities(16, bridges=4)
-    method = p2pkm.GTVMin(3, schedule="async", robust="saturate")
+    method = p2pkm.GTVMin(3, schedule="async", robust="saturate", init="flooded-summaries")
     timed = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, link_model="wan")
     plain = p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4)
     heads = [[one["objective"] for one in result.rounds if one["stage"] != "gtvmin"] for result in (timed, plain)]

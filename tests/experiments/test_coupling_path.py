@@ -75,7 +75,7 @@ def test_every_step_starts_where_the_last_one_ended():
         assert_array_equal(result.centroids, expected.centroids)
         assert result.summary["coupling"] == coupling
         start = expected.centroids
-    assert [len({record["stage"] for record in result.rounds}) for result in path] == [3, 1, 1]
+    assert [len({record["stage"] for record in result.rounds}) for result in path] == [2, 1, 1]
 
 
 def test_no_step_is_worse_at_its_own_coupling_than_where_it_started():

@@ -51,7 +51,7 @@ def test_the_expected_rate_is_that_of_an_even_ring(coupling, theta):
 
 
 def test_rounds_before_are_shown():
-    result = solve(16, "ring")[0]
+    result = solve(16, "ring", coupling=30)[0]
     stages = {record["stage"]: record["round"] for record in result.rounds}
     summary = result.summary
     assert summary["rounds"] == stages.pop("gtvmin")
@@ -67,7 +67,7 @@ def test_nothing_is_estimated_without_rounds_or_an_objective():
 
 def test_rounds_before_count_a_stage_as_often_as_it_is_played():
     """Init d2-sampling repeats stages; the milestones, in brackets from the start, count them all."""
-    result, _ = solve(16, "ring", init="d2-sampling")
+    result, _ = solve(16, "ring", init="d2-sampling", coupling=30)
     ends = [one["round"] for one, after in zip(result.rounds, result.rounds[1:], strict=False) if not after["round"]]
     stages = [one["stage"] for one in result.rounds if not one["round"]]
     assert len(set(stages)) < len(stages) == len(ends) + 1

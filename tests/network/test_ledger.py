@@ -90,7 +90,7 @@ def test_own_seeds_cost_nothing():
 
 
 def test_a_leader_costs_k_rows_per_tree_edge():
-    result = run(p2pkm.GTVMin(2, init="leader"), deal(3, 3, 3, 3))
+    result = run(p2pkm.GTVMin(2, init="leader", coupling=10), deal(3, 3, 3, 3))
     assert spent(result, "leader") == (3, 3 * 2 * 16)
     assert_array_equal(result.ledger.edge_rows, 2 * result.ledger.messages)
     over = result.ledger.messages - 1  # without the opening of gtvmin
@@ -100,21 +100,26 @@ def test_a_leader_costs_k_rows_per_tree_edge():
 
 def test_the_box_costs_two_rows_whenever_it_grows():
     shards = p2pkm.Shards.from_list([np.array(x, float)[:, None] for x in ([0, 10], [4, 6], [4, 5], [5, 6])])
-    result = run(p2pkm.GTVMin(2, init="bounding-box"), shards)
+    result = run(p2pkm.GTVMin(2, init="bounding-box", coupling=10), shards)
     # opening: all; round 1: device 1 has [0, 10], 2 and 3 have [4, 6]; round 2: 2 and 3 have [0, 10]; round 3: silence
     assert spent(result, "bounding-box") == (8 + 7 + 4, (8 + 7 + 4) * 2 * 8)
     assert_array_equal(said(result, 0), [[2, -1, -1], [2, 2, -1], [2, 2, 2], [2, 2, 2]])
 
 
 def test_a_device_without_points_says_one_empty_box():
-    result = run(p2pkm.GTVMin(1, init="bounding-box"), deal(1, 0, 0, 0))
+    result = run(p2pkm.GTVMin(1, init="bounding-box", coupling=10), deal(1, 0, 0, 0))
     assert_array_equal(said(result, 0),
                        [[2, -1, -1], [0, 2, -1], [0, -1, 2], [0, -1, 2]])  # fmt: skip
     assert spent(result, "bounding-box") == (8 + 3 + 4, (1 + 3 + 4) * 2 * 2 * 8)
 
 
+def flooding(k):
+    """Return GTVMin from flooded summaries, with nothing before or after it that sums up over a tree."""
+    return p2pkm.GTVMin(k, init="flooded-summaries:candidates=5", coupling=10)
+
+
 def test_flooding_by_hand():
-    result = run(p2pkm.GTVMin(2), deal(3, 4, 5, 6))
+    result = run(flooding(2), deal(3, 4, 5, 6))
     # opening: all; round 1: all have news; round 2: only 0, 2 and 3, of each other
     messages = 8 + 8 + 5
     assert spent(result, "flooded-summaries") == (messages, 8 * 8 * 3 * 8)
@@ -129,7 +134,7 @@ def test_one_hop_is_one_message():
 
 
 def test_a_device_without_points_forwards_and_says_one_empty_table():
-    result = run(p2pkm.GTVMin(2), deal(3, 0, 3, 3))
+    result = run(flooding(2), deal(3, 0, 3, 3))
     assert spent(result, "flooded-summaries") == (8 + 3 + 5 + 2 * 2, 8 * 6 * 3 * 8)
     assert_array_equal(said(result, 0),
                        [[2, -1, 4], [0, 6, -1], [2, 2, 2], [2, 2, 2]])  # fmt: skip
@@ -143,7 +148,7 @@ def test_flooding_sends_every_row_once_over_every_link_and_direction(seed):
     graph.add_edges_from(link[:2] for link in random_links(rng, n, 0.25))
     sizes = rng.integers(1, 7, n) * (rng.random(n) < 0.7)
     sizes[0] = 4
-    result = run(p2pkm.GTVMin(k), deal(*sizes), graph, allow_disconnected=True)
+    result = run(flooding(k), deal(*sizes), graph, allow_disconnected=True)
     pairs = losses = 0
     for part in map(list, nx.connected_components(graph)):
         degrees = sum(degree for _, degree in graph.degree(part))
@@ -154,7 +159,7 @@ def test_flooding_sends_every_row_once_over_every_link_and_direction(seed):
 
 
 def test_the_totals_are_the_sums_over_edges_and_records():
-    result = run(p2pkm.GTVMin(2), deal(3, 4, 5, 6), rounds=3)
+    result = run(flooding(2), deal(3, 4, 5, 6), rounds=3)
     assert result.ledger.messages.sum() == result.summary["messages"] == result.rounds[-1]["messages"]
     assert result.ledger.bytes.sum() == result.summary["bytes"] == result.rounds[-1]["bytes"]
     rows = np.bincount(result.ledger.sender, result.ledger.rows)

@@ -625,7 +625,7 @@ verify run-running                        | 3 | holds a run that has not ended
 verify run-good --ranks x                 | 2 | not a valid integer
 verify run-good --ranks 0                 | 2 | --ranks is 0
 verify run-good extra                     | 2 | unexpected extra argument
-verify run-flipped                        | 6 | centroids.npz is changed: its array 'centroids' is damaged
+verify run-flipped                        | 6 | centroids.npz is changed: its array
 verify run-flipped --files-only           | 6 | centroids.npz is changed
 verify run-cut                            | 6 | rounds.jsonl is changed
 verify run-lost                           | 6 | ledger.npz is missing

@@ -7,11 +7,12 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Floats, Integers, count_links, find_sources, read, to_matrix
 
 EIGENVALUES = 2_000  # devices; up to here all eigenvalues are computed
-_PROBES = 16  # random sign vectors of an estimate
+_SIGNS = 32_000  # random signs of an estimate, in two vectors at least
 _STEPS, _CLOSE = 2_000, 1e-4  # of conjugate gradients; relative residual at which they end
 
 
-def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool = True, seed: int = 0) -> Floats:
+def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool = True, seed: int = 0,
+                   enough: float = 0.0) -> Floats:  # fmt: skip
     """Return ``(1/n) sum_{q > components} (1 + 2 c mu_q)^-2`` for every coupling c, float64[couplings].
 
     mu_q are the eigenvalues, ascending, of the Laplacian L with the weights ``w_ij / sqrt(deg_i deg_j)``. If every
@@ -19,9 +20,9 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     ``(I + 2 c L) w = m``, and the mean squared distance of the devices from the mean of their component is v times
     this figure. One eigenvalue of each component is 0 and left out: its mode is the common mean.
 
-    Up to 2,000 devices all eigenvalues are computed. Above, Hutchinson's estimator: 16 vectors of random signs without
-    the mean of each component, solved by conjugate gradients; the error is about ``sqrt(1/8)`` over the root of the
-    number of modes that count, a few percent.
+    Up to 2,000 devices all eigenvalues are computed. Above, Hutchinson's estimator: 32,000 random signs, in 2 vectors
+    or more, without the mean of each component, solved by conjugate gradients; with p vectors the error is about
+    ``sqrt(2 / p)`` over the root of the number of modes that count, a few percent.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
         False: the weights are w_ij alone, as with a raw alpha.
     seed : int
         Of the signs.
+    enough : float
+        Above 2,000 devices figures after the first one of at most this are not computed: NaN.
     """
     import numpy as np
     from scipy.sparse import csgraph, diags_array
@@ -43,10 +46,14 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     if n <= EIGENVALUES:
         values = np.maximum(np.linalg.eigvalsh(laplacian.toarray())[count:], 0.0)
         return np.array([np.cumsum(np.append(0.0, (1 + 2 * c * values) ** -2.0))[-1] / n for c in couplings])
-    probes = np.random.default_rng(seed).choice([-1.0, 1.0], (n, _PROBES))
+    probes = np.random.default_rng(seed).choice([-1.0, 1.0], (n, max(2, _SIGNS // n)))
     probes -= _average(probes, component)[component]
-    solved = (_solve(laplacian, c, probes) for c in couplings)
-    return np.array([float((one * one).sum()) / (n * _PROBES) for one in solved])
+    found = np.full(len(couplings), np.nan)
+    for number, coupling in enumerate(couplings):
+        found[number] = (_solve(laplacian, coupling, probes) ** 2).sum() / probes.size
+        if found[number] <= enough:
+            break
+    return found
 
 
 def _weigh(links: CSRGraph, *, scaled: bool) -> Floats:

@@ -20,6 +20,7 @@ from p2pkm.experiments.config import (
     parse_graph,
     parse_partition,
     read_attributes,
+    record_defaults,
 )
 from p2pkm.methods.init.pipelines import Stage, choosing_stage, needs_hub, scaling_stage, stages
 from p2pkm.methods.init.registry import InitContext
@@ -137,7 +138,7 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
     points = PointCount(topology.n, size.points, size.features)
     check_fit(method, topology, points)  # nor can a plan time it
-    resolved, method = replace(resolved, devices=topology.clients), method.tune(topology, size.points)
+    resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(resolved, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
     run, refusal = None, None
@@ -145,6 +146,9 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
         run = build_run(method, vars(resolved), topology, points, graph=read_attributes(resolved, graph))
     except P2PKMError as error:
         refusal = error
+    else:
+        resolved, method = record_defaults(resolved, run.algorithm), run.algorithm
+    method = method.tune(topology, size.points)
     channel = ChannelPlan() if run is None else run.channel
     played, other = _arrange(resolved, method, setting, channel)
     return RunPlan(resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run)

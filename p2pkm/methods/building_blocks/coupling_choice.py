@@ -41,7 +41,7 @@ def choose_coupling(topology: Topology, points: int, k: int) -> float:
     The ladder ends at 100,000.
     """
     ladder = _climb(topology)
-    suits = _spread(topology, ladder, points, k) <= _EXCESS
+    suits = _spread(topology, ladder, points, k, _EXCESS) <= _EXCESS
     return ladder[int(np.argmax(suits))] if suits.any() else ladder[-1]
 
 
@@ -101,15 +101,17 @@ def check_rehearsal(topology: Topology) -> None:
     ExperimentError
         If it is disconnected, changes, or has more than 5,000 devices.
     """
-    why = ""
-    if topology.components.max() > 0:
-        why = "the graph is disconnected, and each of its components would need a coupling of its own"
-    elif topology.varying is not None:
-        why = "the links change, and it knows one graph alone"
-    elif topology.n > _MOST:
-        why = f"the graph has {topology.n:,} devices; up to {_MOST:,} are possible"
-    if why:
+    if why := why_no_rehearsal(topology):
         raise ExperimentError(f"coupling is rehearsal, but {why}; take auto, or a number")
+
+
+def why_no_rehearsal(topology: Topology) -> str:
+    """Return why there is no rehearsal on a graph, nothing if there is."""
+    if topology.components.max() > 0:
+        return "the graph is disconnected, and each of its components would need a coupling of its own"
+    if topology.varying is not None:
+        return "the links change, and it knows one graph alone"
+    return "" if topology.n <= _MOST else f"the graph has {topology.n:,} devices; up to {_MOST:,} are possible"
 
 
 def _deviate(topology: Topology, strength: float, counts: Floats, sums: Floats, mean: Floats) -> Floats:
@@ -131,10 +133,10 @@ def _climb(topology: Topology) -> tuple[float, ...]:
     return tuple(one for one in _LADDER if one >= least)
 
 
-def _spread(topology: Topology, couplings: tuple[float, ...], points: int, k: int) -> Floats:
-    """Return the expected excess at each coupling, float64[couplings]."""
+def _spread(topology: Topology, couplings: tuple[float, ...], points: int, k: int, enough: float = 0.0) -> Floats:
+    """Return the expected excess at each coupling, float64[couplings]; NaN after the first of `enough`, see there."""
     from topologies.measures import residual_noise
 
     each = points / (topology.n * k)
-    found: Floats = residual_noise(topology, couplings) / each
+    found: Floats = residual_noise(topology, couplings, enough=enough * each) / each
     return found

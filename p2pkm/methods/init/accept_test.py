@@ -215,7 +215,7 @@ def _price(start: Floats, held: Floats, devices: Devices) -> Floats:
     A column of zeros beside the points and of the root of V_c beside u_c adds V_c to every squared distance.
     """
     points, weights, offsets = judges(devices, start.shape[1])
-    ends = np.dstack((start + held[:, :, :-1], np.sqrt(held[:, :, -1])))
+    ends = np.dstack((start + held[:, :, :-1], np.sqrt(np.maximum(held[:, :, -1], 0.0))))
     begun = np.dstack((start, np.where(np.isinf(start[:, :, 0]), np.inf, 0.0)))
     losses = np.zeros((len(devices), 1, 2))
     for own, rows in iter_chunks(offsets):

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import ExperimentError, TopologyError
-from p2pkm.core.protocols import Algorithm
+from p2pkm.core.protocols import Algorithm, RunOutline
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.choose_k import ChooseK
 from p2pkm.methods.init.group_links import GroupLinks
-from p2pkm.methods.init.registry import InitContext, grow_shallow, known, why_tree
+from p2pkm.methods.init.registry import CANDIDATES, DEEPEST, InitContext, can_flood, grow_shallow, known
 from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 from p2pkm.methods.init.standardization import Standardization
@@ -97,6 +97,24 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     return Topology.from_graph(graph).call(names)
 
 
+def resolve(algorithm: Any, run: RunOutline, d: int) -> Any:
+    """Return a method with everything that was left to the run: its initialization, and what it decides itself.
+
+    Init `global` goes along a tree, which one device that sends something else, or one lost message, would lead astray;
+    so it floods where that may happen, unless that would take too much.
+    """
+    traits = algorithm.traits
+    if traits.init is None or run.seeded:
+        return algorithm.resolve(run)
+    deep = run.topology.hops > DEEPEST
+    if traits.init.name == "global" and not traits.groups and not deep:
+        options = {"candidates": CANDIDATES} | dict(traits.init.options)
+        flooded = run.disturbed and can_flood(run.topology, algorithm.k, d)
+        kind = Init.flooded_summaries if flooded else Init.tree_summaries
+        algorithm = algorithm.replaced(init=kind(**options))
+    return algorithm.resolve(run._replace(disturbed="a deep tree" if deep else run.disturbed))
+
+
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Return all stages of a run; `seeded`: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
@@ -144,14 +162,13 @@ def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
 
 def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages before the last one."""
-    note = why_tree(at) if init.name == "global" else ""
     if init.name in _FLOODING:
         _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
     algorithms = known(init.name)[init.name](at, **dict(init.options))
     names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, note=note, faults_apply=at.faults_apply and algorithm.traits.ends_under_faults)
+        Stage(name, algorithm, most, faults_apply=at.faults_apply and algorithm.traits.ends_under_faults)
         for name, algorithm in zip(names, algorithms, strict=True)
     )
 

@@ -19,12 +19,12 @@ from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.methods.init.tree_rows import TreeRows
-from p2pkm.methods.init.tree_summaries import ROWS, TreeSummaries
+from p2pkm.methods.init.tree_summaries import TreeSummaries
 from p2pkm.network.graph import Topology
 
-_CANDIDATES = 5
-_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global floods
-_DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
+CANDIDATES = 5  # of init global
+_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global may flood
+DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
 
 
 class InitContext(NamedTuple):
@@ -41,9 +41,9 @@ class InitContext(NamedTuple):
     faults_apply: bool = False
 
 
-def global_(at: InitContext) -> tuple[Algorithm, ...]:
-    """Choose among 5 clusterings of the summaries of all devices, which are flooded or, if many, sent up a tree."""
-    return (tree_summaries if why_tree(at) else flooded_summaries)(at, candidates=_CANDIDATES)
+def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:
+    """Choose among clusterings of the summaries of all devices, sent up a tree or flooded: see `can_flood`."""
+    return (flooded_summaries if at.faults_apply else tree_summaries)(at, candidates=candidates)
 
 
 def local(at: InitContext) -> tuple[Algorithm, ...]:
@@ -97,31 +97,25 @@ def grow_shallow(topology: Topology) -> Tree:
     """Return the spanning tree, or refuse a graph whose tree has more layers than a run can walk."""
     tree = grow(topology)
     depth = int(tree.layer.max())
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         raise ExperimentError(
-            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {_DEEPEST} "
+            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {DEEPEST} "
             "are possible. Take a graph with shortcuts, or --init local"
         )
     return tree
 
 
-def why_tree(at: InitContext) -> str:
-    """Return why init `global` takes a tree, nothing if it floods.
+def can_flood(topology: Topology, k: int, d: int) -> bool:
+    """Return whether summaries may be flooded where a run would rather not rely on a tree.
 
     Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
     four bytes with copies; in the busiest turn each sends the pairs of a widest layer of the graph, held thrice.
     """
-    n, topology = at.topology.n, at.topology
-    rows, memory = len(topology.indices) * n * (at.k + 1), 4 * n * n
+    n = topology.n
+    rows, memory = len(topology.indices) * n * (k + 1), 4 * n * n
     if memory <= _MEMORY:
-        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * at.k * (at.d + 2)
-    if memory <= _MEMORY and rows <= _ROWS:
-        return ""
-    return (
-        f"init global collects the summaries along a spanning tree, in messages of at most {ROWS * at.k} rows: "
-        f"flooding them would send {rows / 1e6:,.0f} million rows and take {memory / 1e9:,.1f} GB (it is done up to "
-        f"{_ROWS // 10**6} million rows and {_MEMORY // 10**9} GB)"
-    )
+        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * k * (d + 2)
+    return memory <= _MEMORY and rows <= _ROWS
 
 
 INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {

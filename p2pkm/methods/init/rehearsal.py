@@ -85,7 +85,7 @@ class Rehearsing(MethodBase):
     """
 
     name: ClassVar[str] = "rehearsal"
-    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True, common_centroids=True)
     k: int
     topology: Topology
     tree: Tree

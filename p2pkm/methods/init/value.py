@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from p2pkm.core.spec import Spec, read_value
 from p2pkm.core.validation import whole
-from p2pkm.methods.init.registry import INITS, known
+from p2pkm.methods.init.registry import CANDIDATES, INITS, known
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,12 @@ class Init:
         return read_value(Init, given, kinds, "init", lambda spec: _make_from(spec, kinds[spec.name]))
 
     @classmethod
-    def global_(cls) -> "Init":
-        """Choose among 5 clusterings of the summaries of all devices, which are flooded or, if many, sent up a tree."""
-        return cls("global")
+    def global_(cls, *, candidates: int = CANDIDATES) -> "Init":
+        """Choose among clusterings of the summaries of all devices, which are sent up a tree.
+
+        Where messages are changed, late or lost, or links change, they are flooded instead, if that is affordable.
+        """
+        return _make("global", (("candidates", candidates, CANDIDATES),))
 
     @classmethod
     def local(cls) -> "Init":

@@ -72,7 +72,7 @@ class ADMM(MethodBase):
     k: int
     _: KW_ONLY
     eta: float = 5.0
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "admm"

@@ -72,7 +72,7 @@ class ConsensusLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 10
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "consensus"

@@ -103,7 +103,7 @@ class DGC(MethodBase):
     rho: float | None = None
     steps: int = 3
     step: float | None = None
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "dgc"

@@ -74,7 +74,7 @@ class Epidemic(MethodBase):
     k: int
     _: KW_ONLY
     cycles: int = 24
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "epidemic"

@@ -73,7 +73,7 @@ class GossipMatching(MethodBase):
     k: int
     _: KW_ONLY
     share: float = 0.04
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "gossip"

@@ -86,7 +86,7 @@ class GossipSum(MethodBase):
     k: int
     _: KW_ONLY
     sends: int = 20
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
     name: ClassVar[str] = "gossip-sum"

@@ -1,6 +1,5 @@
 """GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
 
-from copy import copy
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
-from p2pkm.core.protocols import MethodBase, Work
+from p2pkm.core.protocols import MethodBase, RunOutline, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
@@ -25,6 +24,7 @@ from p2pkm.methods.building_blocks.coupling_choice import (
     least_coupling,
     predict_excess,
     relax,
+    why_no_rehearsal,
 )
 from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
 from p2pkm.methods.building_blocks.normalized_losses import inverse_weights, weigh_equally
@@ -104,8 +104,8 @@ class GTVMin(MethodBase):
 
     Message: the k centroids, once per turn awake.
 
-    Privacy: neighbors see the centroids of every turn; init `global` before it shows every device the centroids and
-    counts of all others, `groups` rows (mean, count, SSE) of all devices below it in a tree, see
+    Privacy: neighbors see the centroids of every turn; init `global` and a rehearsal before it show a device centroids
+    and counts of all devices below it in a tree, `groups` rows (mean, count, SSE) of these, see
     `p2pkm.methods.init.tree_groups`.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
@@ -129,16 +129,16 @@ class GTVMin(MethodBase):
         multiplies it, too; a coupling stays.
     coupling : float, "auto" or "rehearsal", optional
         Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Default 10; 30 from 10 devices or a diameter of 8 on (not with groups). Edge weights multiply either. ``auto``:
-        at least that, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the devices'
-        points is expected to raise the cost by at most .001 (see `p2pkm.methods.building_blocks.coupling_choice`).
-        ``rehearsal``: the smallest of these with which this method's equations, solved once for the devices' own sums
-        at the root of a tree, end close to the pooled means (see `p2pkm.methods.init.rehearsal`); up to 5,000 devices.
+        Edge weights multiply either; for the default see `accept`. ``auto``: at least 10, 30 from 10 devices or a
+        diameter of 8 on, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the
+        devices' points is expected to raise the cost by at most .001 (see
+        `p2pkm.methods.building_blocks.coupling_choice`). ``rehearsal``: the smallest of these with which this method's
+        equations, solved once for the devices' own sums at the root of a tree, end close to the pooled means (see
+        `p2pkm.methods.init.rehearsal`); up to 5,000 devices.
     schedule : {"colored", "jacobi", "async"}
     relaxation : float or "auto", optional
-        Relaxation; default 1.5; 1 for jacobi, async with a net and on graphs that change (more is refused there).
-        ``auto``: the optimal one of the slowest mode at the coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c /
-        (1 + 2c)``; 1 where the default is 1, 1.5 with a raw alpha.
+        For the default see `accept`. ``auto``: the optimal one of the slowest mode at the coupling c, ``2 / (1 +
+        sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``; 1 where the default is 1, 1.5 with a raw alpha.
     local_steps : int
         Passes per turn.
     star_term : bool
@@ -156,8 +156,8 @@ class GTVMin(MethodBase):
         damping gamma of Yang, Rastelli and Jung; default 1/2 with several passes).
     update : {"exact", "as-printed"}
     init : Init or str
-        How devices get their first centroids. ``global`` floods summaries, or sends them up a tree, and chooses among
-        5 candidate clusterings.
+        How devices get their first centroids. ``global`` sends summaries up a tree and chooses among 5 candidate
+        clusterings; where messages are changed, late or lost, or links change, it floods them.
     groups : int, "auto" or False
         Let groups of devices whose points differ have clusterings of their own: the root of a tree finds so many groups
         (auto: as many as the rows of all devices say) and a start for each, and links between groups are cut.
@@ -171,10 +171,17 @@ class GTVMin(MethodBase):
         What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
         and trim, with which no descent is claimed. Saturate lets links give way: their limits d0 are fixed after 8
         clipped sweeps at coupling 1; the descent is that of the objective with phi.
-    accept : bool
+    accept : bool, optional
         Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
         that they had agreed on, and lets all take the start back if it costs less: see
         `p2pkm.methods.init.accept_test`. Not with groups, nor with init `local`.
+
+        Coupling, relaxation and accept have a default together: rehearsal (auto on graphs of several components or
+        above 5,000 devices, and with a `min_cluster_size`), auto and True. It is for runs whose devices agree on a
+        start and whose links and messages are left alone, with the update above: `resolve` names what keeps a run from
+        it. Elsewhere, and if coupling or alpha is given, coupling is 10, 30 from 10 devices or a diameter of 8 on (10
+        with groups), relaxation 1.5 (1 for jacobi, async with a net and on graphs that change, where more is refused)
+        and there is no accept test.
 
     Raises
     ------
@@ -204,7 +211,7 @@ class GTVMin(MethodBase):
     tol: float
     swaps: bool
     robust: str
-    accept: bool
+    accept: bool | None
 
     name: ClassVar[str] = "gtvmin"
     default_rounds: ClassVar[int] = 150
@@ -217,7 +224,7 @@ class GTVMin(MethodBase):
         safeguard: bool = False, update: Literal["exact", "as-printed"] = "exact",
         init: Init | str = "global", groups: int | Literal["auto"] | bool = False, tol: float = 1e-3,
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
-        accept: bool = False,
+        accept: bool | None = None,
     ) -> None:  # fmt: skip
         groups = groups if groups is False else check_groups(groups)
         given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
@@ -243,8 +250,9 @@ class GTVMin(MethodBase):
             groups=self.groups,
             keeps_to_groups=True,
             relaxation=None if self.relaxation == "auto" else self.relaxation,
+            coupling_choice=self._coupling_choice,
             rehearses=self.coupling == "rehearsal",
-            accepts=self.accept,
+            accepts=bool(self.accept),
             saturates=self.robust == "saturate",
             has_objective=True,
             moves_on_grid=True,
@@ -322,6 +330,13 @@ class GTVMin(MethodBase):
             return 1.0
         return 1.5 if self.relaxation is None or coupling is None else relax(coupling)
 
+    @property
+    def _coupling_choice(self) -> str:
+        """Return where the strength of the links is from."""
+        if isinstance(self.coupling, str):
+            return self.coupling
+        return "usual" if self.coupling is None and self.alpha is None else "given"
+
     def _why_raw_points(self) -> str:
         """Return why single rows cannot be left out with these parameters."""
         if self.local_steps > 1:
@@ -368,16 +383,43 @@ class GTVMin(MethodBase):
             return self.coupling
         return WEAK if self.groups else least_coupling(total, hops)
 
+    def resolve(self, run: RunOutline) -> "GTVMin":
+        """Return the method with coupling, relaxation and accept test by default, where nothing keeps it from them."""
+        if self._why_plain(run):
+            return self
+        small = run.complete and not why_no_rehearsal(run.topology)
+        best = {"coupling": "rehearsal" if small else "auto", "relaxation": "auto", "accept": True}
+        return self.replaced(**{name: value for name, value in best.items() if vars(self)[name] is None})
+
+    def _why_plain(self, run: RunOutline) -> str:
+        """Return why coupling, relaxation and accept test are those of a run that nothing is known of; empty: not."""
+        reasons = {
+            "a strength is given": self.alpha is not None or self.coupling is not None,
+            "groups": bool(self.groups),
+            "devices start from centroids that were given": run.seeded,
+            "devices start from different centroids": self._starts_apart,
+            f"robust={self.robust}": self.robust != "none",
+            "another update": not self.star_term or self.update_rule != "exact" or self.matching != "nearest"
+            or self.normalize_losses or self.safeguard,
+            run.disturbed: bool(run.disturbed),
+        }  # fmt: skip
+        return next((why for why, holds in reasons.items() if holds), "")
+
+    @property
+    def _starts_apart(self) -> bool:
+        """Return whether devices may start from different centroids."""
+        return self.init.name == "local" or "hops" in dict(self.init.options)
+
     def tune(self, topology: Topology, points: int) -> "GTVMin":
         """Return the method with the coupling that suits the graph, if that is left to it."""
         if self.coupling == "rehearsal":
             check_rehearsal(topology)
-        return self._with(coupling=choose_coupling(topology, points, self.k)) if self.coupling == "auto" else self
+        return self.replaced(coupling=choose_coupling(topology, points, self.k)) if self.coupling == "auto" else self
 
     def settle(self, state: Any) -> "GTVMin":
         """Return the method with the coupling that the rehearsal found, if there was one."""
         found = optional(state, "rehearsed")
-        return self if found is None or not len(found) else self._with(coupling=float(found[0, 0]))
+        return self if found is None or not len(found) else self.replaced(coupling=float(found[0, 0]))
 
     def predict_excess(self, topology: Topology, points: int) -> float | None:
         """Return the expected excess of the mean cost ratio from noise, None where the theorem does not apply."""
@@ -417,14 +459,7 @@ class GTVMin(MethodBase):
     def at(self, coupling: float) -> "GTVMin":
         """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
         robust = "clip" if self.robust == "saturate" else self.robust
-        return self._with(coupling=coupling, alpha=None, robust=robust, accept=False)
-
-    def _with(self, **others: Any) -> "GTVMin":
-        """Return the same method with some other parameters."""
-        other = copy(self)
-        for name, value in others.items():
-            object.__setattr__(other, name, value)
-        return other
+        return self.replaced(coupling=coupling, alpha=None, robust=robust, accept=False)
 
 
 def _check(given: GTVMin) -> None:
@@ -446,8 +481,7 @@ def _check(given: GTVMin) -> None:
         raise ExperimentError(
             f"coupling is {given.coupling} with groups or saturating links, which leave no one graph; give a number"
         )
-    alike = not given.groups and given.init.name != "local" and "hops" not in dict(given.init.options)
-    if not alike and (given.accept or given.coupling == "rehearsal"):
+    if (given.groups or given._starts_apart) and (given.accept or given.coupling == "rehearsal"):
         raise ExperimentError(
             "accept and coupling rehearsal need a start that all devices agree on, which groups and init local do not "
             "give; leave them out, or take --init global"

@@ -106,7 +106,7 @@ class PushSumLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 10
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
     counters: bool | None = None
 

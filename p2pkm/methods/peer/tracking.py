@@ -108,7 +108,7 @@ class TrackingLloyd(MethodBase):
     k: int
     _: KW_ONLY
     gossips: int = 3
-    init: Init | str = "flooded-summaries"
+    init: Init | str = "global:candidates=1"
     tol: float = 1e-5
     counters: bool | None = None
 

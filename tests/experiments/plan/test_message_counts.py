@@ -70,7 +70,7 @@ def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
         algorithm=spell(name), graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition, **rounds
     )
     share = check(rows)
-    if partition == "iid" and name != "coreset":
+    if partition == "iid" and name not in ("coreset", "gtvmin"):  # a rehearsal leaves rows without points out
         assert share == 1.0  # from the first message of the seeding to the last round
     elif name != "coreset":
         assert all(volume.exact_messages and volume.exact_bytes for course, volume, _ in rows if course.name == name)
@@ -91,7 +91,7 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
 @pytest.mark.parametrize("seeding", SEEDINGS)
 def test_a_seeding_sends_what_was_planned(seeding, scale):
-    rows = compare(init=seeding, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
+    rows = compare(init=seeding, coupling=30, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
     assert share == 1.0 or seeding in ("bounding-box", "d2-sampling") or scale == "minmax"
 
@@ -147,7 +147,8 @@ def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
 
 @pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_schedules_wake_whom_the_plan_says(schedule):
-    assert check(compare(schedule=schedule, devices=12, graph="grid", partition="iid", rounds=6, seed=3)) == 1.0
+    rows = compare(schedule=schedule, coupling=30, devices=12, graph="grid", partition="iid", rounds=6, seed=3)
+    assert check(rows) == 1.0
 
 
 @pytest.mark.parametrize("graph", ["ring", "star"])
@@ -169,7 +170,7 @@ def test_a_coreset_along_a_tree_sends_what_was_planned():
 
 @pytest.mark.parametrize("graph", ["path", "small-world", "star"])
 def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
-    rows = compare(init="tree-summaries:candidates=2,rows=60", devices=100, graph=graph,
+    rows = compare(init="tree-summaries:candidates=2,rows=60", coupling=30, devices=100, graph=graph,
                    data="blobs:points=300,clusters=3",
                    clusters=3, partition="iid", rounds=2)  # fmt: skip
     assert check(rows) >= 0.9
@@ -178,25 +179,25 @@ def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
     assert planned.exact_bytes == (graph == "star") and sent <= planned.bytes <= 1.2 * sent
 
 
-def test_recipe_global_is_planned_along_the_tree_that_it_takes(monkeypatch):
+@pytest.mark.parametrize("disturbed", [{}, {"noise": 0.1}])
+def test_init_global_is_planned_as_it_is_run(disturbed):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
-    names = {course.name for course, _, _ in compare(**options, rounds=2)}
-    assert names == {"flooded-summaries", "select-candidate", "gtvmin"}
-    monkeypatch.setattr("p2pkm.methods.init.registry._ROWS", 100)
-    rows = compare(**options, rounds=2)
-    assert [course.name for course, _, _ in rows] == ["tree-summaries"] * 2 + ["gtvmin"] * 3
-    assert check(rows) == 1.0
+    rows = compare(**options, **disturbed, rounds=2)
+    names = list(dict.fromkeys(course.name for course, _, _ in rows))
+    before = ["flooded-summaries", "select-candidate"] if disturbed else ["tree-summaries", "rehearsal"]
+    assert names == [*before, "gtvmin", *([] if disturbed else ["accept-test"])]
+    assert check(rows) == 1.0 or not disturbed
 
 
 def test_no_bytes_are_promised_where_points_may_be_too_few():
     rows = compare(data="grid16:points=2,sd=0", devices=6, clusters=16, partition="dirichlet", rounds=2)
     check(rows)
-    plan = build_plan(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17), None)
+    plan = build_plan(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17, coupling=10), None)
     assert not stage_traffic(plan)[-1].volume(1).exact_bytes
 
 
 def test_totals_add_up_the_opening_and_all_rounds():
-    plan = build_plan(Experiment(devices=6, partition="iid", rounds=7), None)
+    plan = build_plan(Experiment(devices=6, partition="iid", rounds=7, coupling=10), None)
     course = stage_traffic(plan)[-1]
     assert course.total() == sum((course.volume(t) for t in range(8)), NOTHING)
     assert course.total() == Volume(8 * 12, 8 * 12 * 16 * 2 * 8)

@@ -246,7 +246,8 @@ def test_a_server_is_not_shared_out():
 def test_text_names_every_stage_and_every_number_of_ranks(uncalibrated):
     ending = here("plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--rounds", "20")
     assert ending.code == 0, ending.err
-    for word in ("flooded-summaries", "select-candidate", "gtvmin", "4,096", "12 devices, 17 links", "rank 0", "not",
+    for word in ("tree-summaries", "rehearsal", "gtvmin", "accept-test", "4,096", "12 devices, 17 links", "rank 0",
+                 "not",
                  "free here"):  # fmt: skip
         assert word in ending.out or word == "not"
     assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
@@ -273,7 +274,19 @@ def test_the_excess_that_theory_expects_is_planned(uncalibrated):
 
 def test_json_holds_what_the_text_says(uncalibrated):
     ending = here(
-        "plan", "--devices", "12", "--graph", "grid", "--partition", "iid", "--format", "json", "--ranks", "3"
+        "plan",
+        "--devices",
+        "12",
+        "--graph",
+        "grid",
+        "--partition",
+        "iid",
+        "--format",
+        "json",
+        "--ranks",
+        "3",
+        "--coupling",
+        "30",
     )
     found = json.loads(ending.out)
     assert ending.code == 0

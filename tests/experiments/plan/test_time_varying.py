@@ -123,11 +123,17 @@ SEEDINGS = (
 @pytest.mark.parametrize("scale", ["none", "standard"])
 @pytest.mark.parametrize("seeding", SEEDINGS)
 def test_seedings_last_as_planned(seeding, scale):
-    plan, records = both(graph="grid", devices=12, init=seeding, scale=scale)
+    plan, records = both(graph="grid", devices=12, init=seeding, coupling=30, scale=scale)
     assert set(check_time(plan, records)) == {EXACT}
 
 
-ALONG = {"init": "tree-summaries:candidates=2,rows=60", "devices": 100, "graph": "path", "data": "blobs:points=300"}
+ALONG = {
+    "init": "tree-summaries:candidates=2,rows=60",
+    "coupling": 30,
+    "devices": 100,
+    "graph": "path",
+    "data": "blobs:points=300",
+}
 
 
 @pytest.mark.parametrize("options", [{"init": "bounding-box"}, {"init": "d2-sampling"}, {"scale": "minmax"}, ALONG])
@@ -157,7 +163,7 @@ def test_other_methods_last_as_planned(method):
 
 
 def test_seconds_are_about_so_many_where_nobody_knows_how_many_points_a_device_has():
-    plan, records = both(devices=12, partition="dirichlet")
+    plan, records = both(devices=12, partition="dirichlet", coupling=30)
     told = tell(plan)
     assert set(told["kind"].values()) == {ABOUT}
     assert told["round"] == pytest.approx(records[-1]["virtual_seconds"] / 12, rel=0.5)

@@ -138,7 +138,7 @@ def test_saturate_finds_its_limits_in_stages_of_its_own():
     shards = p2pkm.Shards.deal(*_points(6))
     result = p2pkm.simulate(p2pkm.GTVMin(4, robust="saturate"), topologies.ring(6), shards, rounds=20)
     names = list(dict.fromkeys(one["stage"] for one in result.rounds))
-    assert names == ["flooded-summaries", "select-candidate", "warmup", "saturation-thresholds", "gtvmin"]
+    assert names == ["tree-summaries", "warmup", "saturation-thresholds", "gtvmin"]
     objectives = [one["objective"] for one in result.rounds if one["stage"] == "gtvmin"]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(objectives))
 

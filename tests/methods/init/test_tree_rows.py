@@ -29,7 +29,9 @@ def test_the_ledger_on_a_path_of_four_by_hand():
     """Root 1: device 3 is two links below, 0 and 2 one; k = 2, so 4 rows of d + 2 = 3 columns at most."""
     data = [[0.0, 9.0], [1.0, 8.0, 3.0, 4.0, 5.0, 6.0], [], [2.0]]
     shards = p2pkm.Shards.from_list([np.array(points)[:, None] for points in data])
-    result = p2pkm.simulate(p2pkm.GTVMin(2, init="rows"), topologies.path(4), shards, rounds=0, baselines=False)
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(2, init="rows", coupling=10), topologies.path(4), shards, rounds=0, baselines=False
+    )
     rows = (2 + 1 + 1) * 3 * 8  # of 0; of 3 to 2; the same from 2 to 1
     assert result.summary["bytes"] == rows + 3 * 2 * 8 + 2 * 3 * 2 * 8
     assert result.summary["messages"] == 2 * 3 + 2 * 3
@@ -54,7 +56,7 @@ def test_what_comes_down_costs_at_most_the_bound_and_is_a_lloyd_point_of_the_row
 def test_no_point_leaves_its_device_with_rows_of_two():
     graph, shards = topologies.ring(10), mix(10, 6, 3)
     plain, merged, few = (
-        p2pkm.simulate(p2pkm.GTVMin(6, init=init), graph, shards, rounds=0, **options).summary
+        p2pkm.simulate(p2pkm.GTVMin(6, init=init, coupling=30), graph, shards, rounds=0, **options).summary
         for init, options in (("rows", {}), ("rows:least=2", {}), ("rows", {"min_cluster_size": 2}))
     )
     assert plain["raw_points_disclosed"] > 0

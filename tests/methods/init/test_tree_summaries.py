@@ -33,7 +33,7 @@ GRAPHS = {
 
 def seeds(seeding, graph, k=3, **options):
     """Return the run that ends with the seeding."""
-    algorithm = p2pkm.GTVMin(k, init=seeding)
+    algorithm = p2pkm.GTVMin(k, init=seeding, coupling=30)
     given = {"rounds": 0, "seed": 3, "allow_disconnected": True} | options
     return p2pkm.simulate(algorithm, graph, deal(len(graph)), **given)
 
@@ -52,14 +52,14 @@ def test_the_ledger_on_a_path_of_four_by_hand():
     """Root 1: device 3 is two links below, 0 and 2 one; k = 2, d = 1."""
     data = [[0.0, 9.0], [1.0, 8.0], [], [2.0]]
     shards = p2pkm.Shards.from_list([np.array(points)[:, None] for points in data])
-    algorithm, path = p2pkm.GTVMin(2, init="tree-summaries:candidates=3"), topologies.path(4)
+    algorithm, path = p2pkm.GTVMin(2, init="tree-summaries:candidates=3", coupling=10), topologies.path(4)
     result = p2pkm.simulate(algorithm, path, shards, rounds=0, baselines=False)
     opening = 2 * 3 * 2 * 8  # GTVMin says its two rows over every link
     pairs = 2 * 2 * 8 + 1 * 2 * 8 + 1 * 2 * 8  # of 0; of 3 to 2; the same from 2 to 1
     candidates, losses, choice = 3 * (3 * 2) * 8, 3 * 3 * 8, 3 * 8  # over three links each
     assert result.summary["bytes"] == pairs + candidates + losses + choice + opening
     assert result.summary["messages"] == 4 * 3 + 2 * 3
-    one = p2pkm.simulate(p2pkm.GTVMin(2, init="tree-summaries"), path, shards, rounds=0, baselines=False)
+    one = p2pkm.simulate(p2pkm.GTVMin(2, init="tree-summaries", coupling=10), path, shards, rounds=0, baselines=False)
     assert one.summary["bytes"] == pairs + 3 * 2 * 8 + opening
 
 
@@ -212,25 +212,24 @@ def test_reducing_keeps_weight_and_mean_and_leaves_small_tables_alone():
 
 
 @pytest.mark.parametrize("name", ["_ROWS", "_MEMORY"])
-def test_recipe_global_takes_a_tree_above_the_bound_and_says_so(monkeypatch, name):
+def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypatch, name):
     graph, shards = GRAPHS["small world"], deal(16)
-    flooded = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0)
+    plain = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0)
+    assert plain.summary["init"] == "tree-summaries:candidates=5"
+    assert plain.rounds[0]["stage"] == "tree-summaries"
     rows, memory = 64 * 16 * 4, 4 * 16 * 16 + 3 * 16 * 8 * 3 * (shards.d + 2) * int(np.bincount(
         grow(p2pkm.Topology.from_graph(graph)).layer).max())  # fmt: skip
-    monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name])
-    assert p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0).notes == flooded.notes
-    monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name] - 1)
-    over = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0)
-    assert_array_equal(over.centroids, flooded.centroids)
-    assert {record["stage"] for record in over.rounds} == {"tree-summaries", "gtvmin"}
-    (note,) = set(over.notes) - set(flooded.notes)
-    assert "spanning tree" in note
-    assert over.summary["bytes"] < flooded.summary["bytes"]
+    for less, expected in ((0, "flooded-summaries"), (1, "tree-summaries")):
+        monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name] - less)
+        found = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, faults="loss=0.1")
+        assert found.summary["init"] == f"{expected}:candidates=5"
+        assert found.rounds[0]["stage"] == expected
+    assert_array_equal(found.centroids, plain.centroids)
 
 
 def test_rows_and_layers_out_of_range_are_refused(monkeypatch):
     with pytest.raises(ExperimentError, match="rows is 59; expected at least 60, 20 for each of 3 clusters"):
         seeds("tree-summaries:rows=59", GRAPHS["ring"])
-    monkeypatch.setattr(recipe, "_DEEPEST", 2)
+    monkeypatch.setattr(recipe, "DEEPEST", 2)
     with pytest.raises(ExperimentError, match="has 3 layers"):
         seeds("tree-summaries", GRAPHS["ring"])

@@ -144,5 +144,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = ADMM(3)
-    assert (method.schedule, str(method.init), method.eta) == ("jacobi", "flooded-summaries", 5.0)
+    assert (method.schedule, str(method.init), method.eta) == ("jacobi", "global:candidates=1", 5.0)
     assert (method.name, method.default_rounds, method.tol) == ("admm", 150, 1e-5)

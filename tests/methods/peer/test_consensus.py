@@ -134,7 +134,7 @@ def test_a_run_settles_and_reports():
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(ConsensusLloyd(16), topologies.small_world(8, seed=1), shards)
     assert result.summary["termination"] == "converged"
-    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["flooded-summaries", "consensus"]
+    assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["tree-summaries", "consensus"]
     assert result.summary["ratio_worst"] < 1.02
 
 
@@ -165,5 +165,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = ConsensusLloyd(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*10", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*10", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("consensus", 30, 1e-5)

@@ -156,6 +156,6 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = DGC(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*3", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*3", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("dgc", 150, 1e-5)
     assert method.effective_rho(arrange([column(0.0)] * 10, []).devices) == 2.0

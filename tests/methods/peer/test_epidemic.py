@@ -119,5 +119,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = Epidemic(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*24", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*24", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("epidemic", 20, 1e-5)

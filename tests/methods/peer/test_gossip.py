@@ -229,5 +229,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = GossipMatching(3)
-    assert (method.schedule, str(method.init)) == ("jacobi", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol, method.share) == ("gossip", 150, 1e-5, 0.04)

@@ -141,5 +141,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = GossipSum(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*20", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*20", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("gossip-sum", 20, 1e-5)

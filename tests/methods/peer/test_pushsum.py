@@ -132,5 +132,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = PushSumLloyd(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*10", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*10", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("pushsum", 30, 1e-5)

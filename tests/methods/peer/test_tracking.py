@@ -138,5 +138,5 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = TrackingLloyd(3)
-    assert (method.schedule, str(method.init)) == ("jacobi*3", "flooded-summaries")
+    assert (method.schedule, str(method.init)) == ("jacobi*3", "global:candidates=1")
     assert (method.name, method.default_rounds, method.tol) == ("tracking", 150, 1e-5)

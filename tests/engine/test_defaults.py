@@ -1,0 +1,138 @@
+"""What a run fills in where the method leaves coupling, relaxation, accept test and start to it."""
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+import p2pkm
+import topologies
+from p2pkm.core.errors import ExperimentError
+from p2pkm.engine.build_run import PointCount, build_run
+from p2pkm.experiments.config import Experiment, record_defaults
+from p2pkm.network.graph import Topology
+from tests.contract.test_every_method import deal
+from tests.support.run_cli import here
+
+TREE, FLOOD = "tree-summaries:candidates=5", "flooded-summaries:candidates=5"
+BEST = ("rehearsal", "auto", True)
+RULE = ("auto", "auto", True)
+USUAL = (None, None, None)
+
+
+def resolve(method, graph=None, **options):
+    """Return the method of a run on so many points as its graph has devices, times ten."""
+    topology = Topology.from_graph(topologies.ring(12) if graph is None else graph)
+    given = {name: Experiment(**{name: value}).__dict__[name] for name, value in options.items() if name != "start"}
+    given |= {name: value for name, value in options.items() if name == "start"}
+    points = PointCount(topology.n, 10 * topology.n, 2)
+    return build_run(method, given, topology, points).algorithm
+
+
+def filled(method):
+    return method.coupling, method.relaxation, method.accept
+
+
+@pytest.mark.parametrize(("method", "options", "expected", "init"), [
+    ({}, {}, BEST, TREE),
+    ({"schedule": "jacobi"}, {}, BEST, TREE),
+    ({"schedule": "async"}, {}, BEST, TREE),
+    ({"init": "bounding-box"}, {}, BEST, "bounding-box"),
+    ({}, {"link_model": "wan"}, BEST, TREE),
+    ({}, {"quantize": "rice"}, BEST, TREE),
+    ({}, {"byzantine": "0"}, BEST, TREE),
+    ({}, {"min_cluster_size": 2}, RULE, TREE),
+    ({"relaxation": 1.2}, {}, ("rehearsal", 1.2, True), TREE),
+    ({"accept": False}, {}, ("rehearsal", "auto", False), TREE),
+    ({"coupling": "auto"}, {}, ("auto", None, None), TREE),
+    ({"coupling": 3.0}, {}, (3.0, None, None), TREE),
+    ({"alpha": 3.0}, {}, USUAL, TREE),
+    ({"groups": True}, {}, USUAL, "global"),
+    ({"init": "local"}, {}, USUAL, "local"),
+    ({"init": "flooded-summaries:hops=1"}, {}, USUAL, "flooded-summaries:hops=1"),
+    ({"robust": "clip"}, {}, USUAL, TREE),
+    ({"robust": "saturate"}, {}, USUAL, TREE),
+    ({"matching": "optimal"}, {}, USUAL, TREE),
+    ({"normalize_losses": True}, {}, USUAL, TREE),
+    ({"star_term": False}, {}, USUAL, TREE),
+    ({"update": "as-printed"}, {}, USUAL, TREE),
+    ({"schedule": "jacobi", "safeguard": True}, {}, USUAL, TREE),
+    ({}, {"start": [[0.0]]}, USUAL, "global"),
+    ({}, {"noise": 0.1}, USUAL, FLOOD),
+    ({}, {"faults": "loss=0.1"}, USUAL, FLOOD),
+    ({}, {"byzantine": "1"}, USUAL, FLOOD),
+    ({"schedule": "async"}, {"link_model": "wan"}, USUAL, FLOOD),
+])  # fmt: skip
+def test_a_run_fills_in_what_it_can_use(method, options, expected, init):
+    found = resolve(p2pkm.GTVMin(3, **method), **options)
+    assert filled(found) == expected
+    assert str(found.init) == init
+    if "start" not in options:
+        assert resolve(found, **options) == found  # what was filled in can be asked for
+
+
+def test_the_graph_decides_too():
+    apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
+    assert filled(resolve(p2pkm.GTVMin(3), apart, allow_disconnected=True)) == RULE
+    large = topologies.build("ring", 5_001)
+    assert filled(resolve(p2pkm.GTVMin(3), large)) == RULE
+    changing = topologies.one_peer_exponential(8)
+    found = resolve(p2pkm.GTVMin(3), changing)
+    assert filled(found) == USUAL and str(found.init) == FLOOD
+
+
+@pytest.mark.parametrize("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())
+def test_other_methods_start_along_a_tree_or_flood_alike(name):
+    from p2pkm.methods.registry import find
+
+    assert str(resolve(find(name)(3)).init) == "tree-summaries"
+    if name in ("admm", "gossip", "dgc"):
+        assert str(resolve(find(name)(3), noise=0.1).init) == "flooded-summaries"
+
+
+@pytest.mark.parametrize("options", [{"coupling": "rehearsal"}, {"accept": True}])
+def test_what_is_asked_for_and_cannot_be_used_is_refused(options):
+    for more in ({"init": "local"}, {"groups": True}):
+        with pytest.raises(ExperimentError, match=r"leave them out|leave no one graph"):
+            p2pkm.GTVMin(3, **options, **more)
+    with pytest.raises(ExperimentError, match="noise"):
+        resolve(p2pkm.GTVMin(3, **options), noise=0.1)
+
+
+@pytest.mark.parametrize("graph", [topologies.ring(40), topologies.star(30)])
+def test_a_plain_run_never_ends_worse_than_its_start(graph):
+    for seed in range(2):
+        summary = p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(len(graph)), seed=seed).summary
+        assert summary["ratio_mean"] <= summary["ratio_start"] * (1 + 1e-12)
+        assert summary["coupling_choice"] == "rehearsal"
+
+
+def test_the_experiment_shows_what_was_filled_in():
+    config = json.loads(here("--dry-run", "--devices", 8, "--algorithm", "consensus:init=global").out)
+    assert config["algorithm"] == "consensus:init=tree-summaries:candidates=5" and "init" not in config
+    again = json.loads(here("--dry-run", "--devices", 8).out)
+    assert (again["init"], again["coupling"], again["relaxation"], again["accept"]) == (TREE, *BEST)
+    given = json.loads(here("--dry-run", "--devices", 8, "--no-accept", "--coupling", 3).out)
+    assert given["coupling"] == 3.0 and given["accept"] is False and "relaxation" not in given
+    method = p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries")
+    assert record_defaults(Experiment(), method).coupling == 7.0
+
+
+def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ("--devices", 6, "--data", "grid16:points=6", "--rounds", 2, "--no-plot", "-q")
+    assert here(*small, "--out", "run").code == 0
+    manifest = json.loads(Path("run/manifest.json").read_text("utf-8"))
+    assert manifest["defaults"] == {"init": TREE, "coupling": "rehearsal", "relaxation": "auto", "accept": True}
+    noisy = here("--config", "run/config.toml", "--noise", "0.1", "--out", "none", "--format", "json")
+    assert noisy.code == 0, noisy.err
+    assert (noisy.summary["coupling"], noisy.summary["init"]) == (10.0, FLOOD)
+
+
+def test_the_closing_table_names_the_coupling_and_a_cheaper_treelloyd():
+    words = ("--devices", 16, "--no-baselines", "--out", "none", "-q")
+    ending = here(*words)
+    assert "found by a rehearsal" in ending.out and "--algorithm treelloyd would take at most" in ending.out
+    assert "treelloyd would" not in here(*words, "--algorithm", "treelloyd").out
+    assert "treelloyd would" not in here(*words, "--faults", "loss=0.1").out
