@@ -44,7 +44,8 @@ class Quantization:
     Attributes
     ----------
     code : {"rice", "int8"}
-        Rice or adaptive code, whichever is shorter, or a fixed width of 8 bits (16, 32 or 64 where they are needed), see `p2pkm.core.wire_format`.
+        Rice or adaptive code, whichever is shorter, or a fixed width of 8 bits (16, 32 or 64 where they are needed),
+        see `p2pkm.core.wire_format`.
     bits : int or None
         b of the step ``2^-b sqrt(total variance)``; None: ``ceil(log2(64 (1 + 2 c)))`` at a coupling c, else 12.
     threshold : int

@@ -38,20 +38,35 @@ class Known(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """What is sent in a round: messages and bytes, each exact or at most so many."""
+    """What is sent in a round: messages and bytes, each exact or at most so many.
+
+    wire: about so many bytes as encoded; None: as many as at 8 per number.
+    """
 
     messages: int
     bytes: int
     exact_messages: bool = True
     exact_bytes: bool = True
+    wire: int | None = None
+
+    @property
+    def wire_bytes(self) -> int:
+        """Return about how many bytes there are on the wire."""
+        return self.bytes if self.wire is None else self.wire
+
+    def times(self, number: int) -> "Volume":
+        """Return as much so many times."""
+        wire = None if self.wire is None else number * self.wire
+        return self._replace(messages=number * self.messages, bytes=number * self.bytes, wire=wire)
 
     def __add__(self, other: object) -> "Volume":
         """Return both together; what is not exact in one is not in the sum."""
         if not isinstance(other, Volume):
             return NotImplemented
+        plain = self.wire is None and other.wire is None
         return Volume(
             self.messages + other.messages, self.bytes + other.bytes, self.exact_messages and other.exact_messages,
-            self.exact_bytes and other.exact_bytes,
+            self.exact_bytes and other.exact_bytes, None if plain else self.wire_bytes + other.wire_bytes,
         )  # fmt: skip
 
 
@@ -152,12 +167,15 @@ class Way(NamedTuple):
     columns : int
     exact : bool[n]
         There are so many rows for sure, else at most.
+    bits : float or None
+        About so many bits a number on the wire; None: 64.
     """
 
     up: bool
     rows: Integers
     columns: int
     exact: Mask
+    bits: float | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import Stage, find_own
 
 Rounds = Callable[[int], Volume]
+_MOVE, _INT8, _DIFFERENCE = 4, 8, 10  # bits of an integer on the wire, about: of a move on the grid, in int8, else
 
 
 class Course(NamedTuple):
@@ -57,7 +58,7 @@ class Course(NamedTuple):
             return Volume(0, 0, False, False)
         if self.steady:
             one = self.volume(1)
-            return self.volume(0) + Volume(self.rounds * one.messages, self.rounds * one.bytes, *one[2:])
+            return self.volume(0) + one.times(self.rounds)
         return sum((self.volume(t) for t in range(1, self.rounds + 1)), self.volume(0))
 
 
@@ -83,12 +84,28 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
         if sent is not None:
             volume, steady = _RULES[type(sent)](Facts(plan, stage, full), sent)
             volume = _lengthen(volume, stage, plan, lies) if lies else volume
+            volume = _encode(volume, stage, plan)
             silent = asked.quantize is not None and stage.algorithm.traits.moves_on_grid  # who has not moved
             course = Course(stage.name, stage.rounds, _loosen(volume) if narrow or silent else volume, steady)
         found.append(course)
         full = stage.algorithm.finds_all(plan.known, full)
         narrow |= stage.algorithm.traits.cuts_links
     return found
+
+
+def _encode(volume: Rounds, stage: Stage, plan: RunPlan) -> Rounds:
+    """Return the same with about as many bytes on the wire as integers take, if the run sends them in this stage."""
+    spec, traits = plan.experiment.quantize, stage.algorithm.traits
+    if spec is None or not (traits.moves_on_grid or stage is find_own(plan.stages)):
+        return volume
+    bits = _INT8 if str(spec).startswith("int8") else _MOVE if traits.moves_on_grid else _DIFFERENCE
+
+    def at(t: int) -> Volume:
+        found = volume(t)
+        opening = traits.moves_on_grid and t == 0  # of the start that all hold, nothing is sent
+        return found._replace(wire=0 if opening else found.messages + found.bytes * bits // 64)
+
+    return at
 
 
 def _loosen(volume: Rounds) -> Rounds:
@@ -216,14 +233,14 @@ def _walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
     """Let the layers of a tree send one after the other, up or down: the deepest in the opening."""
 
     def volume(way: Way, links: Mask) -> Volume:  # those that end, upwards, at these devices
-        return Volume(
-            int(links.sum()), 8 * int(way.rows[links].sum()) * way.columns, True, bool(way.exact[links].all())
-        )
+        numbers = int(way.rows[links].sum()) * way.columns
+        wire = None if way.bits is None else int(numbers * way.bits / 8) + int(links.sum())
+        return Volume(int(links.sum()), 8 * numbers, True, bool(way.exact[links].all()), wire)
 
     linked = sent.layer > 0
     opening = volume(sent.ways[0], sent.layer == max(int(sent.layer.max()), 1))
     total, again = (sum((volume(way, linked) for way in ways), NOTHING) for ways in (sent.ways, sent.again))
-    rest = total._replace(messages=total.messages - opening.messages, bytes=total.bytes - opening.bytes)
+    rest = (total + opening.times(-1))._replace(exact_bytes=total.exact_bytes)
     return lambda t: (opening, rest)[t] if t < 2 else again, False
 
 

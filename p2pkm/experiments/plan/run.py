@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.expected_messages import Volume
 from p2pkm.core.mpi_environment import launched, local_size
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan import time_model as speed
@@ -91,7 +92,7 @@ def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
         known: dict[str, Any] = {"name": course.name, "rounds": course.rounds, "known": course.volume is not None}
         if course.volume is not None:
             volumes = {"opening": course.volume(0), "first": course.volume(1), "total": course.total()}
-            known |= {name: volume._asdict() for name, volume in volumes.items()}
+            known |= {name: _figures(volume) for name, volume in volumes.items()}
         stages.append(known)
     return {
         "experiment": plan.experiment.to_mapping(), "points": plan.size.points, "features": plan.size.features,
@@ -99,6 +100,12 @@ def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
         "ranks": ranks, "stages": stages, "excess_auto": _predict_auto(plan),
         "excess_predicted": plan.algorithm.predict_excess(plan.topology, plan.size.points),
     }  # fmt: skip
+
+
+def _figures(volume: Volume) -> dict[str, Any]:
+    """Return what is sent; encoded: whether the bytes on the wire are about so many."""
+    found = volume._asdict()
+    return found | {"wire_bytes": volume.wire_bytes, "encoded": found.pop("wire") is not None}
 
 
 def _predict_auto(plan: RunPlan) -> dict[str, float] | None:

@@ -60,7 +60,9 @@ def _traffic(found: dict[str, Any]) -> Iterator[str]:
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"
             messages = messages if volume["exact_messages"] else f"at most {messages}"
             volumes = volumes if volume["exact_bytes"] else f"at most {volumes}"
-            yield f"          {stage['name'] if part == 'opening' else '':<18}{label:<18}{messages:>22}{volumes:>28}"
+            wire = f"  about {volume['wire_bytes']:,} B on the wire" if volume["encoded"] else ""
+            name = stage["name"] if part == "opening" else ""
+            yield f"          {name:<18}{label:<18}{messages:>22}{volumes:>28}{wire}"
 
 
 def _seconds(found: dict[str, Any]) -> Iterator[str]:

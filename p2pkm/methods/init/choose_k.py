@@ -73,7 +73,11 @@ class ChooseK(TreeRows):
         n = len(self.tree.layer)
         return TreeWalk(
             *self.tree,
-            (*box, up._replace(exact=np.zeros(n, np.bool_)), Way(False, np.ones(n, np.int64), 1, down.exact)),
+            (
+                *box,
+                up._replace(exact=np.zeros(n, np.bool_)),
+                Way(False, np.ones(n, np.int64), 1, down.exact, 8.0 * _NUMBER if self.lean else None),
+            ),
         )
 
     def summarize(self, devices: Devices) -> Tables:

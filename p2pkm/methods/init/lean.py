@@ -255,6 +255,13 @@ def _group_bits(owner: Integers, block: Integers, keys: Integers, below: Integer
     return below.astype(np.float64) + np.bincount(of, bits, count)
 
 
+def expect_bits(d: int, k: int, *, within: bool) -> tuple[float, float, float]:
+    """Return about how many bits a number has in a box, in rows (mean, weight, SSE) and in centroids."""
+    spread = np.log2(k) / d + 3.0  # of a coordinate that lies evenly in the box
+    row = d * spread + 4.0 + (5.0 if within else 0.0) - 3.0
+    return 8.0 * (5 + d) / (2 * d + 1), row / (d + 2), spread + _FINER - np.log2(k) / d
+
+
 def code_rows(
     coder: Coder, cells: Cells, blocks: list[Floats] | int, *, weighted: bool = True, within: bool = False
 ) -> list[Floats]:

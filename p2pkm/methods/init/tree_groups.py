@@ -80,11 +80,13 @@ class TreeGroups(TreeRows):
 
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return rows up, tables and a group down."""
-        *box, up, _ = super().expected_messages(known).ways
+        *box, up, down = super().expected_messages(known).ways
         n = len(self.tree.layer)
         count, sure = count_groups(self.groups, n)
         rows = np.full(n, 1 + self.k * count)
-        return TreeWalk(*self.tree, (*box, up, Way(False, rows, known.features, up.exact & sure & known.pools(self.k))))
+        return TreeWalk(
+            *self.tree, (*box, up, Way(False, rows, known.features, up.exact & sure & known.pools(self.k), down.bits))
+        )
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return False: a group may have fewer distinct rows than k."""

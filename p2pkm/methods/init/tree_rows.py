@@ -15,6 +15,7 @@ from p2pkm.methods.init.lean import (
     count_box_bytes,
     count_centroid_bytes,
     count_row_bytes,
+    expect_bits,
     own_box,
     pack_centroids,
     pack_rows,
@@ -81,9 +82,13 @@ class TreeRows(TreeSummaries):
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return what `TreeSummaries` does, after the ends of the box and the box."""
         walk = super().expected_messages(known)
-        one = np.ones(len(walk.layer), np.int64)
-        box = tuple(Way(up, one, 2 * known.features + 1, one > 0) for up in (True, False)) if self.lean else ()
-        return replace(walk, ways=box + walk.ways)
+        if not self.lean:
+            return walk
+        one, d = np.ones(len(walk.layer), np.int64), known.features
+        ends, row, centroid = expect_bits(d, self.k, within=self.needs_within)
+        up, down = walk.ways
+        box = tuple(Way(way, one, 2 * d + 1, one > 0, ends) for way in (True, False))
+        return replace(walk, ways=(*box, up._replace(bits=row), down._replace(bits=centroid)))
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
         """Summarize the own points; the deepest layer sends first."""

@@ -27,6 +27,7 @@ _FINENESS = 9  # the step is 2^-9 of the root of the total variance
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
+_UP, _DOWN = 9.0, 4.0  # bits of a number in the first step, about
 _INIT = "rows:lean=true"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
@@ -276,7 +277,7 @@ class OverTree(MethodBase):
         rows, sized = one * (self.places * count + 1), sure & fixed
         return TreeWalk(
             parent, layers, (Way(True, one, 3 + d, sure), Way(False, one, 2, sure)),
-            (Way(True, rows, d + 1 + self.searches, sized), Way(False, rows, d, sized)),
+            (Way(True, rows, d + 1 + self.searches, sized, _UP), Way(False, rows, d, sized, _DOWN)),
         )  # fmt: skip
 
     def flops(self, work: Work) -> Integers:

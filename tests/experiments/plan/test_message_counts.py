@@ -55,7 +55,7 @@ def check(rows):
     """Hold what was sent against what was planned; return the share of figures that were planned exactly."""
     exact = 0
     for _, volume, sent in rows:
-        for planned, certain, real in zip(volume[:2], volume[2:], sent, strict=True):
+        for planned, certain, real in zip(volume[:2], volume[2:4], sent, strict=True):
             assert real == planned if certain else real <= planned
             exact += certain
     return exact / (2 * len(rows))

@@ -296,8 +296,10 @@ def test_json_holds_what_the_text_says(uncalibrated):
         == [row["ranks"] for row in found["memory"]]
         == [1, 2, 3, 16, 256, 4096]
     )
-    assert found["stages"][-1]["first"] == {"messages": 34, "bytes": 34 * 16 * 2 * 8, "exact_messages": True,
-                                            "exact_bytes": True}  # fmt: skip
+    assert found["stages"][-1]["first"] == {
+        "messages": 34, "bytes": 34 * 16 * 2 * 8, "exact_messages": True, "exact_bytes": True,
+        "wire_bytes": 34 * 16 * 2 * 8, "encoded": False,
+    }  # fmt: skip
     assert found["refusals"] == found["measured"] == found["figures"] == []
     assert Experiment.from_mapping(found["experiment"], "the plan").devices == 12
 

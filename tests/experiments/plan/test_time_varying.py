@@ -55,7 +55,7 @@ def check_traffic(plan, records):
     for record in records:
         at += record["round"] == 0
         volume, now = planned[at].volume(record["round"]), np.array((record["messages"], record["bytes"]))
-        for told, exact, sent in zip(volume[:2], volume[2:], now - before, strict=True):
+        for told, exact, sent in zip(volume[:2], volume[2:4], now - before, strict=True):
             assert sent == told if exact else sent <= told
             sure &= exact
         before = now

@@ -1,0 +1,70 @@
+"""Planned bytes on the wire against those of real runs: about where messages are encoded, else the same."""
+
+import pytest
+
+from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.experiments.plan.draft import build_plan
+from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.experiments.plan.run import describe
+from p2pkm.network.world import connect
+
+RUNS = {
+    "treelloyd": {"algorithm": "treelloyd"},
+    "treelloyd, five features": {
+        "algorithm": "treelloyd",
+        "data": "blobs:points=2000,clusters=9,features=5",
+        "clusters": 9,
+    },
+    "breathing": {"algorithm": "treelloyd:search=breathing"},
+    "rows": {"algorithm": "gtvmin", "init": "rows:lean=true"},
+    "k auto": {"algorithm": "treelloyd", "clusters": None, "k_max": 20},
+    "integers": {"algorithm": "gtvmin", "quantize": "rice", "init": "rows:lean=true"},
+    "int8": {"algorithm": "gtvmin", "quantize": "int8"},
+    "fkm": {"algorithm": "fkm", "quantize": "rice", "graph": None},
+    "groups": {"algorithm": "treelloyd:groups=2"},
+    "real numbers": {"algorithm": "gtvmin"},
+}
+
+
+def spend(**options):
+    """Return of every stage what was planned, and the wire bytes and bytes that the real run sent in it."""
+    given = {
+        "graph": "ring",
+        "devices": 10,
+        "data": "grid16:points=100",
+        "clusters": 16,
+        "partition": "iid",
+        "rounds": 3,
+    }
+    experiment = Experiment(baselines=False, out="none", **(given | options))
+    plan = build_plan(experiment, None)
+    real = prepare(plan.experiment, None)
+    trace, found, last, at = [], [], (0, 0), -1
+    run_job(real.run, RankPart(real.shards), connect(), RootHooks(sink=trace.append))
+    planned = stage_traffic(plan)
+    for record in trace:
+        at += record["round"] == 0
+        now = record["wire_bytes"], record["bytes"]
+        if record["round"] < 2:
+            found.append((planned[at].volume(record["round"]), now[0] - last[0], now[1] - last[1]))
+        last = now
+    return plan, found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_bytes_on_the_wire_are_about_those_that_were_planned(name):
+    plan, rounds = spend(**RUNS[name])
+    encoded = 0
+    for volume, wire, size in rounds:
+        if volume.wire is None:
+            assert wire == size
+            assert volume.wire_bytes == volume.bytes
+        else:
+            encoded += 1
+            assert volume.wire / 2 - 20 <= wire <= 2 * volume.wire + 20
+            assert wire <= volume.bytes
+        assert size <= volume.bytes
+    assert bool(encoded) == (name != "real numbers")
+    stages = describe(plan, 1)["stages"]
+    assert all(one["first"]["wire_bytes"] <= one["first"]["bytes"] for one in stages)
