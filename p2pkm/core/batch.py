@@ -43,6 +43,7 @@ class Stream(IntEnum):
     NEIGHBOR = 30
     BREATHE = 31
     GROUP = 32
+    INDEX = 36
     LOSS = 40
     LINK_FAILURE = 41
     DROPOUT = 42

@@ -10,7 +10,7 @@ Summary = Mapping[str, Any]
 Row = tuple[str, str]
 NO_ROW: Row = ("-", "")
 TERMINATIONS = {
-    "converged": "converged: every move of the last round was within --tol",
+    "converged": "converged, within --tol",
     "round-limit": "not converged: stopped at the limit of --rounds",
     "oscillating": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule colored",
     "silent": "no messages left to send",

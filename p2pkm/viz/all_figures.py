@@ -32,7 +32,8 @@ FIGURES: dict[str, Callable[..., "Axes"]] = {
 
 def figures_of(result: "Result") -> dict[str, Callable[..., "Axes"]]:
     """Return the figures that a run has, by name."""
-    return FIGURES | ({"k": plot_k} if result.summary["k_chosen"] else {})
+    more: dict[str, Callable[..., Axes]] = {"k": plot_k} if result.summary["k_chosen"] else {}
+    return FIGURES | more | ({} if result.groups is None else {"groups": partial(plot_graph, nodes="group")})
 
 
 def overview(result: "Result") -> "Figure":
@@ -58,7 +59,8 @@ def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
     Returns
     -------
     list of pathlib.Path
-        convergence, graph, points, partition and bytes, and k if it was chosen, each .png and .svg.
+        convergence, graph, points, partition and bytes, k if it was chosen, and groups if there are some, each .png and
+        .svg.
     """
     place = Path(folder)
     return [

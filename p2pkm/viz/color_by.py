@@ -27,12 +27,15 @@ class ColorScale(NamedTuple):
         What is to be said of devices where it is not known.
     unit : str
         To be written after every number.
+    numbers : str
+        What the values number, such as groups, each with a color of its own; empty: values are quantities.
     """
 
     values: Floats
     label: str
     unknown: str = ""
     unit: str = ""
+    numbers: str = ""
 
 
 def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
@@ -85,6 +88,11 @@ def _read_ratio(result: "Result") -> ColorScale:
     return ColorScale(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
 
 
+def _read_group(result: "Result") -> ColorScale:
+    known = np.full(result.topology.clients, np.nan) if result.groups is None else result.groups.astype(np.float64)
+    return ColorScale(_complete(result, known), "group", "no groups", numbers="group")
+
+
 def _read_figure(result: "Result", name: str) -> ColorScale:
     return ColorScale(_complete(result, result.devices[name]), find(name).axis, "not known")
 
@@ -103,5 +111,6 @@ DEVICES: Mapping[str, Callable[["Result"], ColorScale]] = {
     "cost": _read_cost,
     "disagreement": _read_disagreement,
     "ratio": _read_ratio,
+    "group": _read_group,
 }
 LINKS: Mapping[str, Callable[["Result"], ColorScale]] = {"gtv": _read_gtv, "bytes": _read_bytes}

@@ -3,19 +3,24 @@
 Two communities of 8 devices with mixtures of their own, joined by a few bridges. Score = cost of a device's centroids
 on 400 test points of its mixture over that of the true centers, mean over the devices of a run; the table gives the
 mean and the worst run. Found = runs whose groups are the communities; with the same mixture twice, runs with one group.
+
+``--cases`` measures other numbers of groups, sizes, shifts, skews and devices on a ring: G mixtures, drawn as in
+`p2pkm.communities`, for devices dealt to groups at random.
 """
 
 import argparse
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import p2pkm
 import topologies
 from p2pkm.core.batch import Search, cluster
+from p2pkm.data.random import apart
+from p2pkm.data.synthetic_communities import Communities
 from p2pkm.kernels import numba as compiled
 
 K = 4
@@ -67,6 +72,63 @@ METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+class Case(NamedTuple):
+    """Sizes of the groups; shift of every next mixture, None: drawn anew; Dirichlet weights of the clusters; points."""
+
+    sizes: tuple[int, ...]
+    shift: float | None = None
+    skew: float = 2.0
+    k: int = K
+    points: int = 24
+
+
+CASES = {
+    "2 groups": Case((8, 8)), "3 groups": Case((8, 8, 8)), "4 groups, k = 6": Case((8, 8, 8, 8), k=6),
+    "12 + 4 devices": Case((12, 4)), "shift 3": Case((8, 8), 3.0), "shift 2": Case((8, 8), 2.0),
+    "skew .5": Case((8, 8), skew=0.5), "skew .2": Case((8, 8), skew=0.2),
+    "32 devices, skew .3": Case((16, 16), skew=0.3),
+    "same": Case((8, 8), 0.0), "same, skew .5": Case((8, 8), 0.0, 0.5), "same, skew .2": Case((8, 8), 0.0, 0.2),
+    "same, skew .1": Case((8, 8), 0.0, 0.1), "same, skew .1, 100 points": Case((8, 8), 0.0, 0.1, points=100),
+    "2 groups, 6 points": Case((8, 8), points=6), "same, 6 points": Case((8, 8), 0.0, points=6),
+    "same, 12 points": Case((8, 8), 0.0, points=12),
+}  # fmt: skip
+
+
+def build(case: Case, seed: int) -> tuple[Any, p2pkm.Shards]:
+    """Return the benchmark of a case, and the points of its devices."""
+    rng, k = np.random.default_rng([seed, 7]), case.k
+    sets = [apart(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)]
+    for _ in case.sizes[1:]:
+        way, drawn = rng.normal(size=2), apart(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)
+        sets.append(drawn if case.shift is None else sets[-1] + case.shift * way / np.linalg.norm(way))
+    truth = rng.permutation(np.repeat(np.arange(len(sets)), case.sizes))
+    centers, n = np.stack(sets)[truth], len(truth)
+    weights = rng.dirichlet([case.skew] * k, n)
+    labels = np.array([rng.choice(k, case.points, p=share) for share in weights])
+    points = np.concatenate([centers[i][labels[i]] + rng.normal(size=(case.points, 2)) for i in range(n)])
+    tests = centers[:, np.arange(400) % k] + rng.normal(size=(n, 400, 2))
+    device = np.repeat(np.arange(n), case.points)
+    made = Communities(points, labels.ravel(), device, truth, centers, tests)
+    return made, p2pkm.Shards.deal(points, device)
+
+
+def measure_case(name: str, seeds: range) -> str:
+    """Return the row of a case: mean and worst score of treelloyd's groups, in how many runs they are exact."""
+    case, scores, found, numbers = CASES[name], [], 0, []
+    for seed in seeds:
+        made, shards = build(case, seed)
+        truth = np.zeros_like(made.truth) if case.shift == 0.0 else made.truth
+        method = p2pkm.TreeLloyd(case.k, groups="auto")
+        result = p2pkm.simulate(method, topologies.ring(len(truth)), shards, seed=seed, record_every=1000,
+                                baselines=False)  # fmt: skip
+        scores.append(made.score(result.centroids).mean())
+        pairs = {*zip(result.groups.tolist(), truth.tolist(), strict=True)}
+        found += len(pairs) == len(set(truth.tolist())) == len({group for group, _ in pairs})
+        numbers.append(len(set(result.groups.tolist())))
+    right = sum(number == (1 if case.shift == 0.0 else len(case.sizes)) for number in numbers)
+    return f"{name:26} {np.mean(scores):7.4f} {max(scores):7.4f} {found:6} {right:6} of {len(seeds)}"
+
+
 def measure(name: str, second: str, bridges: int, seeds: range) -> str:
     """Return the row of a method."""
     scores, results, found = [], [], 0
@@ -93,8 +155,14 @@ def main() -> None:
     parser.add_argument("--second", nargs="*", default=["fresh"])
     parser.add_argument("--bridges", nargs="*", type=int, default=[1, 4, 16])
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--cases", nargs="*", choices=list(CASES))
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
+    if given.cases is not None:
+        print("case                          mean   worst  exact number")
+        for name in given.cases or CASES:
+            print(measure_case(name, seeds), flush=True)
+        return
     print("second   bridges method                      mean   worst found    kB  wire rounds")
     for second, bridges, name in product(given.second, given.bridges, given.methods):
         print(measure(name, second, bridges, seeds), flush=True)

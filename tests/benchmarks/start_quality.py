@@ -33,6 +33,8 @@ CASES: dict[str, tuple[int, int, Callable[[int], tuple[Points, Points]], Callabl
     "mix:50": (50, 10, lambda seed: mix(50, 2, seed), topologies.ring, 0.3),
     "mix:50, 32 devices": (50, 32, lambda seed: mix(50, 2, seed), topologies.grid, 0.3),
     "mix:100": (100, 16, lambda seed: mix(100, 2, seed), lambda n: topologies.small_world(n, degree=4, seed=0), 0.3),
+    "mix:50:8": (50, 10, lambda seed: mix(50, 8, seed), topologies.ring, 0.3),
+    "mix:100, 64 devices": (100, 64, lambda seed: mix(100, 2, seed), topologies.grid, 0.3),
     "digits, k = 50": (50, 10, lambda seed: load_digits(return_X_y=True), topologies.ring, 0.3),
     "wine, k = 3": (3, 10, lambda seed: load_wine(return_X_y=True), topologies.ring, None),
 }

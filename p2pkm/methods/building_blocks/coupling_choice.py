@@ -79,6 +79,8 @@ def rehearse(topology: Topology, counts: Floats, sums: Floats, loss: float, base
     base : float
         Strength of a link between devices of degree 1 at coupling 1: m / (n k).
     """
+    _, exponent = np.frexp(np.sqrt(loss))  # in units of a power of two, so that tiny coordinates do not overflow
+    sums, loss = np.ldexp(sums, -exponent), float(np.ldexp(loss, -2 * exponent))
     heavy = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.where(heavy > 0, heavy, 1)[:, None]
     cost = loss - float((heavy * (means**2).sum(axis=1)).sum())

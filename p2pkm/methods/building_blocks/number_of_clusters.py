@@ -8,19 +8,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Kernels
+from p2pkm.core.batch import Floats, Kernels, Search, Stream, cluster
+from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.breathing import search
 from p2pkm.methods.building_blocks.total_variation import squared
 from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
 
 _SEEDINGS, _BREATH = 8, 3  # of the search for each k
+_REFERENCES, _STARTS = 5, 3  # reference sets of the gap; seedings of what is clustered for gap and prediction strength
+_STRENGTH = 0.8  # prediction strength that counts
 
 
 class Index(NamedTuple):
-    """An index: its label, and whether its largest value is the best one, else its smallest."""
+    """An index: its label, and whether its largest value is the best one, else its smallest.
+
+    With `least` the largest k is preferred whose value is at least that.
+    """
 
     label: str
     largest: bool
+    least: float | None = None
 
 
 INDICES = {
@@ -31,7 +38,13 @@ INDICES = {
     "silhouette": Index("simplified silhouette", largest=True),
     "jump": Index("jump", largest=True),
     "db": Index("Davies-Bouldin", largest=False),
+    "gap": Index("gap", largest=True),
+    "strength": Index("prediction strength", largest=True, least=_STRENGTH),
+    "kl": Index("Krzanowski-Lai", largest=True),
+    "elbow": Index("elbow, 2nd log difference", largest=True),
+    "kneedle": Index("kneedle", largest=True),
 }
+_EACH = 9  # so many are computed for one k at a time, the others from J_1, J_2, ...
 COLUMNS = ("cost", *INDICES)
 
 
@@ -61,6 +74,18 @@ def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
       number of clusters in a dataset".
     * DB(k) = mean over c of max over c' of (S_c + S_c') / |c - c'|, S_c the root mean square distance of the points of
       c to it: Davies and Bouldin 1979, "A cluster separation measure", q = p = 2.
+    * gap(k) = mean of ln J'_k over 5 reference sets - ln J_k: Tibshirani, Walther and Hastie 2001, "Estimating the
+      number of clusters in a data set via the gap statistic", its largest value. A row of a reference keeps weight and
+      SSE, its mean is drawn from the box of the means.
+    * Prediction strength(k): the rows are halved at random and each half is clustered; of the pairs of points of a
+      cluster of one half that the centroids of the other half put together, the least share over its clusters.
+      The largest k of at least .8: Tibshirani and Walther 2005, "Cluster validation by prediction strength".
+    * KL(k) = |D_k / D_(k+1)| with D_k = (k - 1)^(2/d) J_(k-1) - k^(2/d) J_k: Krzanowski and Lai 1988, "A criterion for
+      determining the number of groups in a data set using sum-of-squares clustering".
+    * elbow(k) = ln J_(k-1) - 2 ln J_k + ln J_(k+1), the bend of the curve: Thorndike 1953, "Who belongs in the
+      family?".
+    * kneedle(k) = 1 - (k - 1) / (K - 1) - (J_k - J_K) / (J_1 - J_K), K being the last k: Satopaa, Albrecht, Irwin and
+      Raghavan 2011, "Finding a 'kneedle' in a haystack".
     """
     table = np.full((most, len(COLUMNS)), np.nan)
     m, d = float(np.cumsum(rows.weights)[-1]), rows.means.shape[1]
@@ -70,8 +95,57 @@ def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
             break
         table[k - 1, 0] = bound(rows, centroids)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            table[k - 1, 1:] = _evaluate(rows, centroids, table[:k, 0], m, d)
+            table[k - 1, 1:8] = _evaluate(rows, centroids, table[:k, 0], m, d)
+            table[k - 1, 8] = np.mean(np.log(_refer(kernels, key, rows, k))) - np.log(table[k - 1, 0])
+            table[k - 1, 9] = _predict(kernels, key, rows, k)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table[:, 1 + _EACH :] = _compare(table[:, 0], d)
     return table
+
+
+def _refer(kernels: Kernels, key: int, rows: Rows, k: int) -> Floats:
+    """Return J_k of every reference set, float64[5]."""
+    low, high = rows.means.min(axis=0), rows.means.max(axis=0)
+    draws = uniforms(key, Stream.INDEX, range(1, 1 + _REFERENCES), rows.means.size)
+    costs = [
+        cluster(kernels, key, low + (high - low) * draw.reshape(rows.means.shape), rows.weights,
+                Search(k, Stream.INDEX, _STARTS, first=(1 + number) * _STARTS))[2]
+        for number, draw in enumerate(draws)
+    ]  # fmt: skip
+    return np.array(costs) + np.cumsum(rows.within)[-1]
+
+
+def _predict(kernels: Kernels, key: int, rows: Rows, k: int) -> float:
+    """Return the prediction strength of k clusters, the mean of both halves; NaN if one has fewer rows."""
+    first = np.argsort(uniforms(key, Stream.INDEX, [0], len(rows.means))[0], kind="stable") < len(rows.means) // 2
+    halves = [(rows.means[half], rows.weights[half]) for half in (first, ~first)]
+    found = [cluster(kernels, key, *half, Search(k, Stream.INDEX, _STARTS))[0] for half in halves]
+    if not all(np.isfinite(centroids).all() for centroids in found):
+        return np.nan
+    strengths = []
+    for (means, weights), own, other in zip(halves, found, found[::-1], strict=True):
+        mine, theirs = (np.argmin(squared(means, centroids), axis=1) for centroids in (own, other))
+        both = np.bincount(mine * k + theirs, weights=weights, minlength=k * k).reshape(k, k)
+        sizes = both.sum(axis=1)
+        pairs = np.where(sizes > 1.0, sizes * (sizes - 1.0), 1.0)
+        together = np.where(sizes > 1.0, (both * (both - 1.0)).sum(axis=1).clip(0.0), 1.0)
+        strengths.append((together / pairs).min())
+    return float(sum(strengths) / len(strengths))
+
+
+def _compare(costs: Floats, d: int) -> Floats:
+    """Return the indices that compare J_k with J_(k-1) and J_(k+1), or all of them, float64[most, 3]."""
+    found = np.full((len(costs), 3), np.nan)
+    numbers = np.arange(1, 1 + len(costs))
+    falls = (numbers[:-1] ** (2.0 / d)) * costs[:-1] - numbers[1:] ** (2.0 / d) * costs[1:]  # D_2, D_3, ...
+    logs = np.log(costs)
+    found[1:-1, 0] = np.abs(falls[:-1] / falls[1:])
+    found[1:-1, 1] = logs[:-2] - 2.0 * logs[1:-1] + logs[2:]
+    known = np.flatnonzero(np.isfinite(costs))
+    if len(known) > 1:
+        one, last = costs[known[0]], costs[known[-1]]
+        found[known, 2] = 1.0 - known / known[-1] - (costs[known] - last) / (one - last)
+    return found
 
 
 def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) -> tuple[float, ...]:
@@ -106,6 +180,8 @@ def prefer(table: Floats) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for column, (name, index) in enumerate(INDICES.items(), 1):
         values = table[:, column] if index.largest else -table[:, column]
+        if index.least is not None:  # ties: the largest k counts
+            values = np.where(np.isnan(values), np.nan, np.where(values >= index.least, np.arange(len(values)), -1.0))
         found[name] = None if np.isnan(values).all() else 1 + int(np.nanargmax(values))
     return found
 

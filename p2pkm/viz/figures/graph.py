@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LINKS = 5_000  # links; above, a sample is drawn
 _NODES = 20_000  # devices; above, a sample is drawn
+_NAMED = 8  # groups in the legend
 _NUMBERED = 40  # devices; above, their numbers are not written
 _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
 
@@ -46,8 +47,8 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
-    nodes : {"cost", "disagreement", "ratio"}
-        Cost per point; sum of the GTV of a device's links; cost on all points over the central cost.
+    nodes : {"cost", "disagreement", "ratio", "group"}
+        Cost per point; sum of the GTV of a device's links; cost on all points over the central cost; group.
     edges : {"gtv", "bytes"}
         GTV of a link; bytes sent over it, both ways.
 
@@ -173,13 +174,18 @@ def style_links(count: int) -> float:
 
 
 def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorScale, topology: "Topology") -> Any:
-    """Draw devices; return what a color bar needs, None if no device has a figure or all have 0."""
+    """Draw devices; return what a color bar needs, None if no device has a figure, all have 0, or these are numbers."""
     values, n = reading.values, len(places)
     border = style_marks(n, len(nodes))
     known = nodes[np.isfinite(values[nodes])]
     marks = None
     if len(known):
         shades: dict[str, Any] = {"c": values[known], "cmap": "viridis", "norm": scale_colors(values)}
+        if reading.numbers:
+            shades |= _color_numbers(values[known])
+            for number in np.unique(values[known])[:_NAMED].astype(int).tolist():
+                color = CATEGORIES[number % len(CATEGORIES)]
+                ax.scatter([], [], color=color, label=f"{reading.numbers} {number}", **border)
         marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
     empty, lost = nodes[np.isnan(values[nodes])], nodes[np.isinf(values[nodes])]
     if len(empty):
@@ -187,12 +193,27 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorSca
     if len(lost):
         look = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
         ax.scatter(places[lost, 0], places[lost, 1], **look)
-    if len(empty) or len(lost):
+    if len(empty) or len(lost) or reading.numbers:
         scale = (50 / border["s"]) ** 0.5
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.02), ncols=2, fontsize=8.5, markerscale=scale, frameon=False)
+        ax.legend(
+            loc="upper left",
+            bbox_to_anchor=(0, 0.02),
+            ncols=4 if reading.numbers else 2,
+            fontsize=8.5,
+            markerscale=scale,
+            frameon=False,
+        )
     if n <= _NUMBERED:
         _write_labels(ax, places, values, marks, topology)
-    return marks if (values[known] > 0).any() else None
+    return marks if not reading.numbers and (values[known] > 0).any() else None
+
+
+def _color_numbers(values: Floats) -> dict[str, Any]:
+    """Return how whole numbers are colored, those too many for the colors as the ones before."""
+    from matplotlib.colors import ListedColormap, Normalize
+
+    count = len(CATEGORIES)
+    return {"c": values % count, "cmap": ListedColormap(CATEGORIES), "norm": Normalize(-0.5, count - 0.5)}
 
 
 def style_marks(n: int, drawn: int) -> dict[str, Any]:

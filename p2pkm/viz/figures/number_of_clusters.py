@@ -36,15 +36,17 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
     if not summary["k_chosen"]:
         ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=GRAY)
         return ax
-    for color, (name, index) in zip(CATEGORIES, INDICES.items(), strict=True):
+    for number, (name, index) in enumerate(INDICES.items()):
+        color, line = CATEGORIES[number % len(CATEGORIES)], ("-", ":")[number // len(CATEGORIES)]
         values = np.array(summary["k_indices"][name], float) * (1 if index.largest else -1)
         known = np.flatnonzero(np.isfinite(values))
         if not len(known):
             continue
         low, high = values[known].min(), values[known].max()
         heights = (values[known] - low) / (high - low) if high > low else np.ones(len(known))
-        ax.plot(known + 1, heights, color=color, lw=1.4, label=f"{index.label}: {summary['k_preferred'][name]}")
-        best = int(np.argmax(heights))
+        preferred = summary["k_preferred"][name]
+        ax.plot(known + 1, heights, line, color=color, lw=1.4, label=f"{index.label}: {preferred}")
+        best = int(np.flatnonzero(known + 1 == preferred)[0])
         ax.plot(known[best] + 1, heights[best], "o", color=color, ms=5)
     ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
     ax.set_ylim(-0.05, 1.05)

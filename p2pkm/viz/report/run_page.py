@@ -35,6 +35,7 @@ _ALTS = {
     "points": "Points and the devices' centroids",
     "partition": "Points of each class on each device",
     "bytes": "Bytes that each device sent and received",
+    "groups": "The communication graph, devices by group and links by disagreement",
     "k": "Indices for the number of clusters over k",
 }
 

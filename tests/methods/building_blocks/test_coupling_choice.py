@@ -116,3 +116,11 @@ def test_there_is_nothing_to_rehearse_where_nothing_varies():
 def test_where_there_is_no_rehearsal(graph, why):
     with pytest.raises(ExperimentError, match=why):
         check_rehearsal(graph)
+
+
+def test_tiny_coordinates_are_rehearsed_alike():
+    graph, (counts, offsets, loss) = build("ring", 12), sums(12, 3, 2, 4)
+    found = rehearse(graph, counts, offsets, loss, 5.0)
+    assert rehearse(graph, counts, np.ldexp(offsets, -500), float(np.ldexp(loss, -1000)), 5.0) == found
+    tiny = rehearse(graph, counts, offsets * 1e-160, loss * 1e-160**2, 5.0)
+    assert tiny.coupling == found.coupling and tiny.mean == pytest.approx(found.mean, rel=1e-2)

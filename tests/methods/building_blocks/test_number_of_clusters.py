@@ -5,8 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import calinski_harabasz_score
 
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
+from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.breathing import search
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows
@@ -60,6 +62,60 @@ def test_indices_of_points_are_those_of_the_formulas(d, seed):
         ]
         assert_allclose(column(table, "db")[k - 1], np.mean(worst), rtol=1e-9)
     assert np.isnan(column(table, "ch")[0]) and np.isfinite(column(table, "bic")[0])
+
+
+def test_indices_of_the_curve_are_those_of_the_formulas():
+    for d in (2, 3):
+        table = tabulate(compiled, 5, as_rows(clusters(4, 12, d, sd=0.8, d=d)), 7)
+        costs = {k: cost for k, cost in enumerate(column(table, "cost"), 1)}
+        fall = {k: (k - 1) ** (2 / d) * costs[k - 1] - k ** (2 / d) * costs[k] for k in range(2, 8)}
+        for k in range(2, 7):
+            assert_allclose(column(table, "kl")[k - 1], abs(fall[k] / fall[k + 1]), rtol=1e-9)
+            bend = np.log(costs[k - 1] * costs[k + 1] / costs[k] ** 2)
+            assert_allclose(column(table, "elbow")[k - 1], bend, rtol=1e-9, atol=1e-12)
+        for k in costs:
+            line = costs[1] + (costs[7] - costs[1]) * (k - 1) / 6  # how far the curve is below its chord
+            below = (line - costs[k]) / (costs[1] - costs[7])
+            assert_allclose(column(table, "kneedle")[k - 1], below, rtol=1e-9, atol=1e-12)
+        assert np.isnan(column(table, "kl")[[0, 6]]).all() and np.isnan(column(table, "elbow")[[0, 6]]).all()
+        assert prefer(table)["kl"] == 1 + np.nanargmax(column(table, "kl"))
+
+
+def test_gap_and_prediction_strength_find_separate_clusters():
+    points = clusters(4, 30, 1)
+    table = tabulate(compiled, 0, as_rows(points), 8)
+    gaps, strengths = column(table, "gap"), column(table, "strength")
+    assert prefer(table)["gap"] == 4 == prefer(table)["strength"]
+    assert_allclose(strengths[[0, 3]], 1.0)
+    assert (strengths[4:] < 0.8).all() and ((strengths >= 0) & (strengths <= 1)).all()
+    # one cluster: ln of the variance of a uniform box over that of the points, five references of 120 points
+    box = np.ptp(points, axis=0)
+    assert abs(gaps[0] - np.log(len(points) * (box**2 / 12).sum() / column(table, "cost")[0])) < 0.1
+    one = tabulate(compiled, 0, as_rows(np.random.default_rng(0).normal(size=(200, 2))), 8)
+    assert prefer(one)["strength"] == 1
+
+
+def test_prediction_strength_prefers_the_largest_number_that_is_strong():
+    table = np.full((5, len(COLUMNS)), np.nan)
+    table[:, COLUMNS.index("strength")] = [1.0, 0.9, 0.3, 0.85, np.nan]
+    assert prefer(table)["strength"] == 4
+
+
+def test_prediction_strength_is_that_of_all_pairs():
+    points, k = clusters(3, 8, 4, sd=1.5), 3
+    strengths = column(tabulate(compiled, 7, as_rows(points), 4), "strength")
+    first = np.argsort(uniforms(7, Stream.INDEX, [0], 24)[0], kind="stable") < 12
+    halves = [points[first], points[~first]]
+    sets = [cluster(compiled, 7, half, np.ones(12), Search(k, Stream.INDEX, 3))[0] for half in halves]
+    found = []
+    for half, own, other in zip(halves, sets, sets[::-1], strict=True):
+        mine, theirs = (((half[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1) for centers in (own, other))
+        shares = []
+        for c in range(k):
+            pairs = [(i, j) for i in range(12) for j in range(12) if i != j and mine[i] == mine[j] == c]
+            shares.append(np.mean([theirs[i] == theirs[j] for i, j in pairs]) if pairs else 1.0)
+        found.append(min(shares))
+    assert_allclose(strengths[k - 1], np.mean(found), rtol=1e-12)
 
 
 def test_rows_count_what_they_stand_for():

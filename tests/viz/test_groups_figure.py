@@ -1,0 +1,47 @@
+"""The picture of the graph in which devices are colored by group, and where it appears."""
+
+import numpy as np
+from matplotlib.colors import to_hex
+
+import p2pkm
+import topologies
+from p2pkm.viz import draw_all, plot_graph
+from p2pkm.viz.style import CATEGORIES
+from tests.support.run_cli import here
+
+
+def solve(**options):
+    """Return a small run of two communities."""
+    made = p2pkm.communities(devices=6, seed=3)
+    shards = p2pkm.Shards.deal(made.points, made.device)
+    method = p2pkm.TreeLloyd(4, **options)
+    return p2pkm.simulate(method, topologies.communities(6, bridges=1, seed=3), shards, rounds=2, baselines=False)
+
+
+def test_every_group_has_a_color_and_a_name():
+    result = solve(groups=2)
+    ax = plot_graph(result, nodes="group")
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == [f"group {group}" for group in np.unique(result.groups)]
+    marks = next(part for part in ax.collections if len(part.get_offsets()) == 6)
+    marks.update_scalarmappable()
+    colors = [to_hex(color).upper() for color in marks.get_facecolors()]
+    assert colors == [CATEGORIES[group % len(CATEGORIES)].upper() for group in result.groups]
+    assert len(set(np.unique(result.groups))) == 2
+
+
+def test_only_runs_with_groups_have_the_figure(tmp_path):
+    assert "groups.png" in {path.name for path in draw_all(solve(groups=2), tmp_path / "groups")}
+    assert "groups.png" not in {path.name for path in draw_all(solve(), tmp_path / "plain")}
+    without = plot_graph(solve(), nodes="group")
+    assert [text.get_text() for text in without.get_legend().get_texts()] == ["no groups"]
+
+
+def test_the_report_has_the_figure(tmp_path):
+    run = tmp_path / "run"
+    ending = here("--algorithm", "treelloyd:groups=2", "--data", "communities:devices=6", "--devices", 6,
+                  "-k", 4, "--graph", "communities:bridges=1", "--rounds", 1, "--out", run)  # fmt: skip
+    assert ending.code == 0, ending.err
+    assert (run / "figures" / "groups.svg").is_file()
+    assert here("report", run).code == 0
+    assert "devices by group" in (run / "report.html").read_text()
