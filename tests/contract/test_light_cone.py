@@ -162,3 +162,26 @@ def test_a_rank_without_devices_scales_and_chooses(scale):
     at = InitContext(topology, whole.sizes, whole.shared_key, 3, whole.d)
     walk_through([scaling_stage(scale, at)], empty(whole), topology, network)
     walk_through([choosing_stage(at)], empty(whole), topology, network)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_with_all_rounds_the_end_of_a_run_tells_nothing(name):
+    """Two runs that would end by convergence, at different times, have as many exchanges."""
+    found = play_twice(find(name)(3), RING, all_rounds=True, rounds=25)
+    assert len(found[0]) == len(found[1])
+    assert not compare(found)[1]
+
+
+def test_without_all_rounds_the_end_of_a_run_tells():
+    one, other = play_twice(p2pkm.ConsensusLloyd(3, tol=0.01), RING, rounds=60)
+    assert len(one) != len(other)
+
+
+def test_a_run_of_all_rounds_says_so_and_goes_on_as_one_without_convergence():
+    shards, options = p2pkm.Shards.from_list(deal()), {"rounds": 30, "baselines": False}
+    ended = p2pkm.simulate(p2pkm.GTVMin(3), RING, shards, **options)
+    whole = p2pkm.simulate(p2pkm.GTVMin(3), RING, shards, all_rounds=True, **options)
+    never = p2pkm.simulate(p2pkm.GTVMin(3, tol=0.0), RING, shards, **options)
+    assert ended.summary["termination"] == "converged" and ended.summary["rounds"] < 30
+    assert whole.summary["termination"] == "all-rounds" and whole.summary["rounds"] == 30
+    np.testing.assert_allclose(whole.centroids, never.centroids, atol=0.05)
