@@ -277,6 +277,7 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.experiments.estimator_parameters",
         "p2pkm.experiments.attack",  # `attack`
         "p2pkm.experiments.graph_report",  # `topology`
+        "p2pkm.experiments.leak_report",  # `topology leaks`
         "p2pkm.experiments.write_fault_trace",  # `faults`
         "p2pkm.data.sources",  # --data
     }

@@ -101,3 +101,32 @@ def draw_command(graph: str, devices: int | None, seed: int, out: str | None) ->
 
     click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")
     return 0
+
+
+@topology.command("leaks", short_help="What devices learn about each other from one average.")
+@_on_graph
+@click.option("--gossips", type=int, default=10, show_default=True, help="Turns of the average.")
+@click.option(
+    "--method", default="consensus", show_default=True, help="How they average: consensus, pushsum or tracking."
+)
+@click.option("--receivers", metavar="LIST", help="Who learns, such as 0,3-5.  [default: every device]")
+@click.option("--public", metavar="LIST", help="Devices whose rows at the end are known to all.")
+@click.option(
+    "--faults",
+    metavar="SPEC",
+    help="Fault model or trace.jsonl, as of a run; it strikes in the opening and in round 1.",
+)
+@click.option("--stale-policy", metavar="SPEC", help="What to do with outdated tables: keep:age=N, or drop.")
+@click.option("--out", metavar="FILE", help="Draw them, too: a .png, .svg or .pdf file.")
+@with_format
+def leaks_command(form: str, out: str | None, **options: Any) -> int:
+    """Compute what each device learns about each other one from one average by gossip, exactly.
+
+    A leak is between 0 and 1: with noise of standard deviation s on rows that one point moves by at most D, the pair
+    has mu-GDP with mu = D/s times the root of its leak.
+    """
+    from p2pkm.experiments.leak_report import LeakQuery, report_leaks, tabulate_leaks
+
+    found = report_leaks(LeakQuery(**options), out)
+    click.echo(json.dumps(found) if form == "json" else tabulate_leaks(found))
+    return 0

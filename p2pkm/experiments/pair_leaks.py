@@ -128,6 +128,8 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
         raise ExperimentError(
             f"there are {len(who) * topology.n:,} pairs; expected at most {_MOST:,}: name fewer receivers"
         )
+    if stale_policy is not None and faults is None:
+        raise ExperimentError(f"stale policy is {str(stale_policy)!r}, but there are no faults; give both, or neither")
     model, stale = build_fault_model(Faults.of(faults), topology, seed), StalePolicy.of(stale_policy)
     if model is None and topology.varying is None:
         knowledge: _Knowledge = _KrylovSpaces(topology, gossips, method, known)
@@ -236,7 +238,7 @@ class _KrylovSpaces:
     def of(self, v: int) -> tuple[Orthonormal, Echelon]:
         topology = self._topology
         units = np.concatenate(([v], topology.indices[topology.indptr[v] : topology.indptr[v + 1]]))
-        spaces = Orthonormal(topology.n, units), Echelon(topology.n, units)
+        spaces: tuple[Any, Any] = Orthonormal(topology.n, units), Echelon(topology.n, units)
         for kind, space in enumerate(spaces):
             news: Any = space.rows
             for _ in range(self._gossips - 1):
@@ -342,7 +344,7 @@ class _FollowedRows:
 
     def of(self, v: int) -> tuple[Orthonormal, Echelon]:
         topology, unit = self._topology, np.array([v])
-        spaces = Orthonormal(topology.n, unit), Echelon(topology.n, unit)
+        spaces: tuple[Any, Any] = Orthonormal(topology.n, unit), Echelon(topology.n, unit)
         own = np.arange(topology.indptr[v], topology.indptr[v + 1])
         for space, (sent, ends) in zip(spaces, self._rows, strict=True):
             for rows, exchange in zip(sent, self._exchanges, strict=True):

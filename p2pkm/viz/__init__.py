@@ -10,6 +10,7 @@ from p2pkm.viz.figures.coupling_path import plot_coupling_path
 from p2pkm.viz.figures.devices import plot_devices
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
 from p2pkm.viz.figures.graph_comparison import plot_graphs
+from p2pkm.viz.figures.leaks import plot_leaks
 from p2pkm.viz.figures.number_of_clusters import plot_k
 from p2pkm.viz.figures.partition import plot_partition, plot_partition_of
 from p2pkm.viz.figures.points import plot_points
@@ -31,6 +32,7 @@ __all__ = [
     "plot_graphs",
     "plot_heatmap",
     "plot_k",
+    "plot_leaks",
     "plot_measures",
     "plot_partition",
     "plot_partition_of",

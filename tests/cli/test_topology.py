@@ -209,3 +209,35 @@ def test_pictures_color_devices_by_their_links_where_these_differ():
     assert uneven.get_title(loc="left") == "it: 9 devices, 8 links"
     large = plot_topology(Topology.from_graph(topologies.build("torus", 40_000, light=True)), "torus")
     assert "a sample of 20,000 devices and 5,000 links" in large.get_title(loc="left")
+
+
+def test_leaks_are_told_by_distance(tmp_path):
+    file = tmp_path / "leaks.svg"
+    ended = here("topology", "leaks", "ring", "--devices", 16, "--gossips", 3, "--format", "json", "--out", file)
+    found = json.loads(ended.out)
+    assert ended.code == 0
+    assert [one["leak_mean"] for one in found["by_distance"]] == pytest.approx([1, 1, 1, 0, 0, 0, 0, 0])
+    assert [one["pairs"] for one in found["by_distance"]] == [32] * 7 + [16]
+    assert [one["solved"] for one in found["by_distance"]] == [32, 32, 32, 0, 0, 0, 0, 0]
+    assert found["rank"] == {"least": 7, "mean": 7.0, "most": 7} and found["uncertified"] == 0
+    assert "do not add up" in found["note"]
+    assert file.read_text().startswith("<?xml")
+
+
+def test_leaks_as_text_say_what_they_do_not():
+    ended = here("topology", "leaks", "star", "--devices", 16, "--receivers", "1,3-4", "--public", "0")
+    assert ended.code == 0
+    assert ended.out.startswith("star, 16 devices: one average, consensus, 10 gossips")
+    assert "do not add up over the steps of a run" in " ".join(ended.out.split())
+    rows = [line.split() for line in ended.out.splitlines() if line.startswith("  2 ")]
+    assert rows == [["2", "42", "0.0714", "0.0714", "0.2673", "0.2673", "0"]]
+
+
+def test_leaks_of_devices_without_a_path(tmp_path):
+    file = tmp_path / "two.edges"
+    file.write_text("0 1\n2 3\n")
+    found = json.loads(here("topology", "leaks", f"file:{file}", "--format", "json").out)
+    assert [(one["distance"], one["pairs"], one["leak_max"]) for one in found["by_distance"]] == [
+        (1, 4, 1),
+        (None, 8, 0),
+    ]

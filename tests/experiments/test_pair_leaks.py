@@ -233,7 +233,8 @@ def test_one_device_knows_itself():
         ({"receivers": []}, "receivers is empty"),
         ({"public": [-1]}, "public is -1"),
         ({"faults": "loss=2"}, "faults loss is 2"),
-        ({"stale_policy": "hold"}, "stale policy"),
+        ({"stale_policy": "drop"}, "there are no faults"),
+        ({"stale_policy": "hold", "faults": "loss=0.1"}, "stale policy"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(options, said):

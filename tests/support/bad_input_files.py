@@ -575,6 +575,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
 --link-model ''                                  | 2 | unknown link model ''
+--all-rounds --require-converged                 | 2 | leave one of them out
+--all-rounds --schedule async --link-model lan   | 2 | none are on their way
 --link-model wifi                                | 2 | Known: edge, lan, lora, wan
 --link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
 --link-model lan:latency=nan                     | 2 | expected a finite number
@@ -694,6 +696,16 @@ topology draw rnig                        | 2 | Did you mean 'ring'?
 topology draw ring --out x.exe            | 2 | ends in .png, .svg or .pdf
 topology draw ring --out ''               | 2 | ends in .png, .svg or .pdf
 topology draw gallery:../x                | 3 | the gallery has no
+topology leaks                            | 2 | Missing argument 'GRAPH'
+topology leaks rnig                       | 2 | Did you mean 'ring'?
+topology leaks ring --gossips 0           | 2 | gossips is 0
+topology leaks ring --method gtvmin       | 2 | method is 'gtvmin'
+topology leaks ring --receivers 16        | 2 | receivers has device 16
+topology leaks ring --public 3-1          | 2 | expected numbers of devices, such as 0,3-5
+topology leaks ring --faults loss=2       | 2 | faults loss is 2
+topology leaks ring --stale-policy drop   | 2 | there are no faults
+topology leaks ring --out x.exe           | 2 | ends in .png, .svg or .pdf
+topology leaks karate --devices 5         | 3 | karate has 34
 doctor extra                              | 2 | unexpected extra argument
 doctor --devices 4                        | 2 | No such option
 doctor --hostfile                         | 2 | requires an argument

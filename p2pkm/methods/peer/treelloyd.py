@@ -113,10 +113,10 @@ class TreeLloyd(MethodBase):
     Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
     rounding, so sums do not depend on the tree.
 
-    Privacy: a leaf sends sums and counts of its own points to its parent, and then by how much they changed: where one
-    point changes its cluster, that is this point, rounded to the grid. Nobody receives what is not below it in the
-    tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the rows of one group,
-    so its parent sees which group it takes. `min_cluster_size` is refused for that reason.
+    Privacy: no guarantee; a leaf sends sums and counts of its own points to its parent, and then by how much they
+    changed: where one point changes its cluster, that is this point, rounded to the grid. Nobody receives what is not
+    below it in the tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the
+    rows of one group, so its parent sees which group it takes. `min_cluster_size` is refused for that reason.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ class OverTree(MethodBase):
         for g in range(rows // k):
             own = slice(g * k, g * k + k)
             sums[:, g], costs[:, g] = tree_sums.count_own(devices, table[:, own], state.reference[:, own], state.units)
-        least = np.argmin(costs, axis=1)
+        least = np.argmin(costs, axis=1) if len(every) else present  # a rank without devices knows no tables
         group = np.where(costs[every, present] > costs[every, least], least, present)
         sums[np.arange(rows // k) != group[:, None]] = 0.0
         return group, sums.reshape(n, rows, d + 1), costs[every, group]

@@ -1,0 +1,66 @@
+"""Pairwise leaks: a matrix of receivers and devices, and how they fall with distance."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Integers
+from p2pkm.viz.style import BLUE, DPI, INK, PALE, add_bar, count_one_by_one, dress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_leaks(leak: Floats, receivers: Integers, distances: Integers, title: str) -> "Axes":
+    """Draw what every receiver learns about every device, and the same against the hops between them.
+
+    Parameters
+    ----------
+    leak : float64[r, n]
+        In [0, 1]; a row is a receiver, see `p2pkm.pair_leaks`.
+    receivers : int64[r]
+    distances : int64[r, n]
+        Hops, -1 where there is no path.
+    title : str
+        What the leaks are of.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Those of the matrix; the figure is theirs.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 4.6), dpi=DPI)
+    ax, side = figure.add_axes((0.07, 0.13, 0.345, 0.72)), figure.add_axes((0.59, 0.13, 0.39, 0.72))
+    figure.text(0.07, 0.94, title, fontsize=11, color=INK)
+    _draw_matrix(ax, leak, receivers)
+    _draw_distances(side, leak, distances)
+    return ax
+
+
+def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:
+    r, n = leak.shape
+    ax.set_facecolor(PALE)
+    image = ax.imshow(
+        np.ma.masked_equal(leak, 0.0), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
+    )
+    dress(ax, "Who learns about whom", "device", "receiver")
+    count_one_by_one(ax.xaxis, n)
+    count_one_by_one(ax.yaxis, r, [str(v) for v in receivers])
+    add_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
+
+
+def _draw_distances(ax: "Axes", leak: Floats, distances: Integers) -> None:
+    hops = np.unique(distances[distances > 0])
+    mu = [np.sqrt(leak[distances == step]) for step in hops]
+    means = np.array([part.mean() for part in mu])
+    ends = np.array([[part.min(), part.max()] for part in mu]).reshape(-1, 2)
+    ax.vlines(hops, ends[:, 0], ends[:, 1], color=BLUE, linewidth=5, alpha=0.25, label="smallest to largest")
+    ax.plot(hops, means, color=BLUE, marker="o", markersize=5, linewidth=1.2, label="mean over pairs")
+    ax.axhline(1.0, color=INK, linewidth=0.8, linestyle="--")
+    ax.set_ylim(-0.04, 1.12)
+    ax.set_xlim(0.5, max(hops, default=1) + 0.5)
+    dress(ax, "Leak against distance", "hops between receiver and device", "mu in units of D/s, root of the leak")
+    count_one_by_one(ax.xaxis, int(max(hops, default=1)) + 1)
+    ax.legend(loc="best", fontsize=8.5, frameon=False)
