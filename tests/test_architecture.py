@@ -275,7 +275,9 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.channel.stale_policy",  # StalePolicy.of
         "p2pkm.experiments.config",  # graph, partition, algorithm
         "p2pkm.experiments.estimator_parameters",
+        "p2pkm.experiments.attack",  # `attack`
         "p2pkm.experiments.graph_report",  # `topology`
+        "p2pkm.experiments.leak_report",  # `topology leaks`
         "p2pkm.experiments.write_fault_trace",  # `faults`
         "p2pkm.data.sources",  # --data
     }

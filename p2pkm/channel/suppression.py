@@ -256,7 +256,9 @@ def reach(algorithms: Iterable[Any]) -> int | None:
 def _name(rows: Any, owner: Integers) -> Any:
     """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits."""
     names = owner.astype(np.uint64)
-    for column in np.ascontiguousarray(rows.T + 0.0, np.float64):  # -0 is 0
+    with np.errstate(invalid="ignore"):  # see `_place`
+        columns = np.ascontiguousarray(rows.T + 0.0, np.float64)  # -0 is 0
+    for column in columns:
         names = (names ^ column.view(np.uint64)) * _MULTIPLIER
         names ^= names >> np.uint64(29)
     return names

@@ -57,6 +57,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "is given]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
+    click.option("--all-rounds", is_flag=True, default=None, help="Play all --rounds, also when all devices have "
+                 "converged: when a run ends then tells nothing about the points."),
     click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "
                  "deviation of the data.  [default: 0.001]"),
     click.option("--robust", metavar="NAME", help="Robust aggregation against Byzantine neighbors: none, clip, trim, "
@@ -82,7 +84,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "2:kind=flip,place=central; kinds random, flip, drift, nan, collude; places random, central, "
                  "peripheral."),
     click.option("--min-cluster-size", type=int, metavar="N", help="Suppress clusters with fewer than N points in all "
-                 "messages; methods that cannot guarantee this are rejected.  [default: 0]"),
+                 "messages; methods that cannot are rejected; no privacy guarantee.  [default: 0]"),
     click.option("--noise", type=float, metavar="SD", help="Add Gaussian noise to every row of centroids sent, in "
                  "units of the points' standard deviation; no privacy guarantee.  [default: 0]"),
     click.option("--quantize", metavar="SPEC", help="Send tables as integers, differences in whole steps: rice or "

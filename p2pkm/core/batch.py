@@ -171,7 +171,7 @@ class Devices:
     late : bool
         Whether what is received may be older than what was sent last.
     min_count : int
-        Nothing of rows that stand for fewer own points is sent.
+        Suppression: rows that stand for fewer own points are not sent.
     grid : Grid or None
         Centroids move by whole steps, where the method can; None: as they like.
     """

@@ -49,7 +49,7 @@ class MethodTraits:
         The method itself leaves points of clusters of few out of all rows (`Devices.min_count`); else the channel
         removes such rows of centroids.
     no_suppression : str
-        Why it cannot send without single rows, so that `min_count` is refused.
+        Why it cannot send without single rows, so that suppression is refused.
     floods : bool
         Tables are forwarded through the whole graph or a tree, and a device keeps a bit per origin.
     hops : int or None

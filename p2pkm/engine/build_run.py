@@ -57,6 +57,8 @@ class RunConfig:
         The devices choose a number of clusters from 1 to this, which the method then has in the place of its own k.
     channel : ChannelPlan
         The transforms that messages pass.
+    all_rounds : bool
+        Whether the last stage plays all of its rounds, whatever has converged.
     """
 
     algorithm: Any
@@ -69,6 +71,7 @@ class RunConfig:
     link_model: LinkParameters | None = None
     k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
+    all_rounds: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside options and topology, for `build_run`."""
@@ -245,7 +248,11 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if model is not None:
         net = model.place(topology, graph) if arrays is None else LinkParameters(
             *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
-    schedule_events(algorithm, net, topology)
+    if schedule_events(algorithm, net, topology) is not None and options.get("all_rounds"):
+        raise ExperimentError(
+            "all_rounds with --schedule async and a link model: devices act when messages arrive, so the run is over "
+            "when none are on their way. Leave one of them out"
+        )
     channel = channel.place(topology, seed, arrays)
     channel.check(algorithm)  # a trace has been read now
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
@@ -257,6 +264,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         algorithm, topology, algorithm.default_rounds if rounds is None else rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
         options.get("scale", "none"), net, options.get("k_max"), channel,
+        options.get("all_rounds", False),
     )  # fmt: skip
 
 

@@ -76,7 +76,8 @@ class RunContext(NamedTuple):
     """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.
+    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; all_rounds: whether the
+    method plays all of its rounds, whatever has converged.
     """
 
     devices: Devices
@@ -87,6 +88,7 @@ class RunContext(NamedTuple):
     keeper: Checkpointer | None = None
     events: "Events | None" = None
     channel: Channel = Channel()
+    all_rounds: bool = False
 
     @property
     def late(self) -> bool:
@@ -138,9 +140,10 @@ def run_stage(
     taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
     whole = closing or stage.after  # the ends of these are measured in full
+    limit = "all-rounds" if field.all_rounds else "round-limit"
     del start
     while True:
-        stop = stop or ("round-limit" if t == stage.rounds else "")
+        stop = stop or (limit if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
         field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
         if stop:
@@ -184,6 +187,7 @@ def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool
     schedule = make(played.schedule, field.devices, field.colors)
     played, schedule = channel.wrap(played, schedule, network)
     network.open(delays)
+    field = field._replace(all_rounds=field.all_rounds and closing)
     if events is not None:
         schedule = events.open(played, field.devices, network)
     return field, played, schedule
@@ -220,6 +224,8 @@ def _check_termination(field: RunContext, state: Any, spoke: bool, t: int) -> tu
     asked, ended, wanted, kept, speakers, not_converged, moving = field.referee.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
     found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
+    if field.all_rounds:
+        return "", found
     if not speakers:
         return "silent", found
     if not t or (not_converged and moving):

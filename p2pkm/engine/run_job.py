@@ -117,7 +117,17 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     keeper = Checkpointer(referee, hooks.checkpoints, part.shards, kernels, part.saved)
     events = schedule_events(algorithm, config.link_model, topology)
     keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
-    field = RunContext(devices, topology.colors, referee, part.interrupted, topology.varying, keeper, events, channel)
+    field = RunContext(
+        devices,
+        topology.colors,
+        referee,
+        part.interrupted,
+        topology.varying,
+        keeper,
+        events,
+        channel,
+        config.all_rounds,
+    )
     before = _list_preliminaries(config, setting)
     config, devices, own, scaling, choice = _decide(config, part.shards, before, field, keeper)
     algorithm = config.algorithm.tune(topology, int(sizes.sum()))

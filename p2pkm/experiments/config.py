@@ -46,7 +46,7 @@ class Experiment:
     byzantine : Byzantine or None
         How many devices send wrong tables, how and where; None: all are honest.
     min_cluster_size : int
-        Nothing of rows of fewer own points leaves their device; 0: no matter how few.
+        Suppression: rows of fewer own points are left out of all messages; 0: none are.
     noise : float
         Standard deviation of the noise on every row of centroids that is sent, in that of the points; 0: none.
     quantize : Quantization or None
@@ -76,6 +76,7 @@ class Experiment:
     relaxation: float | Literal["auto"] | None = None
     local_steps: int | None = None
     rounds: int | None = None
+    all_rounds: bool = False
     tol: float | None = None
     robust: str | None = None
     accept: bool | None = None
@@ -107,16 +108,24 @@ class Experiment:
                 raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
             if isinstance(value, int) and value >= 2**63:
                 raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
-        if self.k_max is not None and self.clusters != "auto":
-            raise ExperimentError(
-                f"k_max is {self.k_max}, but clusters is {self.clusters}; say --clusters auto (-k auto)"
-            )
+        self._refuse_contradictions()
         empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
         if empty:
             raise ExperimentError(f"{empty[0]} is empty; leave it out, or give a value")
         for name, read in _VALUES.items():
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, read(given))
+
+    def _refuse_contradictions(self) -> None:
+        if self.k_max is not None and self.clusters != "auto":
+            raise ExperimentError(
+                f"k_max is {self.k_max}, but clusters is {self.clusters}; say --clusters auto (-k auto)"
+            )
+        if self.all_rounds and self.require_converged:
+            raise ExperimentError(
+                "all_rounds and require_converged are both given, but a run that plays all rounds does not end by "
+                "convergence; leave one of them out"
+            )
 
     @property
     def draft_k(self) -> int:

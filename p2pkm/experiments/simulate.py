@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
-    rounds: int | None = None, seed: int = 0, start: Any = None, record_every: int | None = None,
-    baselines: bool = True, allow_disconnected: bool = False, rank_partition: str = "auto",
-    link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
+    rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
+    record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
+    rank_partition: str = "auto", link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None,
     byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
     quantize: Quantization | str | None = None, transforms: str | None = None, scale: str = "none",
@@ -73,6 +73,9 @@ def simulate(  # noqa: PLR0913 - the public signature
         The points of every device.
     rounds : int, optional
         Most rounds of the last stage; None: the method's default (150 for GTVMin).
+    all_rounds : bool
+        Whether the last stage plays all of its rounds, also when all devices have converged: when a run ends then tells
+        nothing about the points.
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
@@ -96,7 +99,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
     min_cluster_size : int
-        Nothing of rows of fewer own points leaves their device.
+        Suppression: rows of fewer own points are left out of all messages. No privacy guarantee.
     noise : float
         Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
         deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
@@ -142,8 +145,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     faults, stale_policy, byzantine = Faults.of(faults), StalePolicy.of(stale_policy), Byzantine.of(byzantine)
     link_model = LinkModel.of(link_model)
     options = {
-        "rounds": rounds, "seed": seed, "start": start, "record_every": record_every, "baselines": baselines,
-        "allow_disconnected": allow_disconnected, "rank_partition": rank_partition, "link_model": link_model,
+        "rounds": rounds, "all_rounds": all_rounds, "seed": seed, "start": start, "record_every": record_every,
+        "baselines": baselines, "allow_disconnected": allow_disconnected, "rank_partition": rank_partition,
+        "link_model": link_model,
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
         "noise": noise, "quantize": Quantization.of(quantize),
         "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max,

@@ -22,7 +22,7 @@ WHO = {"central": ("server", 16), "masks 16": ("masks", 16), "alone 16": ("none"
        "alone 256": ("none", 256)}  # fmt: skip
 DATA = {
     "grid16, 3,200": (200, ("central", "masks 16", "alone 16", "alone 64"), 10),
-    "grid16, 12,800": (800, ("central", "masks 16", "alone 16", "alone 64", "alone 256"), 10),
+    "grid16, 12,800": (800, ("central", "masks 16", "alone 16", "alone 64"), 10),
     "digits": (0, ("central", "masks 16", "alone 16", "alone 64"), 10),
     "grid16, 100,000": (6250, ("central", "masks 16", "alone 16", "alone 256"), 5),
 }

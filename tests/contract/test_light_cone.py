@@ -16,7 +16,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.methods.init.pipelines import choosing_stage, needs_hub, scaling_stage, stages
 from p2pkm.methods.init.registry import INITS, InitContext
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import METHODS
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -24,6 +24,7 @@ from p2pkm.network.local import LocalNetwork
 from p2pkm.network.rank_partition import RankPartition
 from tests.support.install_plugin import install, site
 from tests.support.light_cone import check_light_cone, compare, deal, empty, play_twice
+from tests.support.methods import build
 
 __all__ = ["site"]  # a fixture
 RING = topologies.ring(8)
@@ -48,7 +49,7 @@ VARIANTS = {
 @cache
 def runs(name):
     """Return the two runs of a method."""
-    make_method, graph, options = VARIANTS.get(name, (lambda: find(name)(3), RING, {}))
+    make_method, graph, options = VARIANTS.get(name, (lambda: build(name, 3), RING, {}))
     return play_twice(make_method(), graph, **options)
 
 
@@ -144,7 +145,7 @@ def play_stage(algorithm, start, devices, topology, network, rounds=2):
     ids=str,
 )
 def test_a_rank_without_devices_plays_every_stage(name, options, kernels):
-    method, k = find(name)(3, **options), 3
+    method, k = build(name, 3, **options), 3
     whole, topology, network = hosts(method, k, kernels)
     method = method.tune(topology, whole.total_points)
     at = InitContext(topology, whole.sizes, whole.shared_key, k, whole.d)
@@ -162,3 +163,26 @@ def test_a_rank_without_devices_scales_and_chooses(scale):
     at = InitContext(topology, whole.sizes, whole.shared_key, 3, whole.d)
     walk_through([scaling_stage(scale, at)], empty(whole), topology, network)
     walk_through([choosing_stage(at)], empty(whole), topology, network)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_with_all_rounds_the_end_of_a_run_tells_nothing(name):
+    """Two runs that would end by convergence, at different times, have as many exchanges."""
+    found = play_twice(build(name, 3), RING, all_rounds=True, rounds=25)
+    assert len(found[0]) == len(found[1])
+    assert not compare(found)[1]
+
+
+def test_without_all_rounds_the_end_of_a_run_tells():
+    one, other = play_twice(p2pkm.ConsensusLloyd(3, tol=0.01), RING, rounds=60)
+    assert len(one) != len(other)
+
+
+def test_a_run_of_all_rounds_says_so_and_goes_on_as_one_without_convergence():
+    shards, options = p2pkm.Shards.from_list(deal()), {"rounds": 30, "baselines": False}
+    ended = p2pkm.simulate(p2pkm.GTVMin(3), RING, shards, **options)
+    whole = p2pkm.simulate(p2pkm.GTVMin(3), RING, shards, all_rounds=True, **options)
+    never = p2pkm.simulate(p2pkm.GTVMin(3, tol=0.0), RING, shards, **options)
+    assert ended.summary["termination"] == "converged" and ended.summary["rounds"] < 30
+    assert whole.summary["termination"] == "all-rounds" and whole.summary["rounds"] == 30
+    np.testing.assert_allclose(whole.centroids, never.centroids, atol=0.05)

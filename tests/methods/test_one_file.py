@@ -1,6 +1,7 @@
 """A method is ONE file and one entry: the house gives it plan, resume, the same bits, disclosure and the catalogue."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import ExperimentError
-from p2pkm.methods.registry import find
+from p2pkm.methods.registry import METHODS, find
 from tests.support.install_plugin import install, site
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
@@ -197,3 +198,9 @@ def test_what_it_does_not_declare_is_named(site, file, before, after, words):
         find("tug")
     ending = here(*RUN, "--out", "none")
     assert ending.code == 2 and words in ending.err.replace("\n", " ") and "Traceback" not in ending.err
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_whether_it_guarantees_privacy(name):
+    kind = find(name)(2).__class__
+    assert re.search(r"^    Privacy: (no guarantee; |a guarantee\b)", kind.__doc__, re.MULTILINE)

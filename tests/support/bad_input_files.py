@@ -575,6 +575,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
 --link-model ''                                  | 2 | unknown link model ''
+--all-rounds --require-converged                 | 2 | leave one of them out
+--all-rounds --schedule async --link-model lan   | 2 | none are on their way
 --link-model wifi                                | 2 | Known: edge, lan, lora, wan
 --link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
 --link-model lan:latency=nan                     | 2 | expected a finite number

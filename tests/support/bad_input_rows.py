@@ -128,6 +128,13 @@ compare --out full                        | is in use, but not by a comparison
 --quantize rice --algorithm treelloyd   | sends whole numbers already
 --algorithm treelloyd --init local      | gives devices different centroids
 --algorithm treelloyd:search=breath     | Did you mean 'breathing'
+--algorithm private                     | private needs epsilon and radius
+--algorithm private:epsilon=0,radius=30 | epsilon is 0.0
+--algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
+--algorithm private:epsilon=1,radius=30 --init leader | but private has no init
+--algorithm private:epsilon=1,radius=30 --scale minmax | nothing is to be found in them beforehand
+--algorithm private:epsilon=1,radius=30 --graph star | cut the graph in two
+--algorithm private:epsilon=1,radius=30,curious=2 | cut the graph in two
 --init won                             | unknown init 'won'
 --init local:hops=1                      | It takes no keys
 --init flooded-summaries:hop=1                 | Did you mean 'hops'?

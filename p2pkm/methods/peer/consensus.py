@@ -46,7 +46,8 @@ class ConsensusLloyd(MethodBase):
     Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
     the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device sends the sums and counts of its own points to its neighbors.
+    Privacy: no guarantee; in the first turn of every round a device sends the sums and counts of its own points to its
+    neighbors.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Epidemic(MethodBase):
     Departs from the paper: in a cycle there every device calls a random neighbor, one after another, that is 2 n
     messages. A maximal matching takes at most n and meets no pair twice: on a ring 2.3 of them send as much.
 
-    Privacy: the first partner of a round receives the own sums and counts.
+    Privacy: no guarantee; the first partner of a round receives the own sums and counts.
 
     Parameters
     ----------

@@ -104,8 +104,8 @@ class GTVMin(MethodBase):
 
     Message: the k centroids, once per turn awake.
 
-    Privacy: neighbors see the centroids of every turn; init `global` and a rehearsal before it show a device centroids
-    and counts of all devices below it in a tree, `groups` rows (mean, count, SSE) of these, see
+    Privacy: no guarantee; neighbors see the centroids of every turn; init `global` and a rehearsal before it show a
+    device centroids and counts of all devices below it in a tree, `groups` rows (mean, count, SSE) of these, see
     `p2pkm.methods.init.tree_groups`.
 
     Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)

@@ -32,7 +32,7 @@ class LocalOnly(MethodBase):
 
     Message: none.
 
-    Privacy: nothing leaves a device.
+    Privacy: a guarantee, for nothing leaves a device.
 
     Parameters
     ----------

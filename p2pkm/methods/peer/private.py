@@ -78,8 +78,8 @@ class Private(MethodBase):
     Guarantee: what any `curious` devices see together (trust=masks), any number of them (none), or whoever sees the
     centroids (server), is (epsilon, delta)-differentially private for each point of the other devices.
 
-    Privacy: epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another (exchange).
-    trust=masks: masks that cancel in the sum hide the tables, and each device adds a share of the noise,
+    Privacy: a guarantee, epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another
+    (exchange). trust=masks: masks that cancel in the sum hide the tables, and each device adds a share of the noise,
     ``h = n - curious``: enough with any `curious` devices that pool what they know and add none. If all but
     one pool, `epsilon_alone` is left. trust=none: each device adds all of the noise, and masks nothing. trust=server:
     the root of the tree adds the noise; every device on the way up sees sums without noise and is trusted. Not

@@ -75,8 +75,8 @@ class PushSumLloyd(MethodBase):
     Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
     devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
-    Privacy: in the first turn of every round a device sends a known fraction of the sums and counts of its own points
-    to its neighbors, which amounts to sending those sums and counts.
+    Privacy: no guarantee; in the first turn of every round a device sends a known fraction of the sums and counts of
+    its own points to its neighbors, which amounts to sending those sums and counts.
 
     Parameters
     ----------

@@ -76,8 +76,8 @@ class TrackingLloyd(MethodBase):
     Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
     devices of a connected graph.
 
-    Privacy: the first message is the sums and counts of the own points; any device that receives all neighbors of a
-    device can work out how they change.
+    Privacy: no guarantee; the first message is the sums and counts of the own points; any device that receives all
+    neighbors of a device can work out how they change.
 
     Parameters
     ----------

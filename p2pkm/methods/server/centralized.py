@@ -29,7 +29,7 @@ class Central(ServerMethodBase):
 
     Message: up every point with its weight, once; down the k centroids.
 
-    Privacy: none. All raw points leave their devices.
+    Privacy: no guarantee; all raw points leave their devices.
 
     Parameters
     ----------

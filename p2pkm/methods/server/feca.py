@@ -40,8 +40,8 @@ class FeCA(ServerMethodBase):
 
     Message: up one row (centroid, radius) per centroid left, once; down the at most k centroids.
 
-    Privacy: the server sees refined centroids and the size of their clusters in space, not their numbers of points; a
-    cluster of a single point is that point, with radius 0.
+    Privacy: no guarantee; the server sees refined centroids and the size of their clusters in space, not their numbers
+    of points; a cluster of a single point is that point, with radius 0.
 
     Parameters
     ----------

@@ -40,7 +40,8 @@ class FFCM(ServerMethodBase):
 
     Message: up one row (centroid, support) per centroid; down the centroids.
 
-    Privacy: the server sees centroids and supports of single clients; a client of a single point gives it away.
+    Privacy: no guarantee; the server sees centroids and supports of single clients; a client of a single point gives it
+    away.
 
     Parameters
     ----------

@@ -31,10 +31,11 @@ class FKM(ServerMethodBase):
 
     Message: up one row (centroid, count) per cluster that the client has; down the k centroids.
 
-    Privacy: the server sees centroids and counts of single clients; k-means++ seeds, the first message, are points of
-    the client. `min_count` counts the points nearest to a row as it is sent; the row may be the mean of others, even of
-    a single one. With ``simulate(min_count=)`` the points that are counted, for the threshold and for the server, are
-    those that the row is the mean of: the count is taken before the last Lloyd step instead of after it.
+    Privacy: no guarantee; the server sees centroids and counts of single clients; k-means++ seeds, the first message,
+    are points of the client. `min_count` is suppression by the points nearest to a row as it is sent; the row may be
+    the mean of others, even of a single one. With ``simulate(min_cluster_size=)`` the points that are counted, for the
+    threshold and for the server, are those that the row is the mean of: the count is taken before the last Lloyd step
+    instead of after it.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ class KFED(ServerMethodBase):
 
     Message: up k' rows (centroid), once; down the k centroids.
 
-    Privacy: the server sees centroids of single clients. A cluster of one point is that point, and a client with at
-    most k' points sends all of them as they are.
+    Privacy: no guarantee; the server sees centroids of single clients. A cluster of one point is that point, and a
+    client with at most k' points sends all of them as they are.
 
     Departures: the seeds of the paper come from any 10-approximation; these are drawn by k-means++. A cluster that
     loses all rows takes the one farthest from its centroid. Weights of points count at the client.

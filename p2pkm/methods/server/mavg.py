@@ -29,7 +29,7 @@ class MAvg(ServerMethodBase):
 
     Message: up the centroids of a client, at most k rows, once; down as many as client r has, at most k.
 
-    Privacy: the server sees centroids of single clients, and a cluster of one point is that point.
+    Privacy: no guarantee; the server sees centroids of single clients, and a cluster of one point is that point.
 
     Parameters
     ----------

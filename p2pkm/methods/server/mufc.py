@@ -43,11 +43,11 @@ class MUFC(ServerMethodBase):
     down the k centroids. Without `low` and `high` every client sends its smallest and largest value of each coordinate
     before, in the clear.
 
-    Privacy: **without `low` and `high` the server receives every client's box unmasked**: its smallest and largest
-    value of each coordinate, which are values of its points; of a client with a single point the box is that point.
-    With both the set-up gives the box, no box travels, and all that the server receives is masked: the masks are
-    ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1 and l know. So a
-    client's rows alone are uniformly distributed, and the server learns the total: a histogram of seeds, which are
+    Privacy: no guarantee; **without `low` and `high` the server receives every client's box unmasked**: its smallest
+    and largest value of each coordinate, which are values of its points; of a client with a single point the box is
+    that point. With both the set-up gives the box, no box travels, and all that the server receives is masked: the
+    masks are ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1 and l know.
+    So a client's rows alone are uniformly distributed, and the server learns the total: a histogram of seeds, which are
     points up to the width of a bin. It learns a client's own histogram if both its neighbors in that ring disclose
     their streams, and nothing hides a single client. Streams, m, `low` and `high` are a trusted set-up: here the
     streams come from the key of the simulation, which in earnest the server must not have.
