@@ -50,6 +50,8 @@ class Stream(IntEnum):
     STRAGGLE = 44
     BYZANTINE = 45
     PLACE = 46
+    DRIFT = 50
+    WALK = 51
 
 
 class Kernels(Protocol):

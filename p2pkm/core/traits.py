@@ -104,6 +104,9 @@ class MethodTraits:
         Why its messages cannot be integers, so that `quantize` is refused.
     common_centroids : bool
         All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
+    follows_points : bool
+        `update` (of a server method `report`) measures the own points anew in every round, so that it goes on where
+        points change during a run.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
     """
@@ -136,6 +139,7 @@ class MethodTraits:
     moves_on_grid: bool = False
     no_quantization: str = ""
     common_centroids: bool = False
+    follows_points: bool = False
     guarantees_descent: bool = False
 
 

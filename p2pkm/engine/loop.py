@@ -14,6 +14,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.active_links import ActiveLinks
+from p2pkm.engine.point_feed import PointFeed
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.metrics.monitor import Monitor
@@ -76,7 +77,8 @@ class RunContext(NamedTuple):
     """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any.
+    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; feed: how the points
+    change in the last stage, None: they stay.
     """
 
     devices: Devices
@@ -87,6 +89,7 @@ class RunContext(NamedTuple):
     keeper: Checkpointer | None = None
     events: "Events | None" = None
     channel: Channel = Channel()
+    feed: PointFeed | None = None
 
     @property
     def late(self) -> bool:
@@ -137,15 +140,18 @@ def run_stage(
     links = ActiveLinks(field.devices, network, field.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
+    feed = field.feed if closing else None
+    _change_points(feed, t, links, field.referee, resumed=True)
     whole = closing or stage.after  # the ends of these are measured in full
     del start
     while True:
-        stop = stop or ("round-limit" if t == stage.rounds else "")
+        stop = _end(stop, t == stage.rounds, follows=feed is not None)
         record = {"stage": stage.name, "round": t, "turn_count": turn}
         field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
+        _change_points(feed, t, links, field.referee)
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
@@ -161,6 +167,20 @@ def run_stage(
         ):  # sparse messages are not kept
             keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
+
+
+def _end(stop: str, over: bool, *, follows: bool) -> str:
+    """Return why a stage ends; where points change, what is at rest now may have to move later."""
+    return ("" if follows and stop not in STOPPED else stop) or ("round-limit" if over else "")
+
+
+def _change_points(
+    feed: PointFeed | None, t: int, links: ActiveLinks, referee: Monitor, *, resumed: bool = False
+) -> None:
+    """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it."""
+    if feed is not None and (feed.catch_up(t) if resumed else feed.advance(t)):
+        links.devices = feed.equip(links.devices)
+        referee.change_points(links.devices, resumed=resumed)
 
 
 def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:

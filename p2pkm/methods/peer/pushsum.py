@@ -126,6 +126,7 @@ class PushSumLloyd(MethodBase):
             message_content=MessageContent.SUMS,
             init=self.init,
             optional_counters=self.counters is None,
+            follows_points=True,
         )
 
     @property

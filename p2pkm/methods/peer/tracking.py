@@ -128,6 +128,7 @@ class TrackingLloyd(MethodBase):
             message_content=MessageContent.SUMS,
             init=self.init,
             optional_counters=self.counters is None,
+            follows_points=True,
         )
 
     @property
