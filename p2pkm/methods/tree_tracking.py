@@ -18,7 +18,7 @@ from p2pkm.network.graph import Topology
 _EVERY = 2  # rounds from one step to the next
 _MEMORY = 16  # measurements among which the least cost is looked for
 _RISE = 1.05  # times that: rows are tried
-_LOOK = 10  # rounds after which rows are tried anyway
+_LOOK = 5  # measurements after which rows are tried anyway
 _MOST = 2  # rows that are added at first
 _GROWN, _SHRUNK = 2, 2  # Lloyd steps before and after rows are taken out
 _MOST_STEPS, _WORTH = 3, 2e-3  # steps of a round, and the relative fall of the cost for which another one is taken
@@ -38,11 +38,12 @@ class TrackingTreeLloyd(TreeLloyd):
     walks: the root learns the cost of the table for a unit of weight, and all take one step, and another one as long as
     the cost falls by more than 0.2 %.
 
-    If that cost is above 1.05 times the least one of the last 16 measurements, or the last look is 10 rounds ago, the
-    root tries in the same round whether other rows are better: two rows are added beside those of the largest error,
-    after two steps the two rows that are missed least are taken out, after two more steps the trial is kept if the
-    cost has fallen by more than 0.1 %. If not, all go back, and one row is tried. After a failure of both the next two
-    measurements bring no trial, after further ones the next four, unless the cost has risen again by that factor.
+    If that cost is above 1.05 times the least one of the last 16 measurements, the next round has a step, too. Then,
+    and when the last look is 5 measurements ago, the root tries in the same round whether other rows are better: two
+    rows are added beside those of the largest error, after two steps the two rows that are missed least are taken out,
+    after two more steps the trial is kept if the cost has fallen by more than 0.1 %. If not, all go back, and one row
+    is tried. After a failure of both the next two measurements bring no trial, after further ones the next four, unless
+    the cost has risen again by that factor.
 
     No descent is claimed: a table is used before its cost is known.
     """
@@ -95,9 +96,12 @@ class TrackOverTree(OverTree):
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Wake up for a step, then act as in a round of tree Lloyd."""
-        if devices.turn == 0 and devices.round > 1 and devices.round % _EVERY == 0:
-            state = state._replace(converged=state.units[:, 0] == 0.0)  # without spread nothing moves
-        elif self._rests(state):
+        if devices.turn == 0 and devices.round > 1:
+            asleep = state.units[:, 0] == 0.0  # without spread nothing moves
+            if devices.round % _EVERY:
+                asleep = asleep | ((state.down[:, 0, 0].astype(np.int64) & treelloyd._PHI) == 0)
+            state = state._replace(converged=asleep)
+        if self._rests(state):
             return state
         return super().update(state, inbox, self._within(devices))
 
@@ -129,6 +133,8 @@ class TrackOverTree(OverTree):
         for root, move in zip(roots.tolist(), moves, strict=True):
             state.trial[root, _STEPS] += 1
             order = self._choose_order(state, root, move)
+            if order & treelloyd._STOP and state.trial[root, _RISEN]:
+                order += treelloyd._PHI  # a step in the next round, too
             state.down[root, 0, 0] += order
             if order & treelloyd._MOVE:
                 state.down[root, 1:] = move
@@ -190,7 +196,7 @@ def _step(state: TreeLloydState, root: int, now: float) -> int:
     memory[_TRIED] = mean if due else memory[_TRIED]
     memory[_RISEN], memory[_WAIT], memory[_FAILED] = risen, max(memory[_WAIT] - 1, 0), memory[_FAILED] * risen
     state.costs[root] = now
-    if due or memory[_LOOKED] * _EVERY >= _LOOK:
+    if due or memory[_LOOKED] >= _LOOK:
         memory[_PHASE] = _ASKED
         return treelloyd._MOVE + treelloyd._PHI
     memory[_PHASE], memory[_STEPS] = _MORE, 1
