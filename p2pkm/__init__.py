@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import iris as iris
     from p2pkm.data.sources import slike as slike
     from p2pkm.data.sources import wine as wine
+    from p2pkm.data.stream import DataStream as DataStream
     from p2pkm.data.synthetic_communities import communities as communities
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
     from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
@@ -101,6 +102,7 @@ _HOMES = {
     "TreeLloyd": "p2pkm.methods.peer.treelloyd",
     "communities": "p2pkm.data.synthetic_communities",
     "Shards": "p2pkm.data.shards",
+    "DataStream": "p2pkm.data.stream",
     "Result": "p2pkm.metrics.result",
     "Topology": "p2pkm.network.graph",
     "simulate": "p2pkm.experiments.simulate",

@@ -73,6 +73,7 @@ WALKS = {  # stages that walk the same tree: they differ in what goes up, what t
     "p2pkm/methods/init/tree_rows.py": {"TreeSummaries"},
     "p2pkm/methods/init/choose_k.py": {"TreeRows"},
     "p2pkm/methods/init/tree_groups.py": {"TreeRows"},
+    "p2pkm/methods/tree_tracking.py": {"TreeLloyd", "OverTree"},
 }
 
 
@@ -280,6 +281,7 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.experiments.leak_report",  # `topology leaks`
         "p2pkm.experiments.write_fault_trace",  # `faults`
         "p2pkm.data.sources",  # --data
+        "p2pkm.data.stream",  # DataStream.of
     }
     parsing = {
         _module(path)

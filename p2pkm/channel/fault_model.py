@@ -5,10 +5,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LINK, LOSS, MOST, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
+from p2pkm.channel.fault_trace import DELAY, KIND, LINK, LOSS, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.json_lines import MOST
 from p2pkm.network.graph import Topology
 
 

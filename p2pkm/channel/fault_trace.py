@@ -5,23 +5,28 @@ A line is one event; docs/faults.md lists the kinds with their keys. An event ta
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.json_lines import MOST, EventKeys, read_event, read_file, read_number, shorten
 from p2pkm.network.graph import Topology
 
 AWAY, ASLEEP, LINK, LOSS, DELAY = range(5)
 KIND, ROUND, A, B, ROUNDS, TURN = range(6)  # columns of a table of events
 WORDS = ("away", "asleep", "link", "loss", "delay")
 LONGEST = 64  # rounds of a delay
-MOST, _WIDEST, _END = 2_000_000, 1_000_000, 10**9  # events; bytes of a line; a round
-_NEEDED = {"trace": (), "away": ("device",), "asleep": ("device",), "link": ("src", "dst"), "loss": ("src", "dst"),
-           "delay": ("src", "dst"), "partition": ()}  # fmt: skip
-_OPTIONAL = {"trace": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
-             "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")}  # fmt: skip
+_END = 10**9  # a round
+_DEVICE, _EDGE = ("device", "round"), ("src", "dst", "round")
+_KEYS = EventKeys(
+    {"trace": (), "away": _DEVICE, "asleep": _DEVICE, "link": _EDGE, "loss": _EDGE, "delay": _EDGE,
+     "partition": ("round",)},
+    {"trace": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
+     "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")},
+    '{"kind": "away", "round": 3, "device": 0, "rounds": 2}',
+)  # fmt: skip
 
 
 class FaultTrace(NamedTuple):
@@ -50,21 +55,7 @@ def read_trace(path: str, topology: Topology) -> FaultTrace:
     ExperimentError
         If there is no such file or a line is not an event; the message names the line and what was expected.
     """
-    try:
-        with open(path, "rb") as file:
-            return parse_trace(_lines(file, path), topology, path)
-    except OSError as error:
-        raise ExperimentError(f"the fault trace {path} cannot be read: {error.strerror or error}") from None
-
-
-def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, none of them too long."""
-    number = 0
-    while line := file.readline(_WIDEST + 1):
-        number += 1
-        if len(line) > _WIDEST:
-            raise ExperimentError(f"{path}, line {number}: longer than {_WIDEST:,} bytes; expected one event")
-        yield line
+    return read_file(path, "fault trace", lambda lines: parse_trace(lines, topology, path))
 
 
 def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
@@ -75,7 +66,7 @@ def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) ->
         if not line.strip():
             continue
         place = f"{where}, line {number}"
-        event = _read_event(line, place)
+        event = read_event(line, _KEYS, place)
         kind = event["kind"]
         if kind == "trace":
             stages = _read_head(event, topology, place)
@@ -113,59 +104,25 @@ def lower_half(topology: Topology) -> Integers:
     return np.arange(topology.clients // 2)
 
 
-def _read_event(line: bytes | str, place: str) -> dict[str, Any]:
-    """Return the object of a line, with the keys of its kind."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ExperimentError(
-            f'{place}: not JSON; expected one object, such as {{"kind": "away", "round": 3, "device": 0, "rounds": 2}}'
-        ) from None
-    if not isinstance(event, dict):
-        raise ExperimentError(f"{place}: not an object; expected one, with kind, round and what it is about")
-    kind = event.get("kind")
-    if not isinstance(kind, str) or kind not in _NEEDED:
-        raise ExperimentError(f"{place}: kind is {_short(kind)}; expected one of {', '.join(sorted(_NEEDED))}")
-    needed = (*_NEEDED[kind], *(() if kind == "trace" else ("round",)))
-    for key in needed:
-        if key not in event:
-            raise ExperimentError(f"{place}: {kind} has no {key}; expected {', '.join(needed)}")
-    known = {"kind", *needed, *_OPTIONAL[kind]}
-    for key in event:
-        if key not in known:
-            raise ExperimentError(f"{place}: {kind} has no key {_short(key)}; known: {', '.join(sorted(known))}")
-    return event
-
-
-def _number(event: dict[str, Any], key: str, limits: tuple[int, int], place: str, usual: int | None = None) -> int:
-    """Return a whole number within limits."""
-    value = event.get(key, usual)
-    if isinstance(value, bool) or not isinstance(value, int) or not limits[0] <= value <= limits[1]:
-        raise ExperimentError(
-            f"{place}: {key} is {_short(value)}; expected a whole number from {limits[0]} to {limits[1]:,}"
-        )
-    return value
-
-
 def _row(event: dict[str, Any], topology: Topology, place: str) -> tuple[int, ...]:
     kind = WORDS.index(event["kind"])
     last = topology.clients  # the id of a server, if there were one
-    ends = [_number(event, key, (0, last), place) for key in _NEEDED[event["kind"]]]
+    ends = [read_number(event, key, (0, last), place) for key in _KEYS.needed[event["kind"]][:-1]]
     if len(ends) == 2 and ends[0] == ends[1]:
         raise ExperimentError(f"{place}: src and dst are both {ends[0]}; expected the two ends of a link")
-    t = _number(event, "round", (0, _END), place)
-    rounds = _number(event, "rounds", (1, LONGEST if kind == DELAY else _END), place, 1)
-    turn = _number(event, "turn", (0, _END), place) if "turn" in event else -1
+    t = read_number(event, "round", (0, _END), place)
+    rounds = read_number(event, "rounds", (1, LONGEST if kind == DELAY else _END), place, 1)
+    turn = read_number(event, "turn", (0, _END), place) if "turn" in event else -1
     return kind, t, ends[0], ends[1] if len(ends) == 2 else -1, rounds, turn
 
 
 def _cut(event: dict[str, Any], topology: Topology, place: str) -> Integers:
     """Return a partition as what it does to the links between its sides."""
-    t, rounds = _number(event, "round", (0, _END), place), _number(event, "rounds", (1, _END), place, 1)
+    t, rounds = read_number(event, "round", (0, _END), place), read_number(event, "rounds", (1, _END), place, 1)
     side = event.get("devices", lower_half(topology).tolist())
     if not isinstance(side, list):
-        raise ExperimentError(f"{place}: devices is {_short(side)}; expected a list of the devices on one side")
-    ids = [_number({"devices": one}, "devices", (0, topology.clients), place) for one in side]
+        raise ExperimentError(f"{place}: devices is {shorten(side)}; expected a list of the devices on one side")
+    ids = [read_number({"devices": one}, "devices", (0, topology.clients), place) for one in side]
     return links_down(crossing(topology, np.array([i for i in ids if i < topology.n], np.int64)), t, rounds)
 
 
@@ -178,14 +135,14 @@ def links_down(links: Integers, t: int, rounds: int) -> Integers:
 
 
 def _read_head(event: dict[str, Any], topology: Topology, place: str) -> str:
-    devices = _number(event, "devices", (1, _END), place, topology.clients)
+    devices = read_number(event, "devices", (1, _END), place, topology.clients)
     if devices != topology.clients:
         raise ExperimentError(
             f"{place}: the fault trace is for {devices} devices, but there are {topology.clients}; make them equal"
         )
     stages = event.get("stages", "method")
     if stages not in ("method", "all"):
-        raise ExperimentError(f"{place}: stages is {_short(stages)}; expected method or all")
+        raise ExperimentError(f"{place}: stages is {shorten(stages)}; expected method or all")
     return str(stages)
 
 
@@ -198,8 +155,3 @@ def _fits(events: Integers, topology: Topology) -> Any:
     at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
     there[links] = places[at] == wanted if len(places) else False
     return there
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

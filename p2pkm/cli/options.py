@@ -90,6 +90,9 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--quantize", metavar="SPEC", help="Send tables as integers, differences in whole steps: rice or "
                  "int8, each with bits=B, the step 2^-B of the points' standard deviation, and threshold=T, the least "
                  "number of steps of a row (rice:bits=12,threshold=1)."),
+    click.option("--stream", metavar="SPEC", help="How points arrive, leave and move while the method "
+                 "runs: drawn:kind=slow,share=0.1; kinds none, slow, jump, birth, turn; or a data tape, a file .jsonl "
+                 "(docs/drift.md)."),
     click.option("--transforms", metavar="LIST", help="What installed packages do to messages, such as "
                  "rounding:digits=3."),
     click.option("--out", metavar="FOLDER", help="Run folder, or none.  [default: runs/<time>-...]"),

@@ -54,6 +54,8 @@ class Stream(IntEnum):
     PUBLIC_KEY = 47
     PRIVACY = 48
     CELLS = 49
+    DRIFT = 50
+    WALK = 51
 
 
 class Kernels(Protocol):

@@ -113,6 +113,9 @@ class MethodTraits:
         Parameters without a default that were not given, such as "epsilon and radius".
     common_centroids : bool
         All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
+    follows_points : bool
+        `update` (of a server method `report`) measures the own points anew in every round, so that it goes on where
+        points change during a run.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
     """
@@ -149,6 +152,7 @@ class MethodTraits:
     no_measuring: str = ""
     needs_parameters: str = ""
     common_centroids: bool = False
+    follows_points: bool = False
     guarantees_descent: bool = False
 
 

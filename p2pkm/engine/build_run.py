@@ -23,7 +23,11 @@ from p2pkm.core.spec import suggest
 from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
+from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
+from p2pkm.data.stream_tape import Limits
+from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.event_driven import schedule_events
+from p2pkm.methods.following import check_following, follow
 from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub, resolve
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
@@ -59,6 +63,8 @@ class RunConfig:
         The transforms that messages pass.
     all_rounds : bool
         Whether the last stage plays all of its rounds, whatever has converged.
+    stream : PointStream or None
+        How the points change while the method runs; None: they stay.
     """
 
     algorithm: Any
@@ -72,15 +78,17 @@ class RunConfig:
     k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
     all_rounds: bool = False
+    stream: PointStream | None = None
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside options and topology, for `build_run`."""
         net = {} if self.link_model is None else self.link_model._asdict()
-        return self.channel.to_arrays() | {_NET + name: part for name, part in net.items()}
+        return self.channel.to_arrays() | pack_stream(self.stream) | {_NET + name: part for name, part in net.items()}
 
     def digests(self) -> dict[str, bytes]:
         """Return the SHA-256 of every field, and of the arrays of the channel, the same on all ranks."""
-        return {name: _digest(value) for name, value in (vars(self) | {"faults": self.channel.to_arrays()}).items()}
+        files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), pack_stream(self.stream))}
+        return {name: _digest(value) for name, value in (vars(self) | files).items()}
 
 
 class PointCount(NamedTuple):
@@ -135,6 +143,7 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
         _check_start(algorithm)
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
+    check_following(algorithm, options)
     model: LinkModel | None = options.get("link_model")
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
@@ -259,13 +268,35 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         bounded(points.points, "the points")
     if points is not None:  # else rank 0 has told what it is
         algorithm = _resolve_defaults(algorithm, options, topology, points.d, channel)
-    rounds, record_every = options.get("rounds"), options.get("record_every")
+    record_every = options.get("record_every")
+    rounds = algorithm.default_rounds if options.get("rounds") is None else options["rounds"]
+    stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
-        algorithm, topology, algorithm.default_rounds if rounds is None else rounds, seed,
+        algorithm if options.get("stream") is None else follow(algorithm), topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
         options.get("scale", "none"), net, options.get("k_max"), channel,
         options.get("all_rounds", False),
+        stream,
     )  # fmt: skip
+
+
+def _place_stream(
+    algorithm: Any, options: Mapping[str, Any], points: Counted | None, arrays: Mapping[str, Any] | None, limits: Limits
+) -> PointStream | None:
+    """Return how the points change, None: they stay, or are not at hand."""
+    asked, seed = options.get("stream"), options.get("seed", 0)
+    if asked is None or isinstance(points, PointCount):
+        return None
+    if points is None:
+        return rebuild_stream(asked, arrays or {}, seed)
+    if not isinstance(points, Shards):
+        raise DataError("a stream changes points in memory, but these stay on disk; read them with read_table, or "
+                        "leave --stream out")  # fmt: skip
+    classes = points.labels
+    if classes is None and asked.tape is None:
+        classes = label_pooled(points.points.astype(np.float64), algorithm.k, seed)
+    found = np.zeros(0, np.int64) if classes is None else classes.astype(np.int64)
+    return build_stream(asked, points, found, seed, limits)
 
 
 def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology, points: Counted, ranks: int) -> None:

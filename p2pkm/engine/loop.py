@@ -14,6 +14,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.active_links import ActiveLinks
+from p2pkm.engine.point_feed import PointFeed
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.metrics.monitor import Monitor
@@ -77,7 +78,8 @@ class RunContext(NamedTuple):
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
     channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; all_rounds: whether the
-    method plays all of its rounds, whatever has converged.
+    method plays all of its rounds, whatever has converged; feed: how the points change in the last stage, None: they
+    stay.
     """
 
     devices: Devices
@@ -89,6 +91,7 @@ class RunContext(NamedTuple):
     events: "Events | None" = None
     channel: Channel = Channel()
     all_rounds: bool = False
+    feed: PointFeed | None = None
 
     @property
     def late(self) -> bool:
@@ -139,6 +142,8 @@ def run_stage(
     links = ActiveLinks(field.devices, network, field.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
+    feed = field.feed if closing else None
+    _change_points(feed, t, links, field.referee, resumed=True)
     whole = closing or stage.after  # the ends of these are measured in full
     limit = "all-rounds" if field.all_rounds else "round-limit"
     del start
@@ -149,6 +154,7 @@ def run_stage(
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
+        _change_points(feed, t, links, field.referee)
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
@@ -164,6 +170,15 @@ def run_stage(
         ):  # sparse messages are not kept
             keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
+
+
+def _change_points(
+    feed: PointFeed | None, t: int, links: ActiveLinks, referee: Monitor, *, resumed: bool = False
+) -> None:
+    """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it."""
+    if feed is not None and (feed.catch_up(t) if resumed else feed.advance(t)):
+        links.devices = feed.equip(links.devices)
+        referee.change_points(links.devices, resumed=resumed)
 
 
 def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:
@@ -187,7 +202,7 @@ def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool
     schedule = make(played.schedule, field.devices, field.colors)
     played, schedule = channel.wrap(played, schedule, network)
     network.open(delays)
-    field = field._replace(all_rounds=field.all_rounds and closing)
+    field = field._replace(all_rounds=(field.all_rounds or field.feed is not None) and closing)
     if events is not None:
         schedule = events.open(played, field.devices, network)
     return field, played, schedule

@@ -19,6 +19,7 @@ from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, scale
 from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.number_of_clusters import choose
+from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
@@ -106,7 +107,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     sizes = sizes_of(part.shards, network)
     algorithm = config.algorithm
     figures = weigh_division(network, sizes, world.size)
-    kernels = choose_kernels(world, topology.n, int(sizes.sum()) * algorithm.k * part.shards.d)
+    kernels = choose_kernels(world, topology.n, _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d))
     devices = build_batch(topology, part.shards, network, config.seed, kernels)
     channel = config.channel.build(RunScope(devices, network, topology, config.seed))
     devices = channel.equip(devices)
@@ -132,15 +133,15 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     config, devices, own, scaling, choice = _decide(config, part.shards, before, field, keeper)
     algorithm = config.algorithm.tune(topology, int(sizes.sum()))
     setting = setting._replace(k=algorithm.k)
-    prices = _price(config, own, world, devices, network)
-    referee.attach(devices, prices)
+    feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
+    prices = _watch(config, own, world, devices, referee, feed)
     played = config.channel.prepare(setting) + stages(
-        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
+        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None, accepts=feed is None
     )
     warnings = channel.start(played, devices, network)
     _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)
     referee.exclude(channel.left_out, altered=channel.alters)
-    ending = run(played, part.start, field._replace(devices=devices))
+    ending = run(played, part.start, field._replace(devices=devices, feed=feed))
     network.close()
     facts = {**describe(algorithm.settle(ending.state), replace(devices, late=field.late)), **hooks.names, **figures,
              **choice,
@@ -151,11 +152,11 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
              "excess_predicted": _predict(algorithm, topology, world, devices, ending.state)}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
-    timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events)
+    timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events, config.stream)
     clock = compute_virtual_time(timing, devices, topology, network, referee.trace)
     ages = events.ages if timing is not None and events is not None else None
     hops = reach(stage.algorithm for stage in played)
-    left = FinishedRun(devices, own, referee, ending.state, topology, clock, ages, hops)
+    left = FinishedRun(*_leave(devices, own, feed), referee, ending.state, topology, clock, ages, hops)
     return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
 
 
@@ -241,14 +242,39 @@ def _scale(
     )
 
 
-def _price(config: RunConfig, own: Shards, world: World, devices: Devices, network: Network) -> CostEvaluator:
-    """Compute the central baseline on rank 0 and let every rank know it."""
+def _count_work(config: RunConfig, work: int) -> int:
+    """Return the work on the points; where they change, the cost of a central server is found in every round."""
+    return work if config.stream is None else work * (config.rounds + 1)
+
+
+def _leave(devices: Devices, own: Shards, feed: PointFeed | None) -> tuple[Devices, Shards]:
+    """Return batch and points as they are at the end."""
+    return (devices, own) if feed is None else (feed.equip(devices), feed.own)
+
+
+def _watch(
+    config: RunConfig, own: Shards, world: World, devices: Devices, referee: Monitor, feed: PointFeed | None
+) -> CostEvaluator:
+    """Let the monitor compare with a central server: on the points as they are, and again whenever they change."""
+    if feed is None:
+        prices = _price(config, own, world, devices, referee.network)
+    else:
+        prices = _price(config, feed.own, world, devices, referee.network)
+        referee.follow(lambda now, last: _price(config, feed.own, world, now, referee.network, alone=last))
+    referee.attach(devices, prices)
+    return prices
+
+
+def _price(
+    config: RunConfig, own: Shards, world: World, devices: Devices, network: Network, *, alone: bool = True
+) -> CostEvaluator:
+    """Compute the central baseline on rank 0 and let every rank know it; alone: that of every device alone, too."""
     central = note = None
     if config.baselines:
         pooled, note = gather_points(own, devices.shared_key, network)
         found = None if pooled is None else {"central": cluster_centrally(devices, config.algorithm.k, pooled)}
         central = world.broadcast(found)["central"]
     classes = np.zeros(0, np.int64) if own.labels is None else own.labels.astype(np.int64)
-    prices = CostEvaluator(devices, classes, count_classes(own, network), network, central)
+    prices = CostEvaluator(devices, classes, count_classes(own, network), network, central, alone=alone)
     prices.notes.extend([note] if note else [])
     return prices

@@ -38,6 +38,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.protocols import Work
+from p2pkm.data.stream import PointStream
 from p2pkm.engine import flop_count as operations
 from p2pkm.engine.event_driven import Events
 from p2pkm.methods.init.pipelines import Stage, find_own
@@ -53,12 +54,14 @@ FREE = ("colored", "async")  # schedules without a barrier
 class Timing(NamedTuple):
     """What a clock needs beside the ledger: the link model, the stages as they were played, and by which events.
 
-    events: those of the last stage, None: it was played by rounds.
+    events: those of the last stage, None: it was played by rounds. stream: how the points change in it, None: they
+    stay.
     """
 
     net: LinkParameters
     stages: tuple[Stage, ...]
     events: Events | None = None
+    stream: PointStream | None = None
 
 
 class Turn(NamedTuple):
@@ -153,12 +156,17 @@ def _follow(
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
+        stream = timing.stream if stage is find_own(timing.stages) else None
         clock.barrier()
+        reached = 0
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
             said = network.gather_by_device(np.column_stack((*_dense(exchange, len(devices)), awake)))
             edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
             if said is None:
                 continue
+            if stream is not None and t > reached:
+                reached = t
+                flops.sizes = flops.sizes + stream.growth(t, topology.n)
             if not free:
                 clock.barrier()
             rows, lengths, acts = said[:, 0], said[:, 1], said[:, 2] > 0
@@ -198,16 +206,16 @@ def _mask(exchange: ExchangeRecord, e: int) -> Mask:
 
 
 class Flops:
-    """Count the operations of turns, and the rows that were received."""
+    """Count the operations of turns, and the rows that were received; sizes: points of each device, int64[n]."""
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
-        self._topology, self._sizes, self._d = topology, sizes, d
+        self._topology, self.sizes, self._d = topology, sizes, d
         self._unread = np.zeros(topology.n, np.int64)  # rows that each has received since it was last awake
 
     def of(self, algorithm: Any, awake: Mask, rows: Integers, edges: Mask) -> Integers:
         """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they send."""
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
-        work = Work(self._sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
+        work = Work(self.sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
         found = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
         self._unread[awake] = 0
         over = edges & (rows >= 0)[source]

@@ -53,6 +53,8 @@ class Experiment:
         How tables travel as integers; None: as real numbers.
     transforms : PluginTransforms or None
         What other packages do to messages.
+    stream : DataStream or None
+        How points arrive, leave and move while the method runs; None: they stay.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
     """
@@ -99,6 +101,7 @@ class Experiment:
     checkpoint_every: int | None = None
     faults: Any = None
     stale_policy: Any = None
+    stream: Any = None
 
     def __post_init__(self) -> None:
         """Refuse values that can never work, before anything is read."""
@@ -365,6 +368,7 @@ _VALUES = {  # fields that hold values
     "byzantine": _value("p2pkm.channel.byzantine", "Byzantine"),
     "quantize": _value("p2pkm.channel.quantization", "Quantization"),
     "transforms": _value("p2pkm.channel.registry", "PluginTransforms"),
+    "stream": _value("p2pkm.data.stream", "DataStream"),
 }
 _LEAST = {"devices": 1, "clusters": 1, "k_max": 1, "rounds": 0, "local_steps": 1, "seed": 0, "record_every": 1,
           "checkpoint_every": 0}  # fmt: skip

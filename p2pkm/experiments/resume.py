@@ -15,6 +15,7 @@ from p2pkm.storage.run_folder import hold
 from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status
 from p2pkm.storage.toml import read_toml
 
+_FILES = {"trace": "fault trace", "stream": "data stream"}
 _MENDED = "the run could not end with the same bits; begin a new one with --config"
 
 
@@ -59,7 +60,7 @@ def _go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> int:
     with repeated_from(path):
         prepared = prepare_and_validate(experiment, world)
     if saved is not None:
-        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.run.topology, prepared.run.channel), path)
+        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.run), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
     return print_and_exit_code(
@@ -83,9 +84,9 @@ def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
             f"{path}/config.toml is not what the run was begun with: {name} was {before['config'].get(name)!r} and is "
             f"{now['config'].get(name)!r}; put it back, or begin a new run with --config"
         )
-    for name, option in (("graph", "graph"), ("trace", "faults")):
+    for name, option in (("graph", "graph"), ("trace", "faults"), ("stream", "stream")):
         if before.get(name) != now[name]:
-            given = f"{'fault trace' if name == 'trace' else name} {now['config'].get(option)}"
+            given = f"{_FILES.get(name, name)} {now['config'].get(option)}"
             raise DataError(f"the {given} is not what the run in {path} was begun on: {_MENDED}")
 
 

@@ -27,6 +27,7 @@ from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, name_folder
 
 _NOT_CONVERGED = 5
+_NAMED = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")
 
 
 class OutputOptions(NamedTuple):
@@ -142,7 +143,7 @@ def execute(
     if not manner.quiet:
         announce_compilation(progress.tell)
     told = resolved.to_mapping()
-    names = {name: told.get(name) for name in ("graph", "data", "partition", "link_model", "faults", "stale_policy")}
+    names = {name: told.get(name) for name in _NAMED}
     names["out"] = None if lock is None else str(lock.folder)
 
     def sink(record: dict[str, Any]) -> None:
@@ -154,7 +155,7 @@ def execute(
         with asked_to_stop() as interrupted:
             hooks = RootHooks(sink=sink, tell=progress.tell, scores=prepared.scores, names=names)
             if folder is not None:
-                tells = partial(identify, resolved.to_mapping(), run.topology, run.channel)
+                tells = partial(identify, resolved.to_mapping(), run)
                 hooks = replace(
                     hooks,
                     checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell),

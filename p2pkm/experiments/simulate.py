@@ -24,6 +24,7 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import bounded, whole
 from p2pkm.core.version import __version__
 from p2pkm.data.shards import Shards
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import RunConfig, build_run, check_options
 from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
@@ -57,6 +58,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     quantize: Quantization | str | None = None, transforms: str | None = None, scale: str = "none",
     silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
+    stream: DataStream | str | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -123,6 +125,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     k_max : int, optional
         The devices first choose a number of clusters from 1 to this, by messages (`p2pkm.methods.init.choose_k`); the
         method has it in the place of its own k, which is not used: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
+    stream : DataStream or str, optional
+        How points arrive, leave and move while the method runs, as ``"drawn:kind=slow,share=0.1"``, or the path of a
+        data tape; see docs/drift.md. The run then takes all its rounds.
 
     Raises
     ------
@@ -151,6 +156,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
         "noise": noise, "quantize": Quantization.of(quantize),
         "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max,
+        "stream": DataStream.of(stream),
     }  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)
@@ -160,7 +166,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     shared = algorithm.traits.needs_shared_start
     given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d, shared=shared)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
-    names = {"link_model": None if link_model is None else str(link_model),
+    names = {"stream": None if options["stream"] is None else str(options["stream"]),
+             "link_model": None if link_model is None else str(link_model),
              "faults": None if faults is None else str(faults),
              "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)

@@ -61,6 +61,8 @@ class CostEvaluator:
     network : Network
     central : float64[k, d] or None
         Centroids of `cluster_centrally`; None: no baseline.
+    alone : bool
+        Whether every device is compared with its own k-means, too.
 
     Attributes
     ----------
@@ -75,8 +77,9 @@ class CostEvaluator:
     """
 
     def __init__(
-        self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None
-    ) -> None:
+        self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None,
+        *, alone: bool = True,
+    ) -> None:  # fmt: skip
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
         self._compared, self.central, self.baseline = central is not None, np.nan, central
         self.alone = np.full(1, np.nan)
@@ -85,7 +88,7 @@ class CostEvaluator:
         self._pool = self._draw_pool(network.allgather_by_device(devices.sizes))
         self._known: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
         if central is not None:
-            self._set_baselines(central)
+            self._set_baselines(central, alone)
 
     def leave_out(self, ids: Integers) -> None:
         """Price these devices no more, and take back what they would reach alone."""
@@ -109,8 +112,11 @@ class CostEvaluator:
         """Return what the cost of a centroid set depends on besides."""
         return digest(*self._pool[:3]), self._each
 
-    def _set_baselines(self, central: Floats) -> None:
+    def _set_baselines(self, central: Floats, alone_too: bool) -> None:
         """Price central k-means, and k-means (best of 5) at every device alone, or at a sample of the devices."""
+        if not alone_too:
+            self.central = float(self._price(central[None], 0)[0][0])
+            return
         own, chosen = self._devices, self._choose(central.size, _IN_THE_END)
         few = len(chosen) < own.clients
         mine = np.flatnonzero(np.isin(own.ids, chosen)) if few else np.arange(len(own))

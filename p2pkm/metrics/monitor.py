@@ -79,10 +79,34 @@ class Monitor:
         self.recorder = Recorder(topology, network)
         self.left_out = np.zeros(0, np.int64)
         self.altered = False
+        self._price: Callable[[Devices, bool], CostEvaluator] | None = None
+        self._changed = self._unpriced = False  # the points, since the last record; since the last look at their cost
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
         """Watch this batch from now on; without an evaluator costs are not evaluated."""
-        self._devices, self.prices = devices, prices
+        self.prices = prices
+        self._watch(devices)
+
+    def follow(self, price: Callable[[Devices, bool], CostEvaluator]) -> None:
+        """Expect points that change; price: returns an evaluator of new points, in full for the last record."""
+        self._price = price
+
+    def change_points(self, devices: Devices, *, resumed: bool = False) -> None:
+        """Watch other points of the same devices; resumed: they had changed before the last checkpoint already."""
+        self._watch(devices)
+        self._changed, self._unpriced = self._changed or not resumed, True
+
+    def _reprice(self, closing: bool) -> None:
+        """Compare with what a central server would make of the points as they are now."""
+        if self._price is None or self.prices is None or not (self._unpriced or closing):
+            return
+        notes, self.prices = self.prices.notes, self._price(self._devices, closing)
+        self.prices.notes = notes + [note for note in self.prices.notes if note not in notes]
+        self.prices.leave_out(self.left_out)
+        self._unpriced = False
+
+    def _watch(self, devices: Devices) -> None:
+        self._devices = devices
         self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0]
         filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
         if filled.any():
@@ -115,6 +139,7 @@ class Monitor:
             return
         began, compiled = time.perf_counter(), count_compilation()
         self._record(now, state, algorithm, closing)
+        self._changed = False
         if self.prices is None:  # the points are not scaled yet
             self.recorder.skip()
         else:
@@ -122,6 +147,7 @@ class Monitor:
         self.seconds += time.perf_counter() - began - (count_compilation() - compiled)
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
+        self._reprice(closing)
         self.objective_known = algorithm.traits.has_objective
         own = self._devices
         links = self._measure_links(state, algorithm)
@@ -150,6 +176,8 @@ class Monitor:
             "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
+        if self._price is not None:
+            record["break"] = self._changed
         if own.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
         self.trace.append(record)
@@ -172,12 +200,13 @@ class Monitor:
         return {
             "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": kept,
             "first": self._first, "before": self._before, "violated": bool(self._violated),
-            "recorder": self.recorder.snapshot(),
+            "changed": bool(self._changed), "recorder": self.recorder.snapshot(),
         }  # fmt: skip
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self._first, self._before, self._violated = kept["first"], kept["before"], kept["violated"]
+        self._changed = kept["changed"]
         self.recorder.restore(kept["recorder"])
         if self._root:
             self.trace, self._heads = kept["trace"], [bytes.fromhex(head) for head in kept["heads"]]
@@ -255,6 +284,9 @@ class Monitor:
         if t == 0:
             self._first = self._before = objective
             self._violated = False
+        if self._changed:  # (7) is of other points than before: descent is claimed between two breaks
+            self._before = objective
+            return "violated" if self._violated else "not claimed"
         self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
         self._before = objective
         return "violated" if self._violated else "certified"

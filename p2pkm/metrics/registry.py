@@ -18,6 +18,7 @@ from p2pkm.metrics import closing_rows as rows
 from p2pkm.metrics.alignment import deviate_from_central, vary_between_neighbors
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_rounds
 from p2pkm.metrics.result import Result
+from p2pkm.metrics.stream_figures import bytes_per_round, mean_excess, worst_excess
 
 
 class Table(Flag):
@@ -134,6 +135,7 @@ def _count_bytes(result: Result) -> Floats:
 
 _NONE, _CLOSING = Table(0), Table.CLOSING
 _LABELS, _SERVER, _CENTRAL, _FAULTS = "true labels", "a server", "the central baseline", "`--faults`"
+_STREAM = "`--stream`"
 _OBJECTIVE, _NET, _SHAPE, _GROUPS = "an objective (GTVMin, tree Lloyd)", "a network model", "`--silhouette`", "GTVMin"
 _PRIVATE = "`private`"
 _TO_OWN, _TO_CENTRAL = (
@@ -338,6 +340,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("center", "center", "coordinates of the center of that ball", "distance", needs=_PRIVATE, tables=_NONE),
     Metric("size", "size", "radius of the ball that was found to hold nearly all points", "distance", needs=_PRIVATE,
            tables=_NONE),
+    # points that change
+    Metric("stream", "stream", "how the points change during the run", needs=_STREAM, tables=_NONE),
+    Metric("stream_excess", "excess over a central refit",
+           "mean cost ratio minus 1, against central k-means on the points of each round, mean over rounds",
+           needs=_STREAM, better="lower", form=".4f", compute=mean_excess, tables=_MEANS | _CLOSING),
+    Metric("stream_excess_worst", "excess in the worst round", "the largest of these", needs=_STREAM, better="lower",
+           form=".4f", over_runs=np.max, compute=worst_excess, tables=_MEANS | _CLOSING),
+    Metric("stream_bytes_per_round", "bytes on the wire per round", "of the method, initialization left out",
+           unit="bytes", needs=_STREAM, better="lower", title="kB per round", form=".1f", scale=1000,
+           compute=bytes_per_round, tables=_MEANS | _CLOSING),
     # what identifies it
     Metric("centroids_sha256", "hash of the centroids", "SHA-256 of the final centroids of all devices",
            tables=Table.STUDY | Table.PATH),

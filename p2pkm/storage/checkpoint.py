@@ -19,6 +19,7 @@ import numpy as np
 
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError
+from p2pkm.data.stream import pack_stream
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
 
@@ -37,20 +38,20 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, Any]
 
 
-def identify(config: dict[str, Any], topology: Any, channel: Any) -> dict[str, Any]:
+def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
     """Return what a run must have in common with the one that goes on with it; its points are compared by themselves.
 
     Parameters
     ----------
     config : dict
         The resolved experiment.
-    topology : Topology
-    channel : ChannelPlan
+    run : RunConfig
     """
     from importlib.metadata import version
 
-    return {"version": version("p2pkm"), "config": config, "graph": digest(*topology.to_arrays().values()).hex(),
-            "trace": digest(*channel.to_arrays().values()).hex()}  # fmt: skip
+    return {"version": version("p2pkm"), "config": config, "graph": digest(*run.topology.to_arrays().values()).hex(),
+            "trace": digest(*run.channel.to_arrays().values()).hex(),
+            "stream": digest(*pack_stream(run.stream).values()).hex()}  # fmt: skip
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.convergence import plot_convergence
+from p2pkm.viz.figures.drift import plot_drift
 from p2pkm.viz.figures.graph import plot_graph
 from p2pkm.viz.figures.number_of_clusters import plot_k
 from p2pkm.viz.figures.partition import plot_partition
@@ -30,9 +31,14 @@ FIGURES: dict[str, Callable[..., "Axes"]] = {
 }
 
 
+_PANELS = 6  # of three rows
+
+
 def figures_of(result: "Result") -> dict[str, Callable[..., "Axes"]]:
     """Return the figures that a run has, by name."""
-    more: dict[str, Callable[..., Axes]] = {"k": plot_k} if result.summary["k_chosen"] else {}
+    summary = result.summary
+    more: dict[str, Callable[..., Axes]] = {"k": plot_k} if summary["k_chosen"] else {}
+    more |= {"drift": plot_drift} if summary["stream"] else {}
     return FIGURES | more | ({} if result.groups is None else {"groups": partial(plot_graph, nodes="group")})
 
 
@@ -41,7 +47,9 @@ def overview(result: "Result") -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 15), dpi=DPI)
-    panels = figure.subplots(3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}).ravel()
+    panels = figure.subplots(
+        4 if len(figures_of(result)) > _PANELS else 3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}
+    ).ravel()
     for ax, draw in zip_longest(panels, figures_of(result).values()):
         draw(result, ax) if draw else ax.axis("off")
     return figure
@@ -59,8 +67,8 @@ def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
     Returns
     -------
     list of pathlib.Path
-        convergence, graph, points, partition and bytes, k if it was chosen, and groups if there are some, each .png and
-        .svg.
+        convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, groups if there
+        are some; each .png and .svg.
     """
     place = Path(folder)
     return [

@@ -214,7 +214,7 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
 def fingerprint(prepared: Prepared) -> str:
     """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
-    told = identify(prepared.experiment.to_mapping(), prepared.run.topology, prepared.run.channel)
+    told = identify(prepared.experiment.to_mapping(), prepared.run)
     read = (
         shards.points,
         shards.offsets,

@@ -94,6 +94,7 @@ class ADMM(MethodBase):
             init=self.init,
             needs_static_links="keeps dual variables for links that have to last, else they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
+            follows_points=True,
         )
 
     def expected_messages(self, known: Known) -> EveryTurn:

@@ -89,7 +89,7 @@ class ConsensusLloyd(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMS, init=self.init)
+        return MethodTraits(message_content=MessageContent.SUMS, init=self.init, follows_points=True)
 
     @property
     def schedule(self) -> str:

@@ -122,7 +122,12 @@ class DGC(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True, init=self.init)
+        return MethodTraits(
+            message_content=MessageContent.CENTROIDS,
+            suppresses_small_clusters=True,
+            init=self.init,
+            follows_points=True,
+        )
 
     @property
     def schedule(self) -> str:

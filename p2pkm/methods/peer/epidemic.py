@@ -17,7 +17,7 @@ from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-_SENT = MethodTraits(message_content=MessageContent.SUMS)
+_SENT = MethodTraits(message_content=MessageContent.SUMS, follows_points=True)
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
 
 

@@ -18,7 +18,7 @@ from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-_SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True)
+_SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True, follows_points=True)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class GossipSum(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMS, init=self.init)
+        return MethodTraits(message_content=MessageContent.SUMS, init=self.init, follows_points=True)
 
     @property
     def schedule(self) -> str:

@@ -256,6 +256,7 @@ class GTVMin(MethodBase):
             saturates=self.robust == "saturate",
             has_objective=True,
             moves_on_grid=True,
+            follows_points=not self.groups and self.robust != "saturate",
             no_quantization=self._why_real_numbers(),
             guarantees_descent=exact
             and (self.schedule != "jacobi" or ((self.local_steps == 1 or damped) and not self.swaps)),

@@ -126,6 +126,7 @@ class PushSumLloyd(MethodBase):
         return MethodTraits(
             message_content=MessageContent.SUMS,
             init=self.init,
+            follows_points=True,
         )
 
     def under_faults(self, topology: Topology) -> Self:

@@ -128,6 +128,7 @@ class TrackingLloyd(MethodBase):
         return MethodTraits(
             message_content=MessageContent.SUMS,
             init=self.init,
+            follows_points=True,
         )
 
     def under_faults(self, topology: Topology) -> Self:

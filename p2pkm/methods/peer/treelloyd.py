@@ -207,6 +207,7 @@ class TreeLloyd(MethodBase):
             init=self.init,
             groups=self.groups,
             has_objective=True,
+            follows_points=self.groups is False and self.search == "none",
             guarantees_descent=True,
         )
 

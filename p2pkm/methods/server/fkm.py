@@ -100,7 +100,7 @@ class FKM(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return ServerTraits()
+        return ServerTraits(follows_points=True)
 
     def expected_messages(self, known: Known) -> Reports:
         """Return at most k centroids of every client, each with a count."""

@@ -135,6 +135,7 @@ def configurations():
     events = p2pkm.GTVMin(3, schedule="async")
     yield "by events", uneven(GRAPHS["small-world"](16)), deal(16), events, brief | {"rounds": 12}
     yield from under_faults(few | {"link_model": None})
+    yield from with_streams(few)
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
     masked = p2pkm.Private(3, epsilon=20.0, radius=30.0)
     yield "private behind masks", GRAPHS["ring"](16), deal(16, 7), masked, few
@@ -192,6 +193,30 @@ def over_changing_links(options):
             yield f"{kind} {name}", CHANGING[kind](), deal(16, 11), methods[name], options
 
 
+STREAMED = {"rounds": 4, "baselines": True}
+
+
+def with_streams(options):
+    """Return the same for points that change during the run."""
+    graph, tape = GRAPHS["small-world"], str(Path(__file__).with_name("tape3.jsonl"))
+    yield (
+        "stream along a tree",
+        graph(16),
+        deal(16, 9),
+        p2pkm.TreeLloyd(3),
+        options | {"stream": "drawn:kind=jump,at=3"},
+    )
+    yield "tape along a tree", graph(16), deal(16, 9), p2pkm.TreeLloyd(3), options | {"stream": tape}
+    apart = topologies.ring(16)
+    apart.remove_edges_from([(0, 1), (7, 8)])
+    parts = options | {"stream": "drawn:kind=turn", "allow_disconnected": True}
+    yield "stream in parts", apart, deal(16, 4), p2pkm.TreeLloyd(3), parts
+    scaled = options | {"stream": tape, "scale": "standard"}
+    for name in ("gtvmin", "consensus", "gossip"):
+        yield f"tape {name}", graph(16), deal(16, 7), find(name)(3), scaled
+    yield "stream fkm", None, deal(16, 5), find("fkm")(3), options | {"stream": "drawn:kind=slow"}
+
+
 def under_faults(options):
     """Return the same for messages, links and devices that fail."""
     faults = "loss=0.1,delay=0.2,dropout=0.05,link_failure=0.05,straggler=0.05,late_join=0.2,partition=3-4,server=0.1"
@@ -212,9 +237,9 @@ def under_faults(options):
     yield "fkm under faults", None, deal(16, 5), find("fkm")(3), longer
 
 
-def runs():
+def runs(made=None):
     """Return one record per configuration."""
-    for name, graph, shards, algorithm, options in configurations():
+    for name, graph, shards, algorithm, options in configurations() if made is None else made:
         result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"link_model": "edge"} | options)
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
@@ -359,6 +384,7 @@ def exchanges():
 
 
 if __name__ == "__main__":
-    for record in runs() if sys.argv[1] == "runs" else exchanges():
+    made = {"runs": runs, "streams": lambda: runs(with_streams(STREAMED)), "messages": exchanges}[sys.argv[1]]
+    for record in made():
         if connect().rank == 0:
             print(json.dumps(record | {"ranks": connect().size}), flush=True)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,8 @@ OPTIONS = {
     "plain": {"method": p2pkm.GTVMin(3, init="local", tol=0.0)},
     "scaled, under faults": {"scale": "standard", "faults": "loss=0.2,delay=0.2", "byzantine": "1:kind=flip"},
     "by events": {"method": p2pkm.GTVMin(3, schedule="async"), "link_model": "wan"},
+    "along a tree with a stream": {"method": p2pkm.TreeLloyd(3), "stream": "drawn:kind=slow", "scale": "minmax"},
+    "with a tape": {"stream": str(Path(__file__).with_name("tape.jsonl"))},
     "from a start": {"start": np.random.default_rng(2).normal(size=(5, 3, 2))},
 }
 

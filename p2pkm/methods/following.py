@@ -1,0 +1,40 @@
+"""Methods on points that change during a run: which can follow them, and in which form."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from p2pkm.core.errors import ExperimentError
+from p2pkm.methods.peer.treelloyd import TreeLloyd
+from p2pkm.methods.tree_tracking import TrackingTreeLloyd
+
+_KNOWN = "treelloyd, gtvmin, consensus, pushsum, tracking, admm, gossip, dgc, gossip-sum, epidemic or fkm"
+
+
+def check_following(algorithm: Any, options: Mapping[str, Any]) -> None:
+    """Refuse a method that cannot follow points that change where there is a stream, with an ExperimentError."""
+    if options.get("stream") is None:
+        return
+    traits = algorithm.traits
+    if options.get("link_model") is not None and algorithm.schedule == "async":
+        raise ExperimentError(
+            "stream and the async schedule with a link model are both given; devices act by clocks of their own then, "
+            "but points change from round to round. Leave one of them out"
+        )
+    if traits.groups:
+        raise ExperimentError(
+            f"{algorithm.name} with groups cannot follow a stream: it finds groups once, at the start. Leave --groups "
+            "or --stream out"
+        )
+    if not traits.follows_points:
+        raise ExperimentError(
+            f"{algorithm.name} cannot follow a stream: with these parameters it does not measure its points anew in "
+            f"every round. Leave --stream out, or take {_KNOWN}"
+        )
+
+
+def follow(algorithm: Any) -> Any:
+    """Return the method in the form that follows points that change."""
+    if isinstance(algorithm, TreeLloyd) and not isinstance(algorithm, TrackingTreeLloyd):
+        return TrackingTreeLloyd(**{one.name: getattr(algorithm, one.name) for one in fields(algorithm) if one.init})
+    return algorithm
