@@ -250,6 +250,8 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         If something cannot work.
     """
     channel, seed = check_options(algorithm, options, ranks), options.get("seed", 0)
+    if options.get("stream") is not None:
+        algorithm = follow(algorithm)
     if points is not None:
         check_fit(algorithm, topology, points)
         _check_points(algorithm, options, topology, points, ranks)
@@ -272,11 +274,10 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     rounds = algorithm.default_rounds if options.get("rounds") is None else options["rounds"]
     stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
-        algorithm if options.get("stream") is None else follow(algorithm), topology, rounds, seed,
+        algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
         options.get("scale", "none"), net, options.get("k_max"), channel,
-        options.get("all_rounds", False),
-        stream,
+        options.get("all_rounds", False), stream,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_model import build_fault_model, use_fault_tolerant_variant
+from p2pkm.channel.fault_model import build_fault_model
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
@@ -153,7 +153,7 @@ def _check_devices(given: Iterable[int], n: int, name: str) -> Integers:
 def _sends_totals(method: str, topology: Topology, model: Any) -> bool:
     """Return whether the method sends running totals here."""
     plain = METHODS[method](1)
-    return model is not None and use_fault_tolerant_variant(plain, topology) != plain
+    return model is not None and plain.under_faults(topology) != plain
 
 
 def _measure(basis: Orthonormal, echelon: Echelon) -> tuple[Floats, int, Mask, bool]:

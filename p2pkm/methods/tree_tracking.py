@@ -51,7 +51,7 @@ class TrackingTreeLloyd(TreeLloyd):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return replace(super().traits, guarantees_descent=False)
+        return replace(super().traits, guarantees_descent=False, tolerates_absence=False)
 
     def on(self, topology: Topology) -> "TrackOverTree":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
@@ -116,14 +116,14 @@ class TrackOverTree(OverTree):
         """Return whether no device of the batch has anything to do; its tables have the size that all send."""
         return state.up.shape[1] == self.places + 1 and bool(state.converged.all())
 
-    def _measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
+    def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
         """Begin a step where there is one; who rests remembers what it sent last."""
         if self._rests(state):
             return state
-        found = super()._measure(state, devices)
+        found = super().measure(state, devices)
         return found._replace(own=np.where(state.converged[:, None, None], state.own, found.own))
 
-    def _decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    def decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
         sums = state.sums.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
@@ -169,9 +169,9 @@ class TrackOverTree(OverTree):
         _remember(state, root, now)
         return treelloyd._MOVE + treelloyd._STOP
 
-    def _obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+    def obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
         """Follow the orders; who rests from now on keeps the table that it has come to."""
-        state = super()._obey(state, who, devices)
+        state = super().obey(state, who, devices)
         rests = who[(state.down[who, 0, 0].astype(np.int64) & treelloyd._STOP) > 0]
         if not len(rests):
             return state
