@@ -102,10 +102,9 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     """
     began, compiled = time.perf_counter(), count_compilation()
     require_same_run(config, world, part.given)
-    hooks, topology = hooks if world.rank == 0 else RootHooks(), config.topology
+    hooks, topology, algorithm = hooks if world.rank == 0 else RootHooks(), config.topology, config.algorithm
     network = world.network(place(topology, world.rank, world.size, part.division))
     sizes = sizes_of(part.shards, network)
-    algorithm = config.algorithm
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, topology.n, _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d))
     devices = build_batch(topology, part.shards, network, config.seed, kernels)
@@ -143,13 +142,14 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     referee.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, field._replace(devices=devices, feed=feed))
     network.close()
-    facts = {**describe(algorithm.settle(ending.state), replace(devices, late=field.late)), **hooks.names, **figures,
+    told = _share_rehearsal(ending.state, network)
+    facts = {**describe(algorithm.settle(told), replace(devices, late=field.late)), **hooks.names, **figures,
              **choice,
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
              "coupling_choice": config.algorithm.traits.coupling_choice or None,
              "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
-             "excess_predicted": _predict(algorithm, topology, world, devices, ending.state)}  # fmt: skip
+             "excess_predicted": _predict(algorithm, topology, world, devices, told)}  # fmt: skip
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events, config.stream)
@@ -158,6 +158,12 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     hops = reach(stage.algorithm for stage in played)
     left = FinishedRun(*_leave(devices, own, feed), referee, ending.state, topology, clock, ages, hops)
     return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
+
+
+def _share_rehearsal(state: Any, network: Network) -> Any:
+    """Return the state with what a rehearsal told all devices: a rank may host none of them."""
+    found = optional(state, "rehearsed")
+    return state if found is None else state._replace(rehearsed=network.allgather_by_device(found))
 
 
 def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices, state: Any) -> float | None:
