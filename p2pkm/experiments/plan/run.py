@@ -42,8 +42,8 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     (a row for every number of ranks: bytes of ``rank0`` and of each ``other`` rank by part, their ``peak``, and what
     all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known all_rounds``; for
     ``opening``, ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most),
-    ``costs`` and ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and ``weak``
-    (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
+    ``costs`` and ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and
+    ``weak`` (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
     ``excess_predicted`` of the cost ratio and ``excess_auto`` (``coupling excess``; null where theory is silent),
     ``virtual`` (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
 
