@@ -70,7 +70,7 @@ def report_leaks(query: LeakQuery, out: str | None) -> dict[str, Any]:
     from p2pkm.experiments.pair_leaks import pair_leaks
 
     check_picture(out)
-    receivers, public = _read_devices(query.receivers, "--receivers"), _read_devices(query.public, "--public")
+    receivers, public = read_devices(query.receivers, "--receivers"), read_devices(query.public, "--public")
     kinds = families(query.graph)
     spec = complete(parse(query.graph, kinds, "graph"), kinds, query.seed)
     topology = build_topology(spec, query.devices, _USUAL)
@@ -119,7 +119,7 @@ def tabulate_leaks(found: dict[str, Any]) -> str:
     return "\n".join(lines + ([f"drawn: {found['figure']}"] if found["figure"] else []))
 
 
-def _read_devices(text: str | None, option: str) -> list[int] | None:
+def read_devices(text: str | None, option: str) -> list[int] | None:
     """Read a list of devices such as ``0,3-5``."""
     if text is None:
         return None

@@ -62,6 +62,12 @@ def _source(data: bytes) -> object:
     return parse_source(_text(data))
 
 
+def _devices(data: bytes) -> object:
+    from p2pkm.experiments.leak_report import read_devices
+
+    return read_devices(_text(data), "--receivers")
+
+
 def _seeds(data: bytes) -> object:
     from p2pkm.experiments.seeds import parse_seeds
 
@@ -211,6 +217,7 @@ def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
                                    b"kfed:local_k=2", b"admm", b"coreset", b"mufc"]),
         "source": (_source, [b"grid16:points=200,sd=1", b"blobs:clusters=8", b"a.csv", b"file:b", b"iris"]),
         "seeds": (_seeds, [b"0-9", b"0,3,5-7"]),
+        "devices": (_devices, [b"0", b"0,3-5"]),
         "couplings": (_couplings, [b"0.1,0.2,...,30", b"0,5,...,20", b"3,2,1e-3"]),
         "net": (_net, [b"lan", b"wan:latency=0.05,bandwidth=none", b"lora:access=6.84", b"edge:speed=1e9"]),
         "lists": (_lists, [b"gtvmin,fkm:server_n_init=20,feca", b"ring,small-world:degree=4,rewire=0.1"]),

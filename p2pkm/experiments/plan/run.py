@@ -41,10 +41,10 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     The JSON object has ``experiment`` (the resolved options), ``points features devices links``, ``links_in_use`` (of a
     graph that changes, else null), ``ranks``, ``memory``
     (a row for every number of ranks: bytes of ``rank0`` and of each ``other`` rank by part, their ``peak``, and what
-    all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known``; for ``opening``,
-    ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most), ``costs`` and
-    ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and ``weak``
-    (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
+    all ``together`` need on one machine), ``memory_free``, ``stages`` (``name rounds known all_rounds``; for
+    ``opening``, ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most),
+    ``costs`` and ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and
+    ``weak`` (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
     ``excess_predicted`` of the cost ratio and ``excess_auto`` (``coupling excess``; null where theory is silent),
     ``virtual`` (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
 
@@ -87,15 +87,16 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
 
 def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
     """Return what is certain: sizes, messages and bytes."""
-    stages = []
+    stages, asked = [], plan.experiment
     for course in stage_traffic(plan):
-        known: dict[str, Any] = {"name": course.name, "rounds": course.rounds, "known": course.volume is not None}
+        known: dict[str, Any] = {"name": course.name, "rounds": course.rounds, "known": course.volume is not None,
+                                 "all_rounds": asked.all_rounds and course.name == plan.algorithm.name}  # fmt: skip
         if course.volume is not None:
             volumes = {"opening": course.volume(0), "first": course.volume(1), "total": course.total()}
             known |= {name: _figures(volume) for name, volume in volumes.items()}
         stages.append(known)
     return {
-        "experiment": plan.experiment.to_mapping(), "points": plan.size.points, "features": plan.size.features,
+        "experiment": asked.to_mapping(), "points": plan.size.points, "features": plan.size.features,
         "devices": plan.topology.clients, "links": len(plan.topology.indices) // 2, "links_in_use": plan.used,
         "ranks": ranks, "stages": stages, "excess_auto": _predict_auto(plan),
         "excess_predicted": plan.algorithm.predict_excess(plan.topology, plan.size.points),

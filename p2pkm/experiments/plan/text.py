@@ -54,7 +54,7 @@ def _traffic(found: dict[str, Any]) -> Iterator[str]:
         if not stage["known"]:
             yield f"          {stage['name']:<18}not known before the run"
             continue
-        totals = ("total", f"<= {count(stage['rounds'], 'round')}")
+        totals = ("total", f"{'' if stage['all_rounds'] else '<= '}{count(stage['rounds'], 'round')}")
         for part, label in (("opening", "opening"), ("first", "round 1"), totals):
             volume = stage[part]
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"

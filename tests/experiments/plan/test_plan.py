@@ -383,3 +383,10 @@ def test_sizes_are_written_with_units():
         "7.2 GB",
         "3 TB",
     ]
+
+
+def test_a_plan_with_all_rounds_knows_how_many_there_are():
+    words = ("plan", "--devices", 4, "--data", "grid16:points=5", "--algorithm", "consensus", "--rounds", 7)
+    open_end, fixed = (here(*words, *more).out for more in ((), ("--all-rounds",)))
+    assert "<= 7 rounds" in open_end
+    assert "<= 7 rounds" not in fixed and " 7 rounds" in fixed
