@@ -32,6 +32,7 @@ FIGURES = {
     "convergence.png": (HEADLINE, "--out out -q", "out/figures/convergence.png"),
     "comparison.png": (COMPARED, "--out out -q", "out/figures/quality_bytes.png"),
     "comparison_busiest.png": (COMPARED, "--out out -q", "out/figures/quality_bytes_busiest.png"),
+    "quality_bytes.png": ("python docs/quality_bytes.py", "", "quality_bytes.png"),
     "topology_study.png": ("python examples/topology_study.py", "", "topology_study.png"),
     "graph_gallery.png": ("python examples/graph_gallery.py", "", "graph_gallery.png"),
     "time_varying_gallery.png": ("python examples/graph_gallery.py", "", "time_varying_gallery.png"),
@@ -63,7 +64,7 @@ def _run(command: str, more: str, place: Path) -> str:
     """Run a command in a new folder; return what it printed that does not depend on machine and hour."""
     place.mkdir()
     words = [sys.executable, *shlex.split(f"{command} {more}")[1:]]
-    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+    words = [str(ROOT / word) if word.startswith(("examples/", "docs/")) else word for word in words]
     known = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     print(command, flush=True)
     done = subprocess.run(
