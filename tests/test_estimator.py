@@ -411,3 +411,41 @@ def test_other_y_is_ignored_in_silence(y):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         P2PKMeans(4).fit(X, y)
+
+
+def test_partial_fit_goes_on_from_every_devices_centroids_and_adds_up_bytes():
+    model = P2PKMeans(4, algorithm="treelloyd", random_state=0).partial_fit(X, devices=OWNER)
+    first = P2PKMeans(4, algorithm="treelloyd", random_state=0).fit(X, devices=OWNER)
+    assert_array_equal(model.device_centers_, first.device_centers_)
+    assert model.wire_bytes_ == first.wire_bytes_ > 0
+    before = model.device_centers_
+    model.partial_fit(X + 0.3, devices=OWNER)
+    shards = p2pkm.Shards.deal(X + 0.3, OWNER, devices=6)
+    again = p2pkm.simulate(p2pkm.TreeLloyd(4), topologies.ring(6), shards, start=before, baselines=False)
+    assert_array_equal(model.device_centers_, again.centroids)
+    assert model.wire_bytes_ == first.wire_bytes_ + again.summary["wire_bytes"] < 2 * first.wire_bytes_
+    assert_allclose(model.cluster_centers_, first.cluster_centers_ + 0.3, atol=0.02)
+    assert_array_equal(model.labels_, nearest(X + 0.3, model.cluster_centers_)[0])
+    assert model.fit(X, devices=OWNER).wire_bytes_ == first.wire_bytes_
+
+
+def test_partial_fit_knows_the_devices_by_their_names_and_refuses_others():
+    names = np.array(["d", "a", "c", "b", "e", "f"])[OWNER]
+    model = P2PKMeans(4, random_state=0).fit(X, devices=names)
+    model.partial_fit(X[names != "b"], devices=names[names != "b"])
+    assert model.device_names_.tolist() == list("abcdef") and len(model.device_centers_) == 6
+    with pytest.raises(ValueError, match="'z'; expected some of device_names_"):
+        model.partial_fit(X, devices=np.where(names == "b", "z", names))
+    with pytest.raises(ValueError, match="n_samples=3 should be >= n_clusters=4"):
+        model.partial_fit(X[:3], devices=names[:3])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, :1], devices=names)
+
+
+def test_partial_fit_of_methods_that_start_by_themselves_and_of_open_k():
+    served = P2PKMeans(4, algorithm="fkm", random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match="leave start out"):
+        served.partial_fit(X)
+    model = P2PKMeans("auto", random_state=0, k_max=6).fit(X, devices=OWNER)
+    found = model.n_clusters_
+    assert model.partial_fit(X, devices=OWNER).n_clusters_ == found == len(model.cluster_centers_)

@@ -103,6 +103,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         What was recorded of every round of every stage, such as the objective, messages and bytes so far.
     ledger_ : p2pkm.metrics.result.Traffic
         Messages, bytes and rows of every directed link.
+    wire_bytes_ : int
+        Bytes on the wire of `fit` and of all calls of `partial_fit` since.
 
     Examples
     --------
@@ -155,7 +157,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         points, given = validate_data(self, X, dtype=_KINDS, order="C"), self.get_params(deep=False)
         check(given, len(points))
         weights = _weigh(sample_weight, len(points))
-        counted = np.flatnonzero(weights > 0) if sample_weight is not None else slice(None)
+        counted = _find_counted(weights, sample_weight)
         own, mass = points[counted], weights[counted]
         k_max = find_k_max(given, len(own))
         if k_max is None and len(own) < self.n_clusters:
@@ -165,12 +167,58 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         all_owners, names = (None, None) if devices is None else _own(devices, len(points))
         at = arrange(given, len(own), all_owners, names)
         owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
-        shards = Shards.deal(
-            own, owner, devices=at.devices, weights=None if (mass == 1.0).all() else mass, dtype=own.dtype
-        )
-        shards = replace(shards, names=names)
+        shards = _deal(own, owner, mass, at.devices, names)
         result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
                           k_max=k_max)  # fmt: skip
+        self.wire_bytes_ = 0
+        self._keep(result, points.dtype)
+        self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
+        self._warn(at, result)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Go on from the centroids of the last fit on new rows, which take the place of the earlier ones.
+
+        The devices, their graph and the number of clusters stay those of the first fit; a device may be without rows.
+        Every device starts from its own centroids, so that nothing is initialized anew. Without an earlier fit this is
+        `fit`. Attributes are those of this call, but for `wire_bytes_`, to which its bytes are added.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+            As many rows of weight above 0 as clusters, at least.
+        y : Ignored
+        devices : array_like of int or str of shape (n_samples,), optional
+            Device of each row, by its number or, if `device_names_` are names, its name. None: the rows are dealt at
+            random, evenly.
+        sample_weight : array_like of shape (n_samples,), optional
+            As in `fit`.
+
+        Raises
+        ------
+        ValueError
+            If rows or devices cannot be used, or the method cannot start from given centroids: groups, and methods that
+            start from what the devices find in their points, such as those with a server.
+        """
+        if "device_centers_" not in vars(self):
+            return self.fit(X, y, devices=devices, sample_weight=sample_weight)
+        points, (n, k, _) = self._check(X), self.device_centers_.shape
+        weights = _weigh(sample_weight, len(points))
+        counted = _find_counted(weights, sample_weight)
+        own = points[counted]
+        given = (
+            self.get_params(deep=False) | {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
+        )
+        check(given, len(own))
+        at = arrange(given, len(own), None)
+        if devices is None:
+            owner = iid(len(own), n, seed=at.seed)
+        else:
+            owner = _find_owners(devices, len(points), self.device_names_)[counted]
+        names = None if self._topology is None else self._topology.names
+        shards = _deal(own, owner, weights[counted], n, names)
+        result = simulate(at.method, self._topology, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
+                          start=self.device_centers_.astype(np.float64))  # fmt: skip
         self._keep(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
         self._warn(at, result)
@@ -194,9 +242,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         points = self._check(X)
         if devices is None:
             return _assign(points, unweighted(len(points)), self.cluster_centers_)[0]
-        n, owner = len(self.device_centers_), _look_up(devices, len(points), self.device_names_)
-        if not ((owner >= 0) & (owner < n)).all():
-            raise DataError(f"devices are {owner.min()} to {owner.max()}; expected 0 to {n - 1}, as in fit")
+        n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
         rows, offsets = sort_by(owner, n)
         sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
         kernels = pick(1, n, points.size * sets.shape[1])
@@ -243,6 +289,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.n_clusters_, self.n_iter_ = int(result.summary["clusters"]), int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger
+        self.wire_bytes_ += int(result.summary["wire_bytes"])
+        self._topology = result.topology if result.topology.hub < 0 else None
 
     def _warn(self, at: ResolvedParameters, result: Result) -> None:
         """State that there was no convergence, where the method has a notion of it."""
@@ -313,6 +361,25 @@ def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
             f"devices are {', '.join(map(repr, unknown[:_TOLD]))}; expected some of device_names_, as in fit"
         )
     return np.array([place[text] for text in texts], np.int64)
+
+
+def _find_owners(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
+    """Return the device of each row, int64[m], one of a fit."""
+    owner = _look_up(devices, m, names)
+    if not ((owner >= 0) & (owner < len(names))).all():
+        raise DataError(f"devices are {owner.min()} to {owner.max()}; expected 0 to {len(names) - 1}, as in fit")
+    return owner
+
+
+def _find_counted(weights: Floats, sample_weight: ArrayLike | None) -> Any:
+    """Return which rows count: those of weight above 0."""
+    return np.flatnonzero(weights > 0) if sample_weight is not None else slice(None)
+
+
+def _deal(own: Points, owner: Integers, mass: Floats, devices: int, names: tuple[str, ...] | None) -> Shards:
+    """Deal the rows that count to their devices."""
+    weights = None if (mass == 1.0).all() else mass
+    return replace(Shards.deal(own, owner, devices=devices, weights=weights, dtype=own.dtype), names=names)
 
 
 def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:

@@ -117,11 +117,13 @@ class TrackOverTree(OverTree):
         return state.up.shape[1] == self.places + 1 and bool(state.converged.all())
 
     def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
-        """Begin a step where there is one; who rests remembers what it sent last."""
+        """Begin a step where there is one; who rests remembers what it sent last, and its last order."""
         if self._rests(state):
             return state
         found = super().measure(state, devices)
-        return found._replace(own=np.where(state.converged[:, None, None], state.own, found.own))
+        rests = state.converged[:, None, None]
+        down = np.where(rests, state.down, found.down) if state.down.shape == found.down.shape else found.down
+        return found._replace(own=np.where(rests, state.own, found.own), down=down)
 
     def decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
