@@ -47,13 +47,19 @@ def list_runs() -> list[tuple[str, Any, Any, Deal, dict[str, Any]]]:
     """Return name, method, graph, division of points and options of every row."""
     ring, small = topologies.ring(10), topologies.small_world(10, degree=4, seed=0)
     rice = {"quantize": "rice"}
-    best = p2pkm.GTVMin(16, init=LEAN, relaxation="auto")
+    best = p2pkm.GTVMin(16, coupling=30, init=LEAN, relaxation="auto")
     return [
-        ("gtvmin, real numbers, 8 sweeps", p2pkm.GTVMin(16, init="rows"), ring, grid(10), {"rounds": 8}),
-        ("gtvmin, rice, relaxation 1.5", p2pkm.GTVMin(16, init=LEAN, relaxation=1.5), ring, grid(10), rice),
+        ("gtvmin, real numbers, 8 sweeps", p2pkm.GTVMin(16, coupling=30, init="rows"), ring, grid(10), {"rounds": 8}),
+        (
+            "gtvmin, rice, relaxation 1.5",
+            p2pkm.GTVMin(16, coupling=30, init=LEAN, relaxation=1.5),
+            ring,
+            grid(10),
+            rice,
+        ),
         (
             "gtvmin, int8, relaxation 1.5",
-            p2pkm.GTVMin(16, init=LEAN, relaxation=1.5),
+            p2pkm.GTVMin(16, coupling=30, init=LEAN, relaxation=1.5),
             ring,
             grid(10),
             {"quantize": "int8"},
@@ -67,7 +73,13 @@ def list_runs() -> list[tuple[str, Any, Any, Deal, dict[str, Any]]]:
         ("fkm, rice, 10 rounds", p2pkm.FKM(16), None, grid(10), {"rounds": 10} | rice),
         ("gtvmin, rice, small world", best, small, grid(10), rice),
         ("gtvmin, rice, grid of 32, Dirichlet", best, topologies.grid(32), grid(32, skew=False), rice),
-        ("gtvmin, rice, digits, k = 10", p2pkm.GTVMin(10, init=LEAN, relaxation="auto"), ring, digits, rice),
+        (
+            "gtvmin, rice, digits, k = 10",
+            p2pkm.GTVMin(10, coupling=30, init=LEAN, relaxation="auto"),
+            ring,
+            digits,
+            rice,
+        ),
         ("treelloyd, digits, k = 10", p2pkm.TreeLloyd(10), ring, digits, {}),
         ("treelloyd, digits, k = 50", p2pkm.TreeLloyd(50), ring, digits, {}),
         ("treelloyd, mix:50", p2pkm.TreeLloyd(50), ring, fifty, {}),
