@@ -61,7 +61,7 @@ def own_box(front: Front, devices: Devices, k: int) -> Front:
 
     The ends are rounded outwards to 2^-6 of the longest side; +inf where there are no rows. The step is 1/8 of the
     distance that k clusters have if they share evenly a box in which coordinates are as far from their mean as those of
-    the rows, in the mean over them; a power of two.
+    the rows, in the mean over them, or as those of points where all rows are equal; a power of two.
     """
     d, tables, count = devices.d, front.tables, len(front.who)
     ends = np.full((count, 2 * d + 1), np.inf)
@@ -77,6 +77,8 @@ def own_box(front: Front, devices: Devices, k: int) -> Front:
         apart[:, f] = np.bincount(owner, weights * np.abs(above - means[owner]), count) / mass
     longest = np.where(apart.max(axis=1, initial=0.0) > 0.0, apart.max(axis=1, initial=0.0), 1.0)
     size = longest * np.sqrt(np.cumsum((apart / longest[:, None]) ** 2, axis=1)[:, -1] / d)
+    inside = np.sqrt(np.bincount(owner, flat[:, 2 + d] / devices.unit, count) / mass / d)
+    size = np.where(size > 0.0, size, inside)
     ends[:, -1] = np.where(np.isfinite(ends[:, 0]), -_power(4.0 * size * float(k) ** (-1.0 / d) / _CELLS), np.inf)
     return _row_each(front.who, _outwards(ends)[1])
 

@@ -22,6 +22,7 @@ from p2pkm.methods.init.lean import (
     pack_centroids,
     pack_rows,
 )
+from tests.methods.init.test_tree_groups import two_kinds
 from tests.methods.init.test_tree_summaries import GRAPHS, mix, seeds
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(sum)
@@ -175,3 +176,23 @@ def test_it_takes_a_fraction_of_the_bytes_at_nearly_the_same_cost():
     assert spent[0]["wire_bytes"] == spent[0]["bytes"]
     assert spent[1]["wire_bytes"] < spent[0]["bytes"] / 8
     assert lean.summary["ratio_mean"] < 1.01 * plain.summary["ratio_mean"]
+
+
+def test_the_number_of_clusters_is_chosen_from_encoded_rows():
+    shards, graph = mix(10, 6, 2, points=60), topologies.ring(10)
+    chosen, spent = [], []
+    for init in ("rows", "rows:lean=true"):
+        result = p2pkm.simulate(p2pkm.TreeLloyd(2, init=init), graph, shards, rounds=1, seed=1, k_max=10)
+        record = [one for one in result.rounds if one["stage"] == "number-of-clusters"][-1]
+        chosen.append(result.summary["k_chosen"])
+        spent.append((record["bytes"], record["wire_bytes"]))
+    assert chosen[0] == chosen[1]
+    assert spent[0][0] == spent[0][1]
+    assert spent[1][1] < spent[1][0] / 8
+
+
+def test_groups_are_found_from_encoded_rows():
+    shards, graph = p2pkm.Shards.from_list(two_kinds(n=8)), topologies.ring(8)
+    result = p2pkm.simulate(p2pkm.TreeLloyd(3, groups="auto"), graph, shards, seed=1)
+    assert_array_equal(result.groups, np.repeat([0, 1], 4))
+    assert result.summary["wire_bytes"] < result.summary["bytes"] / 5
