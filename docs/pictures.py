@@ -10,6 +10,7 @@ import p2pkm
 from p2pkm.methods.registry import METHODS, find
 
 DEVICES, CLUSTERS, SEED = 6, 4, 51
+GIVEN = {"private": {"epsilon": 8.0, "radius": 20.0}}  # parameters without a default
 COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
 
 
@@ -32,7 +33,7 @@ def scene() -> tuple[Any, Any]:
 def draw(name: str) -> Figure:
     """Draw where the centroids of the devices end, and how the ratio came down."""
     shards, graph = scene()
-    method = find(name)(CLUSTERS)
+    method = find(name)(CLUSTERS, **GIVEN.get(name, {}))
     peers = not hasattr(method, "aggregate") and name != "local"
     result = p2pkm.simulate(method, graph if peers else None, shards, seed=0)
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")

@@ -126,11 +126,6 @@ def gaussian(keys: Keys, number: int, purpose: int, count: int) -> Floats:
     return np.asarray(_NORMAL((words >> np.uint64(11)) * 2.0**-53 + 2.0**-54), np.float64)
 
 
-def as_words(tables: Integers) -> Keys:
-    """Return whole numbers mod 2^64."""
-    return tables.astype(np.int64).view(np.uint64)
-
-
 def as_totals(words: Keys, grain: Grain) -> Floats:
     """Return what a total of words stands for; the words themselves are signed whole numbers of units."""
     totals: Floats = np.ascontiguousarray(words).view(np.int64).astype(np.float64)
