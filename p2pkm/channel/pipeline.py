@@ -27,11 +27,6 @@ class ChannelPlan(NamedTuple):
         placed = [(kind, kind.place(settings, topology, seed, arrays)) for kind, settings in self.parts]
         return ChannelPlan(tuple((kind, settings) for kind, settings in placed if settings is not None))
 
-    def check(self, algorithm: Any) -> None:
-        """Refuse a method that cannot be run with one of the transforms."""
-        for kind, settings in self.parts:
-            kind.check(settings, algorithm)
-
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need to place the plan."""
         return {name: part for kind, settings in self.parts for name, part in kind.to_arrays(settings).items()}
@@ -67,9 +62,9 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     plugins: PluginTransforms | None = options.get("transforms")
     found += [(kind, kind.configure(spec.options)) for kind, spec in (plugins.parts if plugins else ())]
     parts = [(kind, settings) for kind, settings in found if settings is not None]
-    plan = ChannelPlan(tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name))))
-    plan.check(algorithm)
-    return plan
+    for kind, settings in parts:
+        kind.check(settings, algorithm)
+    return ChannelPlan(tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name))))
 
 
 class Channel:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
@@ -265,7 +266,9 @@ def build_run(  # noqa: PLR0913 - what a run is made of
             "when none are on their way. Leave one of them out"
         )
     channel = channel.place(topology, seed, arrays)
-    channel.check(algorithm)  # a trace has been read now
+    faults = channel.find(FaultInjector)
+    if faults is not None:  # a trace has been read now
+        FaultInjector.check(faults, algorithm)
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
         bounded(points.points, "the points")
     if points is not None:  # else rank 0 has told what it is
