@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
+from p2pkm.channel.transform import Context, Messages, Order, Settings, Transform
 from p2pkm.core.batch import Devices, Floats, Grid, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
@@ -149,12 +149,7 @@ class Quantizer(Transform):
                 f"quantize is {str(settings['spec'])!r}, but the links of {topology.varying.name} change from round to "
                 "round, and over a new one nobody knows the table that a difference is about; leave it out"
             )
-        return settings
-
-    @classmethod
-    def build(cls, settings: Settings, scope: RunScope) -> "Quantizer":
-        """Return this rank's transform."""
-        return cls(spec=settings["spec"])
+        return {"spec": settings["spec"]}
 
     @classmethod
     def disturbs(cls, settings: Settings) -> bool:

@@ -126,10 +126,7 @@ class Transform:
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse a method that this cannot work with, with an ExperimentError; before anything is read or built.
-
-        Called once more with what `place` returned, which has to keep what is looked at here.
-        """
+        """Refuse a method that this cannot work with, with an ExperimentError; before anything is read or built."""
 
     @classmethod
     def place(
