@@ -3,7 +3,7 @@
 The theorem behind it is in docs/proofs.md, "What a coupling leaves of the noise".
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ _LADDER = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 _EXCESS = 1e-3  # of the cost ratio, that the rule allows
 _HIGHEST = 1.999  # relaxation
 _MOST = 5_000  # devices that a rehearsal solves for
+_FEW = 64  # devices up to which it does so without sparse matrices
 _MEAN, _WORST = 2e-3, 6e-3  # the same of the rehearsal: of the mean device, of the worst one
 
 
@@ -84,11 +85,12 @@ def rehearse(topology: Topology, counts: Floats, sums: Floats, loss: float, base
     heavy = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.where(heavy > 0, heavy, 1)[:, None]
     cost = loss - float((heavy * (means**2).sum(axis=1)).sum())
-    found = Rehearsal(0.0, np.inf, np.inf)
+    found, laplacian = Rehearsal(0.0, np.inf, np.inf), _laplacian(topology, base)
+    here = np.flatnonzero(heavy) if cost > 0 else np.zeros(0, np.int64)
+    offsets = sums[here] - counts[here, :, None] * means[here, None]
     for coupling in _climb(topology):
-        excess = np.zeros(topology.n)
-        for c in np.flatnonzero(heavy) if cost > 0 else ():
-            excess += heavy[c] / cost * _deviate(topology, coupling * base, counts[c], sums[c], means[c])
+        deviations = _deviate(coupling * laplacian, counts[here], offsets)
+        excess = (heavy[here, None] / cost * deviations).sum(axis=0)
         found = Rehearsal(coupling, float(excess.mean()), float(excess.max()))
         if found.mean <= _MEAN and found.worst <= _WORST:
             break
@@ -116,17 +118,32 @@ def why_no_rehearsal(topology: Topology) -> str:
     return "" if topology.n <= _MOST else f"the graph has {topology.n:,} devices; up to {_MOST:,} are possible"
 
 
-def _deviate(topology: Topology, strength: float, counts: Floats, sums: Floats, mean: Floats) -> Floats:
-    """Return how far each device's centroid ends from the pooled mean, squared, float64[n]."""
+def _laplacian(topology: Topology, base: float) -> Any:
+    """Return 2 L_alpha at coupling 1, [n, n]: an array for few devices, sparse for more."""
+    degrees, at = np.maximum(topology.degrees, 1).astype(np.float64), (topology.sources, topology.indices)
+    alpha = base * topology.weights / np.sqrt(degrees[at[0]] * degrees[at[1]])
+    if topology.n <= _FEW:
+        links = np.zeros((topology.n, topology.n))
+        links[at] = alpha
+        return 2 * (np.diag(links.sum(axis=0)) - links)
     from scipy.sparse import csc_array, diags_array
-    from scipy.sparse.linalg import spsolve
 
-    n, degrees = topology.n, np.maximum(topology.degrees, 1).astype(np.float64)
-    alpha = strength * topology.weights / np.sqrt(degrees[topology.sources] * degrees[topology.indices])
-    links = csc_array((alpha, (topology.sources, topology.indices)), (n, n))
-    matrix = (diags_array(counts + 2 * links.sum(axis=0)) - 2 * links).tocsc()
-    found = np.asarray(spsolve(matrix, sums - counts[:, None] * mean)).reshape(sums.shape)
-    return (found**2).sum(axis=1)
+    sparse = csc_array((alpha, at), (topology.n, topology.n))
+    return 2 * (diags_array(sparse.sum(axis=0)) - sparse)
+
+
+def _deviate(laplacian: Any, counts: Floats, offsets: Floats) -> Floats:
+    """Return how far each device's centroids end from the pooled means, squared, float64[k, n]."""
+    if isinstance(laplacian, np.ndarray):
+        found = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
+    else:
+        from scipy.sparse import diags_array
+        from scipy.sparse.linalg import spsolve
+
+        systems = ((diags_array(one) + laplacian).tocsc() for one in counts)
+        found = np.array([np.reshape(spsolve(*one), one[1].shape) for one in zip(systems, offsets, strict=True)])
+    deviations: Floats = (found.reshape(offsets.shape) ** 2).sum(axis=2)
+    return deviations
 
 
 def _climb(topology: Topology) -> tuple[float, ...]:
