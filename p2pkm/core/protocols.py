@@ -49,12 +49,15 @@ class RunOutline(NamedTuple):
         Whether centroids to start from are given.
     complete : bool
         Whether no row is left out of a message, no matter how few points it has.
+    streamed : bool
+        Whether points arrive, leave or move during the run.
     """
 
     topology: Any
     disturbed: str
     seeded: bool
     complete: bool
+    streamed: bool = False
 
 
 class MethodBase:

@@ -218,7 +218,11 @@ def _resolve_defaults(
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     complete = options.get("min_cluster_size", 0) <= 1
-    return resolve(algorithm, RunOutline(topology, disturbed, options.get("start") is not None, complete), d)
+    return resolve(
+        algorithm,
+        RunOutline(topology, disturbed, options.get("start") is not None, complete, options.get("stream") is not None),
+        d,
+    )
 
 
 def build_run(  # noqa: PLR0913 - what a run is made of

@@ -135,7 +135,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
     prices = _watch(config, own, world, devices, referee, feed)
     played = config.channel.prepare(setting) + stages(
-        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None, accepts=feed is None
+        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
     _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)

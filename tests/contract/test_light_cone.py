@@ -159,10 +159,11 @@ def test_a_rank_without_devices_plays_every_stage(name, options, kernels):
 
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
 def test_a_rank_without_devices_scales_and_chooses(scale):
-    whole, topology, network = hosts(p2pkm.GTVMin(3), 3, reference)
+    method = p2pkm.TreeLloyd(3)
+    whole, topology, network = hosts(method, 3, reference)
     at = InitContext(topology, whole.sizes, whole.shared_key, 3, whole.d)
     walk_through([scaling_stage(scale, at)], empty(whole), topology, network)
-    walk_through([choosing_stage(at)], empty(whole), topology, network)
+    walk_through([choosing_stage(method, at)], empty(whole), topology, network)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -117,7 +117,7 @@ def test_ratios_survive_the_disk(runs, tmp_path):
 def test_unknown_names_are_refused(runs):
     with pytest.raises(
         ExperimentError,
-        match="nodes is 'loss'; expected cost, disagreement, ratio, central_deviation, "
+        match="nodes is 'loss'; expected cost, disagreement, ratio, group, central_deviation, "
         "consensus_variation, bytes_busiest",
     ):
         plots.plot_graph(runs["mesh"], nodes="loss")

@@ -56,12 +56,13 @@ class Cells(NamedTuple):
         return np.argmax(self.widths, axis=1)
 
 
-def own_box(front: Front, devices: Devices, k: int) -> Front:
+def own_box(front: Front, devices: Devices, k: int, *, within: bool = False) -> Front:
     """Return lower and minus upper ends of the rows of each device, and minus the step it asks for, one row of 2 d + 1.
 
     The ends are rounded outwards to 2^-6 of the longest side; +inf where there are no rows. The step is 1/8 of the
     distance that k clusters have if they share evenly a box in which coordinates are as far from their mean as those of
-    the rows, in the mean over them, or as those of points where all rows are equal; a power of two.
+    the rows, in the mean over them, or as those of points where all rows are equal; a power of two. within: at most the
+    root of the mean SSE of a point and coordinate, so that it is not the grid which keeps rows of a cluster apart.
     """
     d, tables, count = devices.d, front.tables, len(front.who)
     ends = np.full((count, 2 * d + 1), np.inf)
@@ -79,7 +80,9 @@ def own_box(front: Front, devices: Devices, k: int) -> Front:
     size = longest * np.sqrt(np.cumsum((apart / longest[:, None]) ** 2, axis=1)[:, -1] / d)
     inside = np.sqrt(np.bincount(owner, flat[:, 2 + d] / devices.unit, count) / mass / d)
     size = np.where(size > 0.0, size, inside)
-    ends[:, -1] = np.where(np.isfinite(ends[:, 0]), -_power(4.0 * size * float(k) ** (-1.0 / d) / _CELLS), np.inf)
+    step = 4.0 * size * float(k) ** (-1.0 / d) / _CELLS
+    step = np.where((inside > 0.0) & within, np.minimum(step, inside), step)
+    ends[:, -1] = np.where(np.isfinite(ends[:, 0]), -_power(step), np.inf)
     return _row_each(front.who, _outwards(ends)[1])
 
 

@@ -115,11 +115,8 @@ def resolve(algorithm: Any, run: RunOutline, d: int) -> Any:
     return algorithm.resolve(run._replace(disturbed="a deep tree" if deep else run.disturbed))
 
 
-def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool, accepts: bool = True) -> tuple[Stage, ...]:
-    """Return all stages of a run.
-
-    seeded: the method starts from given centroids; accepts: an accept test follows where the method asks for one.
-    """
+def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
+    """Return all stages of a run; seeded: the method starts from given centroids."""
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
         if algorithm.traits.normalization in ("coordinate", "entries"):
@@ -139,7 +136,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool, accept
     if traits.floods:
         _check_flooding(at, algorithm.name, "another method")
     note, one = _incompatibility_note(algorithm, at.topology), algorithm.on(at.topology)
-    return (*before, Stage(algorithm.name, one, rounds, note=note), *(_after(algorithm, at) if accepts else ()))
+    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at))
 
 
 def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:

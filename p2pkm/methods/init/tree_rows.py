@@ -68,7 +68,6 @@ class TreeRows(TreeSummaries):
 
     name: ClassVar[str] = "rows"
     extra: ClassVar[int] = 2
-    needs_within: ClassVar[bool] = False  # the SSE of rows does not change which centroids cost the least
     keeps_apart: ClassVar[bool] = False  # rows of several devices go on as if they were of one
     per_cluster: int = 2
     least: int = 1
@@ -96,7 +95,7 @@ class TreeRows(TreeSummaries):
         walk = state.walk
         if not self.lean or walk is None:
             return state
-        return state._replace(walk=walk._replace(front=own_box(walk.front, devices, self.k)))
+        return state._replace(walk=walk._replace(front=own_box(walk.front, devices, self.k, within=self.needs_within)))
 
     def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Encode the own rows in the box that has come to all devices, or take the centroids."""

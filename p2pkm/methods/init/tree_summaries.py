@@ -102,6 +102,7 @@ class TreeSummaries(MethodBase):
 
     name: ClassVar[str] = "tree-summaries"
     extra: ClassVar[int] = 1  # columns of a row beside the coordinates
+    needs_within: ClassVar[bool] = False  # the SSE of rows does not change which centroids cost the least
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.FORWARDED_CENTROIDS, common_centroids=True
     )
@@ -218,7 +219,7 @@ class TreeSummaries(MethodBase):
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
         if way == ENDS:
-            front = widen(own_box(front, devices, self.k), inbox, devices)
+            front = widen(own_box(front, devices, self.k, within=self.needs_within), inbox, devices)
             return state._replace(walk=turn(walk, front) if last else walk._replace(front=front))
         if way == _LOSSES:
             front = _add(front, inbox, devices)

@@ -399,6 +399,7 @@ class GTVMin(MethodBase):
             "groups": bool(self.groups),
             "devices start from centroids that were given": run.seeded,
             "devices start from different centroids": self._starts_apart,
+            "points that change": run.streamed,
             f"robust={self.robust}": self.robust != "none",
             "another update": not self.star_term or self.update_rule != "exact" or self.matching != "nearest"
             or self.normalize_losses or self.safeguard,

@@ -18,7 +18,7 @@ RUNS = {
     },
     "breathing": {"algorithm": "treelloyd:search=breathing"},
     "rows": {"algorithm": "gtvmin", "init": "rows:lean=true"},
-    "k auto": {"algorithm": "treelloyd", "clusters": None, "k_max": 20},
+    "k auto": {"algorithm": "treelloyd", "clusters": "auto", "k_max": 20},
     "integers": {"algorithm": "gtvmin", "quantize": "rice", "init": "rows:lean=true"},
     "int8": {"algorithm": "gtvmin", "quantize": "int8"},
     "fkm": {"algorithm": "fkm", "quantize": "rice", "graph": None},
