@@ -133,6 +133,6 @@ def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monk
 def test_the_closing_table_names_the_coupling_and_a_cheaper_treelloyd():
     words = ("--devices", 16, "--no-baselines", "--out", "none", "-q")
     ending = here(*words)
-    assert "found by a rehearsal" in ending.out and "--algorithm treelloyd would take at most" in ending.out
+    assert "found by a rehearsal" in ending.out and "--algorithm treelloyd would take about" in ending.out
     assert "treelloyd would" not in here(*words, "--algorithm", "treelloyd").out
     assert "treelloyd would" not in here(*words, "--faults", "loss=0.1").out

@@ -138,6 +138,7 @@ def test_the_refusals(tmp_path):
         (p2pkm.TreeLloyd(4, search="breathing"), "treelloyd cannot follow a stream: with these parameters"),
         (p2pkm.GTVMin(4, groups=True), "with groups cannot follow"),
         (p2pkm.LocalOnly(4), "local cannot follow"),
+        (p2pkm.GTVMin(4, accept=True), "stream and accept are both given"),
     ):
         with pytest.raises(ExperimentError, match=words):
             p2pkm.simulate(method, RING, deal(), stream="drawn:kind=slow")

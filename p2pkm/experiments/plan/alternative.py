@@ -18,19 +18,19 @@ from p2pkm.metrics.result import Result
 
 
 def note_treelloyd(prepared: Prepared, result: Result) -> list[str]:
-    """Return a note if `treelloyd` would have sent fewer bytes in as many rounds as the run took, else nothing."""
-    paid, summary = result.summary["bytes"], result.summary
+    """Return a note if `treelloyd` would send fewer bytes on the wire in as many rounds as the run took, else nothing."""
+    paid, summary = result.summary["wire_bytes"], result.summary
     found = _price(prepared, int(summary["clusters"]), int(summary["rounds"])) if paid else None
     if found is None or not 0 < found < paid:
         return []
     return [
-        f"--algorithm treelloyd would take at most {write_size(found)} for as many rounds, "
-        f"{100 * found / paid:.0f} % of the bytes"
+        f"--algorithm treelloyd would take about {write_size(found)} on the wire for as many rounds, "
+        f"{max(100 * found / paid, 0.1):.2g} % of what was sent"
     ]
 
 
 def _price(prepared: Prepared, k: int, rounds: int) -> int | None:
-    """Return the bytes of `treelloyd` in so many rounds, at most; None if it cannot take the place of the method."""
+    """Return about how many bytes on the wire `treelloyd` takes; None if it cannot take the place of the method."""
     run, shards = prepared.run, prepared.shards
     traits, topology = run.algorithm.traits, run.topology
     if needs_hub(run.algorithm) or traits.init is None or traits.groups or not shards.in_memory:
@@ -47,4 +47,4 @@ def _price(prepared: Prepared, k: int, rounds: int) -> int | None:
     played = stages(method, setting, rounds, seeded=False)
     plan = RunPlan(asked, method, topology, Size(shards.m, shards.d), shards.sizes, True, played, None, Spec("", {}),
                    None)  # fmt: skip
-    return sum(course.total().bytes for course in stage_traffic(plan))
+    return sum(course.total().wire_bytes for course in stage_traffic(plan))
