@@ -166,6 +166,7 @@ def test_a_rank_without_devices_scales_and_chooses(scale):
     walk_through([choosing_stage(method, at)], empty(whole), topology, network)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_with_all_rounds_the_end_of_a_run_tells_nothing(name):
     """Two runs that would end by convergence, at different times, have as many exchanges."""

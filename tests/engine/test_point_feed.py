@@ -31,6 +31,7 @@ def write(path, *events):
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLLOWERS)
 def test_who_follows_ends_near_a_new_run_on_the_last_points(name, tmp_path):
     """All points move away by the same step in round 3: who stays behind pays for it."""
@@ -96,6 +97,7 @@ def test_tree_lloyd_tracks_with_a_step_every_second_round():
     assert {record["descent"] for record in own} == {"not claimed"}
 
 
+@pytest.mark.slow
 def test_tree_lloyd_finds_what_steps_alone_do_not(tmp_path, monkeypatch):
     """A cluster jumps to the far side of another one: steps alone leave a row without points, and one with two."""
     shards = deal()
@@ -173,6 +175,7 @@ def test_the_command_refuses_a_tape_that_does_not_fit(event, code, said, tmp_pat
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command_is_that_of_python(tmp_path):
     words = "--data blobs --devices 6 --rounds 4 --algorithm treelloyd --stream drawn:kind=slow --no-plot --seed 3"
     ending = here(*words.split(), "--out", str(tmp_path / "r"), "--format", "json")

@@ -242,6 +242,7 @@ def test_what_cannot_be_computed_is_refused(options, said):
         p2pkm.pair_leaks(topologies.ring(4), **options)
 
 
+@pytest.mark.slow
 def test_too_many_pairs_are_refused():
     with pytest.raises(ExperimentError, match="name fewer receivers"):
         p2pkm.pair_leaks(topologies.build("ring", 20_000, light=True))

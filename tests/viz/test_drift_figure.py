@@ -41,6 +41,7 @@ def test_the_breaks_are_marked(tmp_path):
         assert [line.get_xdata()[0] for line in lines] == breaks
 
 
+@pytest.mark.slow
 def test_only_runs_with_a_stream_have_the_figure(tmp_path):
     result = solve("drawn:kind=slow", 2)
     assert "drift.png" in {path.name for path in draw_all(result, tmp_path / "a")}

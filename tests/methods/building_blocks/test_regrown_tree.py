@@ -134,7 +134,10 @@ LOST = {  # graph, who is absent when, how many parts are left
 }
 
 
-@pytest.mark.parametrize("name", LOST)
+QUICK = ("root", "cut vertex", "late")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in LOST])
 def test_those_who_are_there_take_the_steps_of_the_twin(name):
     graph, absences, parts = LOST[name]
     (n, links), rounds = GRAPHS[graph], 45
@@ -207,6 +210,7 @@ def test_messages_by_hand():
     assert found.traffic[3].tolist() == [5, 3 * triple + moments + table]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"groups": 2}, {"search": "breathing", "init": "leader"}])
 def test_groups_and_searches_go_on(options, tmp_path):
     trace = tmp_path / "trace.jsonl"
