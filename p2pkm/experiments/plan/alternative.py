@@ -18,7 +18,7 @@ from p2pkm.metrics.result import Result
 
 
 def note_treelloyd(prepared: Prepared, result: Result) -> list[str]:
-    """Return a note if `treelloyd` would send fewer bytes on the wire in as many rounds as the run took, else nothing."""
+    """Return a note if `treelloyd` would send fewer bytes on the wire in as many rounds, else nothing."""
     paid, summary = result.summary["wire_bytes"], result.summary
     found = _price(prepared, int(summary["clusters"]), int(summary["rounds"])) if paid else None
     if found is None or not 0 < found < paid:
