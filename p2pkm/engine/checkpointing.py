@@ -49,7 +49,7 @@ class Checkpointer:
 
     Parameters
     ----------
-    referee : Referee
+    monitor : Monitor
     vault : Vault or None
         Where checkpoints go; rank 0 alone may have one, and then all ranks take part.
     own : Shards
@@ -68,20 +68,20 @@ class Checkpointer:
 
     def __init__(
         self,
-        referee: Monitor,
+        monitor: Monitor,
         vault: CheckpointWriter | None,
         own: Shards,
         kernels: Kernels,
         saved: dict[str, Any] | None,
     ) -> None:
-        self._referee, self._vault, self._own, self._kernels, self._saved = referee, vault, own, kernels, saved
+        self._monitor, self._vault, self._own, self._kernels, self._saved = monitor, vault, own, kernels, saved
         self._done, self._marks = False, None
         self._lasting: Mapping[str, Checkpointable] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
         self.choice: dict[str, Any] | None = saved["choice"] if saved else None
         if saved:
-            referee.restore(saved["referee"])
+            monitor.restore(saved["monitor"])
 
     def watch(self, lasting: Mapping[str, Checkpointable]) -> None:
         """Keep these from now on, too, each under its name."""
@@ -100,7 +100,7 @@ class Checkpointer:
         """Keep a scene; a run that is asked to stop keeps one and no more."""
         if self._done:
             return
-        self._done, network = last, self._referee.network
+        self._done, network = last, self._monitor.network
         strange = unnamed(scene.state)  # of a plug-in; the same on all ranks
         if strange:
             self._done = True
@@ -119,7 +119,7 @@ class Checkpointer:
             "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
             "edge_active": devices.active_edges if narrowed else None,
             "edge_degrees": devices.neighbor_degrees if narrowed else None,
-            "network": network.snapshot(), "links": links.snapshot(), "referee": self._referee.snapshot(),
+            "network": network.snapshot(), "links": links.snapshot(), "monitor": self._monitor.snapshot(),
             "lasting": {name: kept for name, one in self._lasting.items() if (kept := one.snapshot())},
         }  # fmt: skip
         arrays: dict[str, Any] = {}
@@ -145,6 +145,6 @@ class Checkpointer:
         for name, kept in saved["lasting"].items():
             self._lasting[name].restore(kept)
         links.restore(saved["links"])
-        inbox = self._referee.network.restore(saved["network"])
+        inbox = self._monitor.network.restore(saved["network"])
         at = saved["scene"]
         return StageState(at["state"], inbox, at["stop"], at["round"], at["turn"])

@@ -12,13 +12,13 @@ from p2pkm.engine.loop import RunContext, run_stage
 from p2pkm.methods.init.pipelines import Stage
 
 
-def scale(stage: Stage, field: RunContext, keeper: Any) -> tuple[Floats, Floats]:
+def scale(stage: Stage, context: RunContext, keeper: Any) -> tuple[Floats, Floats]:
     """Return shift and span of the own devices, float64[n, d] each, by messages; a run that is resumed may know them.
 
     A span of 0 counts as 1.
     """
     if keeper.scaling is None:
-        shift, span = run_stage(stage, None, field).state.scaling
+        shift, span = run_stage(stage, None, context).state.scaling
         keeper.scaling = shift, np.where(span > 0, span, 1.0)
     return keeper.scaling
 

@@ -84,7 +84,7 @@ class RunContext(NamedTuple):
 
     devices: Devices
     colors: Integers
-    referee: Monitor
+    monitor: Monitor
     interrupted: Callable[[], int]
     graph: "TimeVaryingGraph | None" = None
     keeper: Checkpointer | None = None
@@ -99,62 +99,64 @@ class RunContext(NamedTuple):
         return self.events is not None or self.channel.delays
 
 
-def run(stages: Sequence[Stage], start: Floats | None, field: RunContext) -> StageResult:
+def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> StageResult:
     """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
-    state: Any = None if start is None else Start(start, np.ones(len(field.devices), np.bool_))
+    state: Any = None if start is None else Start(start, np.ones(len(context.devices), np.bool_))
     ending = StageResult(state, "none", 0)
-    whole, handed = field, [state]  # handed over: what a stage started from is not kept while it runs
+    whole, handed = context, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
-    first, field = _take_up(field)
+    first, context = _take_up(context)
     own, ended = find_own(stages), None
     for number, stage in enumerate(stages[first:], first):
-        field = _use(whole, whole.devices) if stage.all_links else field
-        ending = run_stage(stage, handed.pop(), field, number, closing=stage is own)
+        context = _use(whole, whole.devices) if stage.all_links else context
+        ending = run_stage(stage, handed.pop(), context, number, closing=stage is own)
         ended = ending if stage is own else ended
         handed.append(ending.state)
         if ending.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
-            field = _use(field, field.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees))
+            context = _use(
+                context, context.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees)
+            )
     return ending if ended is None or ending.stop in STOPPED else ended._replace(state=ending.state)
 
 
-def _take_up(field: RunContext) -> tuple[int, RunContext]:
+def _take_up(context: RunContext) -> tuple[int, RunContext]:
     """Return with which stage a run begins, or goes on, and over which links."""
-    found = field.keeper and field.keeper.resume(field.devices)
-    return (found[0], _use(field, found[1])) if found else (0, field)
+    found = context.keeper and context.keeper.resume(context.devices)
+    return (found[0], _use(context, found[1])) if found else (0, context)
 
 
-def _use(field: RunContext, devices: Devices) -> RunContext:
+def _use(context: RunContext, devices: Devices) -> RunContext:
     """Let the devices send over those links from now on that they have in use."""
-    field.referee.network.set_active_edges(devices.active_edges)
-    field.referee.attach(devices, field.referee.prices)
-    return field._replace(devices=devices)
+    context.monitor.network.set_active_edges(devices.active_edges)
+    context.monitor.attach(devices, context.monitor.prices)
+    return context._replace(devices=devices)
 
 
 def run_stage(
-    stage: Stage, start: Any, field: RunContext, number: int = SCALING, *, closing: bool = False
+    stage: Stage, start: Any, context: RunContext, number: int = SCALING, *, closing: bool = False
 ) -> StageResult:
     """Update, THEN send: after a round every device has received every device's newest table."""
-    network, channel = field.referee.network, field.channel.begin(stage, number, closing=closing)
-    field, algorithm, schedule = _begin(stage, field, channel, closing)
-    keeper = field.keeper
-    links = ActiveLinks(field.devices, network, field.graph if closing else None)
+    network, channel = context.monitor.network, context.channel.begin(stage, number, closing=closing)
+    context, algorithm, schedule = _begin(stage, context, channel, closing)
+    keeper = context.keeper
+    links = ActiveLinks(context.devices, network, context.graph if closing else None)
     taken_up = keeper and keeper.restore(links)
-    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, field, (channel, links, schedule))
-    feed = field.feed if closing else None
-    _change_points(feed, t, links, field.referee, resumed=True)
+    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, context, (channel, links, schedule))
+    feed = context.feed if closing else None
+    _change_points(feed, t, links, context.monitor, resumed=True)
     whole = closing or stage.after  # the ends of these are measured in full
-    limit = "all-rounds" if field.all_rounds else "round-limit"
+    limit = "all-rounds" if context.all_rounds else "round-limit"
     del start
     while True:
         stop = stop or (limit if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        field.referee.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
+        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
-        _change_points(feed, t, links, field.referee)
+        _change_points(feed, t, links, context.monitor)
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
@@ -163,49 +165,51 @@ def run_stage(
             messages = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, messages)
             spoke = _sends(messages) or (spoke and not schedule.answers)
-        stop, asked = _check_termination(field, state, spoke, t)
+        stop, asked = _check_termination(context, state, spoke, t)
         stop = schedule.check_termination(links.check_termination(stop))
         if (
             asked.keep and keeper and not stage.after and (stop or t == stage.rounds or isinstance(inbox, Inbox))
         ):  # sparse messages are not kept
-            keeper.keep(StageState(state, inbox, stop, t, turn), field.devices, links, last=bool(asked.stop))
+            keeper.keep(StageState(state, inbox, stop, t, turn), context.devices, links, last=bool(asked.stop))
         stop = asked.stop or stop
 
 
 def _change_points(
-    feed: PointFeed | None, t: int, links: ActiveLinks, referee: Monitor, *, resumed: bool = False
+    feed: PointFeed | None, t: int, links: ActiveLinks, monitor: Monitor, *, resumed: bool = False
 ) -> None:
     """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it."""
     if feed is not None and (feed.catch_up(t) if resumed else feed.advance(t)):
         links.devices = feed.equip(links.devices)
-        referee.change_points(links.devices, resumed=resumed)
+        monitor.change_points(links.devices, resumed=resumed)
 
 
-def _open(algorithm: Any, start: Any, field: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]) -> StageState:
+def _open(
+    algorithm: Any, start: Any, context: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]
+) -> StageState:
     """Let every device send at the opening what is known from the stage before."""
-    network, (channel, links, schedule) = field.referee.network, at
+    network, (channel, links, schedule) = context.monitor.network, at
     state = algorithm.initial_state(links.devices, start)
     messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))
     inbox = _deliver(network, messages)
-    stop, asked = _check_termination(field, state, _sends(messages), 0)
+    stop, asked = _check_termination(context, state, _sends(messages), 0)
     return StageState(state, inbox, asked.stop or schedule.check_termination(links.check_termination(stop)))
 
 
-def _begin(stage: Stage, field: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
+def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
     """Begin a stage on the network; return where it is played, as what, and who is awake when."""
     played: Any = stage.algorithm
-    network = field.referee.network
-    events = field.events if closing else None
+    network = context.monitor.network
+    events = context.events if closing else None
     delays = events or channel.delay_model
     if delays is not None:
-        field = _use(field, replace(field.devices, late=True))
-    schedule = make(played.schedule, field.devices, field.colors)
+        context = _use(context, replace(context.devices, late=True))
+    schedule = make(played.schedule, context.devices, context.colors)
     played, schedule = channel.wrap(played, schedule, network)
     network.open(delays)
-    field = field._replace(all_rounds=(field.all_rounds or field.feed is not None) and closing)
+    context = context._replace(all_rounds=(context.all_rounds or context.feed is not None) and closing)
     if events is not None:
-        schedule = events.open(played, field.devices, network)
-    return field, played, schedule
+        schedule = events.open(played, context.devices, network)
+    return context, played, schedule
 
 
 def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
@@ -223,23 +227,23 @@ class _StopRequest(NamedTuple):
     keep: bool
 
 
-def _check_termination(field: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
+def _check_termination(context: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
     A logical AND over all devices, the simulator's convenience, uncounted. No checkpoint is written of an opening, so
     with checkpoints a run that is asked to stop goes on to the end of the round.
     """
-    converged, keeper = state.converged, field.keeper
+    converged, keeper = state.converged, context.keeper
     oscillating = converged | optional(state, "oscillating", default=False)
-    signal, due = field.interrupted(), keeper is not None and t > 0 and keeper.due(t)
+    signal, due = context.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
         spoke, np.sum(~converged), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
-    asked, ended, wanted, kept, speakers, not_converged, moving = field.referee.network.total(counts)
+    asked, ended, wanted, kept, speakers, not_converged, moving = context.monitor.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
     found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
-    if field.all_rounds:
+    if context.all_rounds:
         return "", found
     if not speakers:
         return "silent", found

@@ -13,7 +13,7 @@ from p2pkm.methods.init.pipelines import Stage
 Choice = dict[str, Any]
 
 
-def choose(stage: Stage, field: RunContext, keeper: Any) -> Choice:
+def choose(stage: Stage, context: RunContext, keeper: Any) -> Choice:
     """Return what the devices have chosen, by messages; a run that is resumed may know it.
 
     Returns
@@ -22,7 +22,7 @@ def choose(stage: Stage, field: RunContext, keeper: Any) -> Choice:
         ``k``, the ``indices``, by name a list for k = 1, 2, ... (None: not defined), and what each of them ``prefers``.
     """
     if keeper.choice is None:
-        state, network = run_stage(stage, None, field, CHOOSING).state, field.referee.network
+        state, network = run_stage(stage, None, context, CHOOSING).state, context.monitor.network
         counts = network.allgather_by_device(state.table.counts)
         table = network.allgather_by_device(state.table.values, counts)
         k = int(network.allgather_by_device(state.chosen)[0])

@@ -110,17 +110,17 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     devices = build_batch(topology, part.shards, network, config.seed, kernels)
     channel = config.channel.build(RunScope(devices, network, topology, config.seed))
     devices = channel.equip(devices)
-    referee = Monitor(network, config.record_every, hooks.sink, topology)
+    monitor = Monitor(network, config.record_every, hooks.sink, topology)
     hooks.begin()
     _tell_division(hooks, figures)
     setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
-    keeper = Checkpointer(referee, hooks.checkpoints, part.shards, kernels, part.saved)
+    keeper = Checkpointer(monitor, hooks.checkpoints, part.shards, kernels, part.saved)
     events = schedule_events(algorithm, config.link_model, topology)
     keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
-    field = RunContext(
+    context = RunContext(
         devices,
         topology.colors,
-        referee,
+        monitor,
         part.interrupted,
         topology.varying,
         keeper,
@@ -129,21 +129,21 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         config.all_rounds,
     )
     before = _list_preliminaries(config, setting)
-    config, devices, own, scaling, choice = _decide(config, part.shards, before, field, keeper)
+    config, devices, own, scaling, choice = _decide(config, part.shards, before, context, keeper)
     algorithm = config.algorithm.tune(topology, int(sizes.sum()))
     setting = setting._replace(k=algorithm.k)
     feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
-    prices = _watch(config, own, world, devices, referee, feed)
+    prices = _watch(config, own, world, devices, monitor, feed)
     played = config.channel.prepare(setting) + stages(
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
     _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)
-    referee.exclude(channel.left_out, altered=channel.alters)
-    ending = run(played, part.start, field._replace(devices=devices, feed=feed))
+    monitor.exclude(channel.left_out, altered=channel.alters)
+    ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()
     told = _share_rehearsal(ending.state, network)
-    facts = {**describe(algorithm.settle(told), replace(devices, late=field.late)), **hooks.names, **figures,
+    facts = {**describe(algorithm.settle(told), replace(devices, late=context.late)), **hooks.names, **figures,
              **choice,
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "ranks": world.size,
@@ -153,10 +153,10 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     compiled = count_compilation() - compiled
     facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
     timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events, config.stream)
-    clock = compute_virtual_time(timing, devices, topology, network, referee.trace)
+    clock = compute_virtual_time(timing, devices, topology, network, monitor.trace)
     ages = events.ages if timing is not None and events is not None else None
     hops = reach(stage.algorithm for stage in played)
-    left = FinishedRun(*_leave(devices, own, feed), referee, ending.state, topology, clock, ages, hops)
+    left = FinishedRun(*_leave(devices, own, feed), monitor, ending.state, topology, clock, ages, hops)
     return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
 
 
@@ -210,39 +210,39 @@ def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage,
 
 
 def _decide(
-    config: RunConfig, own: Shards, before: tuple[Stage, ...], field: RunContext, keeper: Checkpointer
+    config: RunConfig, own: Shards, before: tuple[Stage, ...], context: RunContext, keeper: Checkpointer
 ) -> tuple[RunConfig, Devices, Shards, Scaling | None, dict[str, Any]]:
     """Play the stages before all others; return the run, the points and what the summary says of a choice of k."""
-    devices, scaling, choice = field.devices, None, dict[str, Any]()
+    devices, scaling, choice = context.devices, None, dict[str, Any]()
     if config.scale != "none":
-        devices, own, scaling = _scale(config, own, before[0], field, keeper)
+        devices, own, scaling = _scale(config, own, before[0], context, keeper)
     if config.k_max is not None:
-        config, choice = _choose(config, before[-1], field._replace(devices=devices), keeper)
+        config, choice = _choose(config, before[-1], context._replace(devices=devices), keeper)
     return config, devices, own, scaling, choice
 
 
 def _choose(
-    config: RunConfig, stage: Stage, field: RunContext, keeper: Checkpointer
+    config: RunConfig, stage: Stage, context: RunContext, keeper: Checkpointer
 ) -> tuple[RunConfig, dict[str, Any]]:
     """Let the devices choose the number of clusters by messages; return the run with it, and what the summary says."""
-    field.referee.attach(field.devices, None)
-    field.channel.start((stage,), field.devices, field.referee.network)
-    k, indices, preferred = choose(stage, field, keeper).values()
+    context.monitor.attach(context.devices, None)
+    context.channel.start((stage,), context.devices, context.monitor.network)
+    k, indices, preferred = choose(stage, context, keeper).values()
     told = {"k_chosen": k, "k_preferred": preferred, "k_indices": indices}
     return replace(config, algorithm=config.algorithm.with_k(k)), told
 
 
 def _scale(
-    config: RunConfig, own: Shards, stage: Stage, field: RunContext, keeper: Checkpointer
+    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
 ) -> tuple[Devices, Shards, Scaling]:
     """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    field.referee.attach(field.devices, None)
-    field.channel.start((stage,), field.devices, field.referee.network)
-    units = scale(stage, field, keeper)
-    own, network = apply(own, units), field.referee.network
-    hosted = build_batch(config.topology, own, network, config.seed, field.devices.kernels)
+    context.monitor.attach(context.devices, None)
+    context.channel.start((stage,), context.devices, context.monitor.network)
+    units = scale(stage, context, keeper)
+    own, network = apply(own, units), context.monitor.network
+    hosted = build_batch(config.topology, own, network, config.seed, context.devices.kernels)
     return (
-        field.channel.equip(hosted),
+        context.channel.equip(hosted),
         own,
         (network.allgather_by_device(units[0]), network.allgather_by_device(units[1])),
     )
@@ -259,15 +259,15 @@ def _leave(devices: Devices, own: Shards, feed: PointFeed | None) -> tuple[Devic
 
 
 def _watch(
-    config: RunConfig, own: Shards, world: World, devices: Devices, referee: Monitor, feed: PointFeed | None
+    config: RunConfig, own: Shards, world: World, devices: Devices, monitor: Monitor, feed: PointFeed | None
 ) -> CostEvaluator:
     """Let the monitor compare with a central server: on the points as they are, and again whenever they change."""
     if feed is None:
-        prices = _price(config, own, world, devices, referee.network)
+        prices = _price(config, own, world, devices, monitor.network)
     else:
-        prices = _price(config, feed.own, world, devices, referee.network)
-        referee.follow(lambda now, last: _price(config, feed.own, world, now, referee.network, alone=last))
-    referee.attach(devices, prices)
+        prices = _price(config, feed.own, world, devices, monitor.network)
+        monitor.follow(lambda now, last: _price(config, feed.own, world, now, monitor.network, alone=last))
+    monitor.attach(devices, prices)
     return prices
 
 

@@ -52,7 +52,7 @@ class ResumePoint(NamedTuple):
         """Return the records up to there."""
         if self.checkpoint is None:
             return []
-        return list(self.checkpoint.outline["parts"]["referee"]["parts"]["trace"]["value"])
+        return list(self.checkpoint.outline["parts"]["monitor"]["parts"]["trace"]["value"])
 
 
 def run_on_root(experiment: Experiment, manner: OutputOptions) -> int:

@@ -73,7 +73,7 @@ class FinishedRun(NamedTuple):
 
     devices: Devices
     shards: Shards
-    referee: Monitor
+    monitor: Monitor
     state: Any
     topology: Topology
     clock: dict[str, float | None]
@@ -83,16 +83,16 @@ class FinishedRun(NamedTuple):
 
 def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishes: OptionalMetrics) -> Result:
     """Return the same result on every rank."""
-    devices, shards, referee, state, topology, clock, ages, hops = played
-    network, prices = referee.network, cast(CostEvaluator, referee.prices)
+    devices, shards, monitor, state, topology, clock, ages, hops = played
+    network, prices = monitor.network, cast(CostEvaluator, monitor.prices)
     traffic = _gather_traffic(network, topology)
-    honest, exposure = referee.honest, expose(traffic, topology, hops)
+    honest, exposure = monitor.honest, expose(traffic, topology, hops)
     if ages is not None:
         traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
     induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
     through = state.local if induced else None
     census = collect_labels(devices, network, shards, prices.n_classes, state.centroids, through)
-    priced = referee.priced
+    priced = monitor.priced
     if through is not None and prices.n_classes:
         pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
         priced = None if priced is None else priced._replace(tables=pooled[None])
@@ -100,36 +100,36 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
     marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
-    known = referee.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
+    known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
     move = mark_move(devices, network, state) if known and not reverted else None
     records, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
         summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, honest)
-        summary |= _last(referee, move, _expect(facts)) | _count(traffic, referee, centroids, exposure) | clock
+        summary |= _last(monitor, move, _expect(facts)) | _count(traffic, monitor, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks
         apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
-        summary |= reach(referee.trace) | ({} if apart else find_best(referee.trace))
-        summary |= _optional_scores(wishes, centroids, referee.best, model, census) | _mark_groups(
+        summary |= reach(monitor.trace) | ({} if apart else find_best(monitor.trace))
+        summary |= _optional_scores(wishes, centroids, monitor.best, model, census) | _mark_groups(
             groups, wishes.groups
         )
-        records = referee.trace
-    prices.notes += [*_tell(topology, referee, census, centroids), *_advise(referee, topology, groups, facts),
-                     *byzantine_note(referee.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
+        records = monitor.trace
+    prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
+                     *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
     prices.notes += [] if facts["termination"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
     text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
-        {"text": np.frombuffer(text.encode(), np.uint8), "losses": referee.losses, "best": np.array(referee.best),
-         "ratios": _ratios(referee), **_freeze(referee.hash_chain())} if world.rank == 0 else None
+        {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
+         "ratios": _ratios(monitor), **_freeze(monitor.hash_chain())} if world.rank == 0 else None
     )  # fmt: skip
-    frames = world.broadcast(referee.recorder.develop() if world.rank == 0 else None)
-    gtv = network.allgather_by_device(referee.gtv, network.placement.edge_counts)
+    frames = world.broadcast(monitor.recorder.develop() if world.rank == 0 else None)
+    gtv = network.allgather_by_device(monitor.gtv, network.placement.edge_counts)
     records, summary, notes = json.loads(shared["text"].tobytes())
     result = Result(
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
-        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=referee.left_out,
+        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.left_out,
         exposure=exposure, central=prices.baseline,
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
@@ -144,25 +144,25 @@ def _tell_reverted(reverted: int, clients: int) -> list[str]:
     ] * (reverted > 0)
 
 
-def _advise(referee: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
+def _advise(monitor: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
     """Return what to bear in mind with several groups, and where measuring took much of the time."""
     notes = []
     if groups is not None and groups.max() > topology.components.max():
         notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
-    share = referee.seconds / max(facts["wall_seconds"], _SHORT)
-    if share > _MUCH and referee.every < _SELDOM:
+    share = monitor.seconds / max(facts["wall_seconds"], _SHORT)
+    if share > _MUCH and monitor.every < _SELDOM:
         notes.append(f"measuring the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
     return notes
 
 
-def _tell(topology: Topology, referee: Monitor, census: Census, centroids: Floats) -> list[str]:
+def _tell(topology: Topology, monitor: Monitor, census: Census, centroids: Floats) -> list[str]:
     """Return what is left out of the results of large runs."""
-    notes, stride = referee.recorder.notes, _stride(centroids)
+    notes, stride = monitor.recorder.notes, _stride(centroids)
     if topology.n > LARGE:
         notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
-    if topology.n > LARGE and referee.every > 1:
+    if topology.n > LARGE and monitor.every > 1:
         notes.append(
-            f"rounds are recorded every {referee.every}, and the last of each stage; --record-every 1 records all"
+            f"rounds are recorded every {monitor.every}, and the last of each stage; --record-every 1 records all"
         )
     if census.labels is None:
         notes.append("so many points: their labels are not kept")
@@ -193,15 +193,15 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
     ]
 
 
-def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
+def _last(monitor: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return the figures of the last record that are about the whole run."""
-    last, own = referee.trace[-1], of_method(referee.trace)
+    last, own = monitor.trace[-1], of_method(monitor.trace)
     found = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
     found["descent"] = own[-1]["descent"]
     found["rounds_before"] = trace(own)[-1][0] - own[-1]["round"]  # a stage may be played several times
     openings = [record for record in own if record["stage"] == own[-1]["stage"] and record["round"] == 0]
     found["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
-    if not referee.objective_known:
+    if not monitor.objective_known:
         return found | {"descent": None}
     from topologies.measures import fitted
 
@@ -212,17 +212,17 @@ def _last(referee: Monitor, move: float | None, expected: float | None) -> dict[
     return found | {"convergence_rate": rate, "distance_left": left}
 
 
-def _count(traffic: Traffic, referee: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
+def _count(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
     """Return what can be counted or compared between devices."""
-    honest = referee.honest
+    honest = monitor.honest
     return {
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-        "centroid_sets": _count_different(referee.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
-        "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, referee.best))),
+        "centroid_sets": _count_different(monitor.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
+        "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, monitor.best))),
         "max_peers_observed": int(exposure.devices.max()),
         "messages_rejected": int(traffic.refused.sum()) if traffic.refused is not None else 0,
-        "centroids_sha256": referee.fingerprint.hex(),
-        "chain_sha256": referee.chain.hex(),
+        "centroids_sha256": monitor.fingerprint.hex(),
+        "chain_sha256": monitor.chain.hex(),
     }
 
 
@@ -343,9 +343,9 @@ def _stride(centroids: Floats) -> int:
     return int(max(1, centroids.size * centroids.shape[1] // _COMPARED))
 
 
-def _ratios(referee: Monitor) -> Floats:
+def _ratios(monitor: Monitor) -> Floats:
     """Return the ratio of each device, float64[n]; NaN where it is not known."""
-    return np.full(len(referee.losses), np.nan) if referee.priced is None else referee.priced.ratios
+    return np.full(len(monitor.losses), np.nan) if monitor.priced is None else monitor.priced.ratios
 
 
 def _freeze(chain: HashChain) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _BOX, _NEAR, _PIECE = 10.0, 0.1, 1 << 20  # half the side of the means' box, the
 
 
 class Blind(NamedTuple):
-    """A referee that looks at nothing."""
+    """A monitor that looks at nothing."""
 
     network: Network
 
@@ -55,7 +55,7 @@ class Arena:
         return centroids
 
     def play(self, rounds: int, schedule: str = "jacobi") -> tuple[StageResult, list[float]]:
-        """Play at most so many rounds of GTVMin from the start, without a referee; return the seconds of each, too."""
+        """Play at most so many rounds of GTVMin from the start, without a monitor; return the seconds of each, too."""
         stamps: list[float] = []
 
         def stamp() -> bool:
@@ -63,10 +63,10 @@ class Arena:
             return False
 
         algorithm: Any = GTVMin(len(self.means), schedule=schedule, tol=0.0)  # type: ignore[arg-type]
-        referee: Any = Blind(self.network)
-        field = RunContext(self.devices, self.topology.colors, referee, stamp)
+        monitor: Any = Blind(self.network)
+        context = RunContext(self.devices, self.topology.colors, monitor, stamp)
         start = Start(self.start(), np.ones(len(self.devices), np.bool_))
-        ending = run_stage(Stage("gtvmin", algorithm, rounds), start, field, closing=False)
+        ending = run_stage(Stage("gtvmin", algorithm, rounds), start, context, closing=False)
         return ending, np.diff(stamps).tolist()
 
     def clock(self, rounds: int, schedule: str = "jacobi") -> list[float]:

@@ -54,7 +54,7 @@ def test_it_runs_on_two_components(name):
 
 
 @NAMES
-def test_it_does_not_depend_on_what_the_referee_looks_at(name):
+def test_it_does_not_depend_on_what_the_monitor_looks_at(name):
     """A method stops by its own rule, from what its devices know."""
     shards, graph = deal(6), GRAPHS["ring"]
     seen = p2pkm.simulate(build(name, 3), graph, shards, rounds=8)

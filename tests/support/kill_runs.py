@@ -148,7 +148,7 @@ def one(name, count, draw, references, folder):
     kill_at(words, folder, count, records, rank)
     there_are, notes = lines(folder), []
     saved = newest(folder, notes.append)
-    held = len(saved.outline["parts"]["referee"]["parts"]["trace"]["value"]) if saved else 0
+    held = len(saved.outline["parts"]["monitor"]["parts"]["trace"]["value"]) if saved else 0
     lost = len(there_are) - held if (folder / "checkpoint").is_dir() else 0
     before = [sys.executable] if draw.randrange(2) else ranks(3)
     ending = there(*before, "-m", "p2pkm", "resume", folder, "-q")

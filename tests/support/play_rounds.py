@@ -1,4 +1,4 @@
-"""Drive a method turn by turn, without seeding, referee and result: what the tests of single turns share."""
+"""Drive a method turn by turn, without seeding, monitor and result: what the tests of single turns share."""
 
 from dataclasses import replace
 from typing import NamedTuple

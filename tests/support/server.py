@@ -1,4 +1,4 @@
-"""Run a server method turn by turn, in one process, without referee and result."""
+"""Run a server method turn by turn, in one process, without monitor and result."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Run one seeding stage to its end, without referee and result."""
+"""Run one seeding stage to its end, without monitor and result."""
 
 import numpy as np
 

@@ -84,7 +84,7 @@ class Private(MethodBase):
     one pool, `epsilon_alone` is left. trust=none: each device adds all of the noise, and masks nothing. trust=server:
     the root of the tree adds the noise; every device on the way up sees sums without noise and is trusted. Not
     protected: the number of points; that a device takes part, and all of its points together; a run folder, whose seed
-    gives noise and masks; scores and pictures, which are the referee's; anything against devices that do not follow
+    gives noise and masks; scores and pictures, which are the monitor's; anything against devices that do not follow
     the protocol, or against the rounding of floating-point numbers.
 
     Parameters

@@ -114,7 +114,7 @@ def test_the_objective_rises_where_nothing_is_claimed(setting, least, batches):
     assert share > least
 
 
-def test_the_referee_reports_what_it_sees():
+def test_the_monitor_reports_what_it_sees():
     rng = np.random.default_rng(0)
     shards = p2pkm.Shards.from_list([rng.normal(size=(5, 2)) for _ in range(4)])
     start = rng.normal(size=(4, 3, 2))
@@ -128,7 +128,7 @@ def test_the_referee_reports_what_it_sees():
 
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
 @pytest.mark.parametrize("weight", [1e-12, 1.0, 1e12])
-def test_the_referee_sees_a_rise(offset, weight):
+def test_the_monitor_sees_a_rise(offset, weight):
     claim = property(lambda self: replace(p2pkm.GTVMin.traits.fget(self), guarantees_descent=True))
     bold = type("Bold", (p2pkm.GTVMin,), {"traits": claim})  # claims what does not hold: case 06
     shards = p2pkm.Shards.from_list([[[6.0 + offset]], [[6.0 + offset]]], weights=[[weight], [weight]])
