@@ -39,7 +39,9 @@ def figures_of(result: "Result") -> dict[str, Callable[..., "Axes"]]:
     summary = result.summary
     more: dict[str, Callable[..., Axes]] = {"k": plot_k} if summary["k_chosen"] else {}
     more |= {"drift": plot_drift} if summary["stream"] else {}
-    return FIGURES | more | ({} if result.groups is None else {"groups": partial(plot_graph, nodes="group")})
+    if result.groups is not None and result.groups.max() > result.topology.components.max():
+        more["groups"] = partial(plot_graph, nodes="group")
+    return FIGURES | more
 
 
 def overview(result: "Result") -> "Figure":
@@ -68,7 +70,7 @@ def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
     -------
     list of pathlib.Path
         convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, groups if there
-        are some; each .png and .svg.
+        are several; each .png and .svg.
     """
     place = Path(folder)
     return [

@@ -20,7 +20,9 @@ def solve(n, graph, rounds=None, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "graph"), [(16, "ring"), (100, "path")])
 def test_the_distance_left_is_about_what_more_rounds_travel(n, graph):
-    (stopped, points), (ended, _) = solve(n, graph), solve(n, graph, rounds=600, tol=1e-9)
+    (stopped, points), (ended, _) = (
+        solve(n, graph, coupling=30, **more) for more in ({}, {"rounds": 600, "tol": 1e-9})
+    )
     scale = np.sqrt(points.var(axis=0).sum())
     left = np.abs(stopped.centroids - ended.centroids).max() / scale
     assert stopped.summary["termination"] == "converged" and left > 5e-3  # more than five times tol

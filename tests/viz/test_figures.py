@@ -66,7 +66,7 @@ def make(graph, k=3, d=2, classes=4, rounds=TWO_STAGES):
     for e, (i, j) in enumerate(zip(topology.sources, topology.indices, strict=True)):
         gtv[e] = 1 + 0.1 * max(i, j) + 0.01 * min(i, j)
     assert links.sum() * 2 == len(gtv)
-    summary = {"algorithm": "gtvmin", "devices": n, "termination": "converged", "k_chosen": None}
+    summary = {"algorithm": "gtvmin", "devices": n, "termination": "converged", "k_chosen": None, "stream": None}
     return fill(
         Result, [field.name for field in fields(Result)], centroids=draw.normal(size=(n, k, d)), rounds=list(rounds),
         summary=summary, ledger=traffic(topology), topology=topology, losses=np.arange(1.0, n + 1), gtv=gtv,

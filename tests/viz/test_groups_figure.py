@@ -1,11 +1,13 @@
 """The picture of the graph in which devices are colored by group, and where it appears."""
 
 import numpy as np
+import pytest
 from matplotlib.colors import to_hex
 
 import p2pkm
 import topologies
 from p2pkm.viz import draw_all, plot_graph
+from p2pkm.viz.all_figures import figures_of
 from p2pkm.viz.style import CATEGORIES
 from tests.support.run_cli import here
 
@@ -33,10 +35,15 @@ def test_every_group_has_a_color_and_a_name():
 def test_only_runs_with_groups_have_the_figure(tmp_path):
     assert "groups.png" in {path.name for path in draw_all(solve(groups=2), tmp_path / "groups")}
     assert "groups.png" not in {path.name for path in draw_all(solve(), tmp_path / "plain")}
+    points, _ = p2pkm.grid16(points=4)
+    shards = p2pkm.Shards.deal(points, np.arange(len(points)) % 4, devices=4)
+    one = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(4), shards, rounds=1, baselines=False)
+    assert one.groups.max() == 0 and "groups" not in figures_of(one)
     without = plot_graph(solve(), nodes="group")
     assert [text.get_text() for text in without.get_legend().get_texts()] == ["no groups"]
 
 
+@pytest.mark.slow
 def test_the_report_has_the_figure(tmp_path):
     run = tmp_path / "run"
     ending = here("--algorithm", "treelloyd:groups=2", "--data", "communities:devices=6", "--devices", 6,

@@ -241,7 +241,7 @@ def test_a_run_without_frames_has_no_replay_and_says_why(ring):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--data", "iris"),
+        ("--data", "iris", "--init", "flooded-summaries", "--coupling", "10"),
         ("--algorithm", "fkm", "--data", "wine", "--scale", "standard"),
         ("--algorithm", "local"),
         ("--devices", "1"),

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.chunks import label
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
@@ -158,23 +159,24 @@ class Rehearsing(MethodBase):
 
 def _sum_up(devices: Devices, start: Floats) -> Tables:
     """Return the rows (origin, centroid, weight, offsets) of every device, and one with its loss."""
-    (n, k, d), sizes = start.shape, devices.sizes
-    losses, labels = devices.kernels.losses(*devices.kernel_inputs, np.ascontiguousarray(start))
-    known = labels >= 0
-    owner, label = np.repeat(np.arange(n), sizes)[known], labels[known]
-    weights = np.broadcast_to(devices.point_weights, (len(labels),))[known]
-    place = owner * k + label
-    offsets = devices.points[known] - start[owner, label]
-    members = np.bincount(place, minlength=n * k)
-    table = np.zeros((n * k, d + 3))
-    table[:, 0], table[:, 1] = np.repeat(devices.ids, k), np.tile(np.arange(k), n)
-    table[:, 2] = np.bincount(place, weights, n * k)
-    for f in range(d):
-        table[:, 3 + f] = np.bincount(place, weights * offsets[:, f], n * k)
-    told = (members >= max(devices.min_count, 1)).reshape(n, k)
+    n, k, d = start.shape
+    members, table, losses = np.zeros((n, k), np.int64), np.zeros((n, k, d + 3)), np.zeros(n)
+    table[:, :, 0], table[:, :, 1] = devices.ids[:, None], np.arange(k)
+    for piece in label(devices, start):
+        count, losses[piece.own] = piece.own.stop - piece.own.start, piece.losses
+        known = piece.labels >= 0
+        owner, labels = np.repeat(np.arange(count), np.diff(piece.offsets))[known], piece.labels[known]
+        place, weights = owner * k + labels, devices.point_weights[piece.rows][known]
+        points, origins = devices.stored[piece.rows][known], start[piece.own]
+        members[piece.own] = np.bincount(place, minlength=count * k).reshape(count, k)
+        table[piece.own, :, 2] = np.bincount(place, weights, count * k).reshape(count, k)
+        for f in range(d):
+            offsets = points[:, f] - origins[owner, labels, f]
+            table[piece.own, :, 3 + f] = np.bincount(place, weights * offsets, count * k).reshape(count, k)
+    told = members >= max(devices.min_count, 1)
     loss = np.zeros((n, 1, d + 3))
     loss[:, 0, 0], loss[:, 0, 1], loss[:, 0, 2] = devices.ids, _LOSS, losses
-    both = np.concatenate((table.reshape(n, k, d + 3), loss), axis=1)
-    said = np.column_stack((told, told.any(axis=1) & (told.sum(axis=1) == (members.reshape(n, k) > 0).sum(axis=1))))
+    both = np.concatenate((table, loss), axis=1)
+    said = np.column_stack((told, told.any(axis=1) & (told.sum(axis=1) == (members > 0).sum(axis=1))))
     rows = said.sum(axis=1)
     return Tables(both[said], np.cumsum(rows) - rows, rows)

@@ -331,6 +331,7 @@ def test_wrong_options_are_refused(options):
     assert here("plan", *options).code == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrated):
     crowd = ("--devices", "25000", "--data", "grid16:points=2000", "--no-baselines", "--record-every", "1000")
     ending = here("plan", *crowd, "--init", "flooded-summaries")

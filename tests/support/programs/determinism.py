@@ -98,7 +98,12 @@ def configurations():
         ("swaps", GRAPHS["ring"](16), deal(16), {"init": "local", "swaps": True}),
         ("groups swap", topologies.communities(16), communities(), {"groups": True, "swaps": True}),
         ("ring hops", GRAPHS["ring"](16), deal(16), {"init": "flooded-summaries:hops=2,candidates=2"}),
-        ("small world rooted", GRAPHS["small-world"](16), deal(16), {"init": "tree-summaries:candidates=3"}),
+        (
+            "small world rooted",
+            GRAPHS["small-world"](16),
+            deal(16),
+            {"init": "tree-summaries:candidates=3", "coupling": 10},
+        ),
         ("ring of 48 rooted", GRAPHS["ring"](48), deal(48, 6), {"init": "tree-summaries:candidates=3,rows=60"}),
         ("grid rooted", topologies.grid(49), deal(49, 6), {"init": "tree-summaries:rows=60"}),
         ("ring own passes", GRAPHS["ring"](16), deal(16), {"init": "local", "local_steps": 2, "relaxation": 0.7}),
@@ -231,7 +236,8 @@ def under_faults(options):
     apart.remove_edges_from([(0, 1), (7, 8)])
     for name, more in (("plain", {}), ("groups", {"groups": 2}), ("breathing", {"search": "breathing"})):
         method = p2pkm.TreeLloyd(3, **more) if more.get("groups") else p2pkm.TreeLloyd(3, init="leader", **more)
-        yield f"regrown tree {name}", graph(16), deal(16, 7), method, gone
+        few = {"faults": "dropout=0.005,dropout_length=3,late_join=0.2,join_by=2"} if name == "breathing" else {}
+        yield f"regrown tree {name}", graph(16), deal(16, 7), method, gone | few
     yield "regrown in parts", apart, deal(16, 4), p2pkm.TreeLloyd(3, init="leader"), gone | {"allow_disconnected": True}
     yield "flaky ring under faults", CHANGING["flaky ring"](), deal(16, 7), find("consensus")(3), longer
     yield "fkm under faults", None, deal(16, 5), find("fkm")(3), longer
