@@ -107,5 +107,5 @@ def _explain(
         marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none",
                             label="with a server" if name == SERVED else f"on {name}"))  # fmt: skip
     if worse:
-        marks.append(Line2D([], [], color="#555555", linewidth=0.8, marker="_", label="from the best before the end"))
+        marks.append(Line2D([], [], color="#555555", linewidth=0.8, marker="_", label="from the best round"))
     ax.legend(handles=marks, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False)

@@ -78,7 +78,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
         panels = [panel._replace(best=None) for panel in panels]
     height = 1.4 + 1.65 * len(panels)
     places, spans = line_up(result.rounds)
-    slant = 24 if any(_is_narrow(span, spans) for span in spans) else 0
+    slant = max((max(24.0, 3.8 * len(span.name) - 19.0) for span in spans if _is_narrow(span, spans)), default=0.0)
     top = 1 - (0.87 + slant / 72) / height
     ax = open_axes(ax, 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
