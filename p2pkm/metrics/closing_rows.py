@@ -12,7 +12,7 @@ NO_ROW: Row = ("-", "")
 TERMINATIONS = {
     "converged": "converged, within --tol",
     "round-limit": "not converged: stopped at the limit of --rounds",
-    "all-rounds": "all rounds played, as --all-rounds asks for",
+    "all-rounds": "all rounds played, whatever converged on the way",
     "oscillating": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule colored",
     "silent": "no messages left to send",
     "interrupted": "interrupted; p2pkm resume goes on",

@@ -136,3 +136,4 @@ def test_the_closing_table_names_the_coupling_and_a_cheaper_treelloyd():
     assert "found by a rehearsal" in ending.out and "--algorithm treelloyd would take about" in ending.out
     assert "treelloyd would" not in here(*words, "--algorithm", "treelloyd").out
     assert "treelloyd would" not in here(*words, "--faults", "loss=0.1").out
+    assert "treelloyd would" not in here(*words, "--stream", "drawn:kind=slow").out

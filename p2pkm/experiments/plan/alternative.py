@@ -33,7 +33,7 @@ def _price(prepared: Prepared, k: int, rounds: int) -> int | None:
     """Return about how many bytes on the wire `treelloyd` takes; None if it cannot take the place of the method."""
     run, shards = prepared.run, prepared.shards
     traits, topology = run.algorithm.traits, run.topology
-    if needs_hub(run.algorithm) or traits.init is None or traits.groups or not shards.in_memory:
+    if needs_hub(run.algorithm) or traits.init is None or traits.groups or run.stream or not shards.in_memory:
         return None
     others: dict[str, Any] = {"algorithm": "treelloyd", "quantize": None} | dict.fromkeys(METHOD_FIELDS)
     asked = Experiment(**vars(prepared.experiment) | others)
