@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 import p2pkm
 from p2pkm.cli.main import main
 from p2pkm.viz import plot_measures
-from p2pkm.viz.style import save_figure
+from p2pkm.viz.save_figure import save_figure
 
 STUDY = Path("topology_study.toml")
 OUT = Path("topology_study")

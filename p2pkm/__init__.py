@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pkm import viz as viz
     from p2pkm.channel.byzantine import Byzantine as Byzantine
     from p2pkm.channel.quantization import Quantization as Quantization
     from p2pkm.channel.sampled_faults import Faults as Faults
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from p2pkm.core.errors import NetworkError as NetworkError
     from p2pkm.core.errors import P2PKMError as P2PKMError
     from p2pkm.core.errors import TopologyError as TopologyError
+    from p2pkm.core.errors import TrainingError as TrainingError
     from p2pkm.data import partition as partition
     from p2pkm.data.readers import read_table as read_table
     from p2pkm.data.shards import Shards as Shards
@@ -34,15 +36,22 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import wine as wine
     from p2pkm.data.stream import DataStream as DataStream
     from p2pkm.data.synthetic_communities import communities as communities
+    from p2pkm.data.synthetic_shapes import shapes as shapes
+    from p2pkm.experiments.check_method import check_method as check_method
+    from p2pkm.experiments.compare import compare as compare
     from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.deep_table import deep_table as deep_table
     from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.pair_leaks import PairLeaks as PairLeaks
     from p2pkm.experiments.pair_leaks import pair_leaks as pair_leaks
+    from p2pkm.experiments.scaler import P2PStandardScaler as P2PStandardScaler
     from p2pkm.experiments.simulate import simulate as simulate
+    from p2pkm.experiments.study.sweep import study as study
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.methods.peer.coreset import Coreset as Coreset
+    from p2pkm.methods.peer.deepgossip import DeepGossip as DeepGossip
     from p2pkm.methods.peer.dgc import DGC as DGC
     from p2pkm.methods.peer.epidemic import Epidemic as Epidemic
     from p2pkm.methods.peer.gossip import GossipMatching as GossipMatching
@@ -54,6 +63,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.peer.treelloyd import TreeLloyd as TreeLloyd
     from p2pkm.methods.server.centralized import Central as Central
+    from p2pkm.methods.server.deepfeca import DeepFeCA as DeepFeCA
     from p2pkm.methods.server.feca import FeCA as FeCA
     from p2pkm.methods.server.ffcm import FFCM as FFCM
     from p2pkm.methods.server.fkm import FKM as FKM
@@ -61,12 +71,16 @@ if TYPE_CHECKING:
     from p2pkm.methods.server.kfed import KFED as KFED
     from p2pkm.methods.server.mavg import MAvg as MAvg
     from p2pkm.methods.server.mufc import MUFC as MUFC
+    from p2pkm.metrics.linear_probe import Probe as Probe
+    from p2pkm.metrics.linear_probe import linear_probe as linear_probe
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
     from p2pkm.network.link_model import LinkModel as LinkModel
+    from p2pkm.storage.deep_table import DeepTable as DeepTable
     from p2pkm.storage.load import load as load
     from p2pkm.storage.study_table import Study as Study
     from p2pkm.storage.study_table import load_study as load_study
+    from p2pkm.viz.looks import style as style
     from p2pkm.viz.partition_report import partition_report as partition_report
 
 from p2pkm.core.version import __version__ as __version__
@@ -77,6 +91,8 @@ _HOMES = {
     "Central": "p2pkm.methods.server.centralized",
     "ConsensusLloyd": "p2pkm.methods.peer.consensus",
     "Coreset": "p2pkm.methods.peer.coreset",
+    "DeepFeCA": "p2pkm.methods.server.deepfeca",
+    "DeepGossip": "p2pkm.methods.peer.deepgossip",
     "DGC": "p2pkm.methods.peer.dgc",
     "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",
@@ -96,6 +112,7 @@ _HOMES = {
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",
     "P2PKMeans": "p2pkm.experiments.estimator",
+    "P2PStandardScaler": "p2pkm.experiments.scaler",
     "Private": "p2pkm.methods.peer.private",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
@@ -106,7 +123,13 @@ _HOMES = {
     "Result": "p2pkm.metrics.result",
     "Topology": "p2pkm.network.graph",
     "simulate": "p2pkm.experiments.simulate",
+    "check_method": "p2pkm.experiments.check_method",
+    "study": "p2pkm.experiments.study.sweep",
+    "compare": "p2pkm.experiments.compare",
     "coupling_path": "p2pkm.experiments.coupling_path",
+    "DeepTable": "p2pkm.storage.deep_table",
+    "deep_table": "p2pkm.experiments.deep_table",
+    **dict.fromkeys(("Probe", "linear_probe"), "p2pkm.metrics.linear_probe"),
     "PairLeaks": "p2pkm.experiments.pair_leaks",
     "pair_leaks": "p2pkm.experiments.pair_leaks",
     "load": "p2pkm.storage.load",
@@ -114,17 +137,21 @@ _HOMES = {
     "load_study": "p2pkm.storage.study_table",
     "read_table": "p2pkm.data.readers",
     "partition_report": "p2pkm.viz.partition_report",
+    "style": "p2pkm.viz.looks",
     **dict.fromkeys(
-        ("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError"), "p2pkm.core.errors"
+        ("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError", "TrainingError"),
+        "p2pkm.core.errors",
     ),
     **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
+    "shapes": "p2pkm.data.synthetic_shapes",
 }
-__all__ = [*sorted(_HOMES), "partition"]
+_PACKAGES = {"partition": "p2pkm.data.partition", "viz": "p2pkm.viz"}
+__all__ = [*sorted(_HOMES), *_PACKAGES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "partition":
-        return import_module("p2pkm.data.partition")
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'p2pkm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,5 +1,6 @@
 """Properties have no time limit: the first example of a file reads compiled kernels. Ctrl-C works in all children."""
 
+import gc
 import signal
 
 import pytest
@@ -19,6 +20,26 @@ def pytest_sessionstart(session):
     worker = getattr(session.config, "workerinput", {}).get("workerid", "")
     if worker in {"gw0", "gw1"}:
         compile_ahead(backwards=worker == "gw1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without the garbage collector, and let it never look at what was collected: that stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give all tests of a file to one worker, unless --dist says otherwise: what they share is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 def pytest_runtest_setup(item):

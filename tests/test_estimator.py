@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -189,6 +189,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
     [
         ({"n_clusters": 121}, "n_samples=120 should be >= n_clusters=121"),
         ({"n_clusters": 0}, "n_clusters is 0"),
+        ({"n_clusters": "many"}, "n_clusters is 'many'; expected a whole number of at least 1, or 'auto'"),
         ({"n_devices": 0}, "n_devices is 0"),
         ({"max_iter": 0}, "max_iter is 0"),
         ({"tol": -1e-3}, "tol is -0.001"),
@@ -434,7 +435,7 @@ def test_partial_fit_knows_the_devices_by_their_names_and_refuses_others():
     model = P2PKMeans(4, random_state=0).fit(X, devices=names)
     model.partial_fit(X[names != "b"], devices=names[names != "b"])
     assert model.device_names_.tolist() == list("abcdef") and len(model.device_centers_) == 6
-    with pytest.raises(ValueError, match="'z'; expected some of device_names_"):
+    with pytest.raises(ValueError, match=r"'z'; expected some of device_names_, as in fit: .*name all devices"):
         model.partial_fit(X, devices=np.where(names == "b", "z", names))
     with pytest.raises(ValueError, match="n_samples=3 should be >= n_clusters=4"):
         model.partial_fit(X[:3], devices=names[:3])
@@ -449,3 +450,67 @@ def test_partial_fit_of_methods_that_start_by_themselves_and_of_open_k():
     model = P2PKMeans("auto", random_state=0, k_max=6).fit(X, devices=OWNER)
     found = model.n_clusters_
     assert model.partial_fit(X, devices=OWNER).n_clusters_ == found == len(model.cluster_centers_)
+
+
+def test_transform_and_score_by_device_go_by_its_own_centroids():
+    model = P2PKMeans(4, coupling=0.5, init="local", random_state=0).fit(X, devices=OWNER)
+    own = model.device_centers_[OWNER]
+    apart = np.sqrt(((X[:, None] - own) ** 2).sum(axis=2))
+    assert np.isinf(own).any() or len(np.unique(model.device_centers_[:, 0, 0])) > 1  # the devices differ
+    assert_allclose(model.transform(X, devices=OWNER), apart)
+    assert_array_equal(np.isinf(model.transform(X, devices=OWNER)), np.isinf(own[:, :, 0]))
+    assert_allclose(model.score(X, devices=OWNER), -(apart.min(axis=1) ** 2).sum())
+    weights = np.arange(120.0)
+    assert_allclose(model.score(X, devices=OWNER, sample_weight=weights), -(weights * apart.min(axis=1) ** 2).sum())
+    assert_array_equal(model.predict(X, devices=OWNER), apart.argmin(axis=1))
+    assert model.score(X) == -model.inertia_
+
+
+def test_the_run_is_kept_and_reports_itself(monkeypatch):
+    model = fitted()
+    assert model.result_.summary["wire_bytes"] == model.wire_bytes_
+    assert_array_equal(model.result_.centroids, model.device_centers_)
+    monkeypatch.setattr(p2pkm.Result, "report", lambda result: ("page of", result), raising=False)
+    assert model.report() == ("page of", model.result_)
+    with pytest.raises(NotFittedError):
+        P2PKMeans().report()
+
+
+def test_partial_fit_follows_a_stream_of_batches():
+    model, drift = P2PKMeans(4, algorithm="treelloyd", random_state=0), np.array([0.2, -0.1])
+    paid = []
+    for step in range(4):
+        model.partial_fit(X + step * drift, devices=OWNER)
+        paid.append(model.wire_bytes_)
+    central = KMeans(4, n_init=10, random_state=0).fit(X + 3 * drift)
+    assert model.inertia_ <= 1.02 * central.inertia_
+    assert np.diff([0, *paid]).min() > 0
+
+
+def test_a_scaler_that_learns_by_messages():
+    far, weights = X * [1.0, 1000.0] + [5.0, 3e5], np.arange(120.0) % 3
+    for mass in (None, weights):
+        scaler = p2pkm.P2PStandardScaler(random_state=0).fit(far, devices=SITES[OWNER], sample_weight=mass)
+        central = StandardScaler().fit(far, sample_weight=mass)
+        assert_allclose(scaler.mean_, central.mean_)
+        assert_allclose(scaler.scale_, central.scale_)
+    assert_allclose(scaler.transform(far), central.transform(far))
+    assert_allclose(scaler.inverse_transform(scaler.transform(far)), far)
+    assert scaler.device_names_.tolist() == sorted(SITES)
+    edges, rows = 2 * 6, 6  # on a ring of six every table goes once over every link each way, to all but its origin
+    assert scaler.bytes_ % (8 * 5) == 0 and edges <= scaler.messages_ and scaler.bytes_ >= 8 * 5 * rows * (rows - 1)
+
+
+def test_a_pipeline_that_scales_by_messages_is_a_run_that_does():
+    far = X * [1.0, 1000.0] + [5.0, 3e5]
+    given = {"graph": "ring", "n_devices": 6, "random_state": 3}
+    pipeline = make_pipeline(p2pkm.P2PStandardScaler(**given), P2PKMeans(4, algorithm="treelloyd", **given))
+    pipeline.fit(far, p2pkmeans__devices=OWNER, p2pstandardscaler__devices=OWNER)
+    shards = p2pkm.Shards.deal(far, OWNER, devices=6)
+    options = {"rounds": 150, "seed": 3, "baselines": False, "scale": "standard"}
+    whole = p2pkm.simulate(p2pkm.TreeLloyd(4), topologies.ring(6), shards, **options)
+    assert_array_equal(pipeline[-1].device_centers_, whole.centroids)
+    paid = pipeline[0].bytes_ + pipeline[-1].result_.summary["bytes"]
+    assert paid == whole.summary["bytes"]
+    assert_allclose(pipeline[0].inverse_transform(pipeline[-1].cluster_centers_), whole.clusters.centroids[whole.best],
+                    rtol=1e-6)  # fmt: skip

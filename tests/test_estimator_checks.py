@@ -1,4 +1,4 @@
-"""All of scikit-learn's own checks of an estimator, but two."""
+"""All of scikit-learn's own checks of the estimator and the scaler, but two of the estimator."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -16,4 +16,9 @@ FAILING = {
 @pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")  # the checks give classes, which devices might be
 @parametrize_with_checks([p2pkm.P2PKMeans()], expected_failed_checks=lambda estimator: FAILING)
 def test_scikit_learn_finds_nothing_to_object_to(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([p2pkm.P2PStandardScaler()])
+def test_nor_to_the_scaler(estimator, check):
     check(estimator)

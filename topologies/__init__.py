@@ -12,8 +12,8 @@ functions return a networkx.Graph. Those in `TIME_VARYING` return a `TimeVarying
 round; `gallery` holds recipes, each a family with all its options under one name. For more than `LARGE` devices of the
 families in `LIGHT`, `build` returns a `CSRGraph` instead, three arrays without an object for every device and link.
 
->>> topologies.build("torus", 1_000_000).number_of_edges()
-2000000
+>>> topologies.build("torus", 200_000).number_of_edges()
+400000
 
 Importing this package imports neither networkx nor numpy.
 """
@@ -21,6 +21,7 @@ Importing this package imports neither networkx nor numpy.
 from topologies import measures
 from topologies.checks import check
 from topologies.csr_graph import CSRGraph
+from topologies.display import show
 from topologies.errors import GraphError
 from topologies.families.datasets import davis, file, florentine, karate, les_miserables
 from topologies.families.random import (
@@ -112,6 +113,7 @@ __all__ = [
     "read_recipe",
     "recipes",
     "ring",
+    "show",
     "simple_base",
     "small_world",
     "sort_nodes",

@@ -17,20 +17,26 @@ def check(graph: Graph) -> None:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
         Edge attribute `weight` (default 1, no unit) has to be a finite number above 0.
 
     Raises
     ------
     GraphError
         At the first offence found; the message names the link and the remedy.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> topologies.check(topologies.ring(5))
     """
     (_check_csr if isinstance(graph, CSRGraph) else _check_networkx)(graph)
 
 
 def _check_networkx(graph: Graph) -> None:
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
-        raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph")
+        raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph or a graph of this package, "
+                         "such as topologies.build('ring', 8)")  # fmt: skip
     if graph.is_directed():
         raise GraphError(f"the graph is directed, but {UNDIRECTED}, e.g. graph.to_undirected()")
     seen: set[tuple[object, object]] = set()  # networkx lists parallel links from the same end

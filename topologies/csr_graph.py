@@ -1,6 +1,7 @@
 """Graphs of very many devices: three arrays instead of an object for every device and link."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from topologies.validation import Graph, assemble, sort_nodes
@@ -29,6 +30,13 @@ class CSRGraph:
         Of the links, the same at both ends; None: all 1.
     name : str
         What the graph is, for people.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.build("ring", 5, light=True)
+    >>> graph.indptr.tolist(), graph.indices.tolist()
+    ([0, 2, 4, 6, 8, 10], [1, 4, 0, 2, 1, 3, 2, 4, 0, 3])
     """
 
     indptr: Integers
@@ -51,10 +59,24 @@ class CSRGraph:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<CSRGraph{name}: {len(self):,} devices, {self.number_of_edges():,} links>"
+
     def _repr_html_(self) -> str:
         from topologies.notebook import show_card
 
         return show_card("graph", self, {})
+
+    @cached_property
+    def connected(self) -> bool:
+        """Return whether there is a path between any two devices."""
+        import numpy as np
+        from scipy.sparse import csgraph, csr_array
+
+        kind, n = np.int32 if len(self.indices) < 2**31 else np.int64, len(self)
+        links = np.ones(len(self.indices)), self.indices.astype(kind), self.indptr.astype(kind)
+        return len(csgraph.breadth_first_order(csr_array(links, (n, n)), 0, return_predecessors=False)) == n
 
     def number_of_nodes(self) -> int:
         """Return the number of devices."""
@@ -92,15 +114,6 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
     indptr = np.searchsorted(keys, np.arange(n + 1) * n)
     keys -= np.repeat(np.arange(n) * n, np.diff(indptr))
     return CSRGraph(indptr, keys, weights, name)
-
-
-def is_connected(graph: CSRGraph) -> bool:
-    """Return whether there is a path between any two devices."""
-    import numpy as np
-    from scipy.sparse import csgraph, csr_array
-
-    links = csr_array((np.ones(len(graph.indices)), graph.indices, graph.indptr), (len(graph), len(graph)))
-    return int(csgraph.connected_components(links, directed=False, return_labels=False)) == 1
 
 
 def sources(graph: CSRGraph) -> Integers:

@@ -18,6 +18,13 @@ class GalleryEntry(NamedTuple):
         What it is good for, and where it comes from.
     options : dict
         The options of the family.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> entry = topologies.read_recipe("ring-16")
+    >>> entry.family, entry.n
+    ('ring', 16)
     """
 
     family: str
@@ -28,7 +35,14 @@ class GalleryEntry(NamedTuple):
 
 
 def recipes() -> list[str]:
-    """List the names in the gallery."""
+    """List the names in the gallery.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> topologies.recipes()[:3]
+    ['clustered-hubs-100', 'd-cliques-100', 'davis']
+    """
     return sorted(entry.name[: -len(".toml")] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
@@ -39,6 +53,12 @@ def read_recipe(name: str) -> GalleryEntry:
     ------
     GraphError
         If there is none of this name.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> topologies.read_recipe("torus-8x8").options
+    {'rows': 8}
     """
     import tomllib
 

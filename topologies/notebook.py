@@ -10,7 +10,7 @@ _SIZE, _INK, _PALE = 220, "#0072B2", "#9A9A9A"
 
 
 def show_card(title: str, graph: Any, more: Mapping[str, Any]) -> str:
-    """Return a table as HTML, and the graph, a LightGraph, as SVG if it is small."""
+    """Return a table as HTML, and the graph, a CSRGraph, as SVG if it is small."""
     n, links = len(graph), graph.number_of_edges()
     degrees = [int(b - a) for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)] if n <= _DEVICES else []
     figures = {"name": graph.name or "-", "devices": f"{n:,}", "links": f"{links:,}", **more}

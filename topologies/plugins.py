@@ -13,7 +13,14 @@ GRAPHS = "topologies.graphs"  # the group of entry points that are families of g
 
 
 class PluginError(GraphError):
-    """A plug-in cannot be imported, or has the name of something else; the message names which package it is of."""
+    """A plug-in cannot be imported, or has the name of something else; the message names which package it is of.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> issubclass(topologies.PluginError, topologies.GraphError)
+    True
+    """
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:

@@ -58,6 +58,13 @@ def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
     ------
     GraphError
         If there is no such recipe, or n is another number.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.gallery(recipe="karate")
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (34, 78)
     """
     found = read_recipe(recipe)
     agree(n, found.n, f"gallery:{recipe}")
@@ -87,6 +94,13 @@ def edge_markov(
     ----------
     Clementi, Macci, Monti, Pasquale and Silvestri (2010), Flooding time of edge-Markovian evolving graphs, SIAM
     Journal on Discrete Mathematics 24.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.edge_markov(8, seed=1)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (None, [4, 6, 6])
     """
     chances = [fraction(chance, f"edge-markov: {name}") for chance, name in ((on, "on"), (off, "off"))]
     if not all(chances):
@@ -175,7 +189,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     n : int, optional
         The number of devices; those in `FIXED` do without.
     light : bool, optional
-        Whether to return a LightGraph. None: for more than `LARGE` devices of a family in `LIGHT`. The families of
+        Whether to return a CSRGraph. None: for more than `LARGE` devices of a family in `LIGHT`. The families of
         chance draw it by generators of their own: the same distribution, but another draw for the same seed. Other
         families are built by networkx and converted. Time-varying ones are light anyway.
     **options
@@ -183,12 +197,19 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
 
     Returns
     -------
-    networkx.Graph, LightGraph or TimeVaryingGraph
+    networkx.Graph, CSRGraph or TimeVaryingGraph
 
     Raises
     ------
     GraphError
         If the name or an option is unknown, or the family refuses a value.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.build("small-world", 20, degree=4, seed=1)
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (20, 40)
     """
     key = name.replace("_", "-").lower()
     families = extend({**FAMILIES, **TIME_VARYING}, GRAPHS, key)

@@ -40,6 +40,13 @@ def sort_nodes(graph: Graph) -> list[Any]:
     Returns
     -------
     list of node, length n
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import topologies
+    >>> topologies.sort_nodes(nx.Graph([("site-10", "site-2")]))
+    ['site-10', 'site-2']
     """
     nodes = list(graph)
     if all(INTEGER.fullmatch(str(node)) for node in nodes):
@@ -56,6 +63,13 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
     Parameters
     ----------
     graph : networkx.Graph
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import topologies
+    >>> topologies.name_nodes(nx.Graph([("Turku", "Oulu")]))
+    {'Turku': 'Turku', 'Oulu': 'Oulu'}
     """
     for key in ("name", "label"):
         found = dict(graph.nodes(data=key))
@@ -69,7 +83,14 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
 
 
 def are_names(names: list[str]) -> bool:
-    """Return whether these are names, and not the numbers 0 to n-1 or 1 to n in any order."""
+    """Return whether these are names, and not the numbers 0 to n-1 or 1 to n in any order.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> topologies.are_names(["Turku", "Oulu"]), topologies.are_names(["0", "1"])
+    (True, False)
+    """
     if not all(INTEGER.fullmatch(name) for name in names):
         return True
     numbers = sorted(map(int, names))

@@ -48,6 +48,12 @@ class Byzantine:
     stages : {"method", "all"}
         Whether Byzantine devices are honest in what comes before the method, or Byzantine in the opening of these
         stages, too.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> p2pkm.Byzantine.of("2:kind=flip") == p2pkm.Byzantine(2, kind="flip")
+    True
     """
 
     count: int

@@ -115,7 +115,9 @@ class GaussianNoise(Transform):
         sender = np.repeat(np.arange(len(senders)), counts)
         noise = _NORMAL(draws[sender, np.arange(len(who)) - first[sender]] + _HALF).astype(np.float64)
         noise *= self._sd * devices.data_std / np.sqrt(d)
-        return noise / state.span[who] if isinstance(state, StarState) else noise
+        if isinstance(state, StarState):  # the server's centroids travel in the units of the data
+            noise /= np.where((devices.ids[who] == devices.server)[:, None], 1.0, state.span[who])
+        return noise
 
 
 def _has_rows(stage: Stage) -> bool:

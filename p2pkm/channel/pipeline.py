@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
-from p2pkm.core.messages import Delivery, Inbox
+from p2pkm.core.messages import Delivery, DenseMessages, Inbox
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import Schedule
@@ -149,6 +149,8 @@ class StageChannel(NamedTuple):
     def send(self, compute: Callable[[Any, Devices], Messages], state: Any, devices: Devices) -> Messages:
         """Return what leaves the devices; compute: `message` of the method."""
         messages, context = compute(state, devices), Context(self.number, devices, state)
+        if self.transforms and isinstance(messages, DenseMessages):
+            messages = messages._replace(standing=False)
         for one in self.transforms:
             messages = _keep_wire_true(messages, one.outgoing(messages, context))
         return messages

@@ -19,9 +19,10 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, parse, suggest
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import whole
-from p2pkm.core.wire_format import integer_bits, to_bytes
+from p2pkm.core.wire_format import integer_bits, number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
@@ -32,6 +33,7 @@ from p2pkm.network.transport import Network
 
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMS)
 _CODES = ("rice", "int8")
+_OPEN, _REAL = "auto", "none"
 _USUAL = 12  # bits of the step of a method whose neighbors do not hold it back
 _LARGEST = 2.0**52  # steps; a table with a longer way travels as it is
 _NUMBER = 64  # bits of a number that is not rounded
@@ -43,24 +45,31 @@ class Quantization:
 
     Attributes
     ----------
-    code : {"rice", "int8"}
+    code : {"auto", "none", "rice", "int8"}
         Rice or adaptive code, whichever is shorter, or a fixed width of 8 bits (16, 32 or 64 where they are needed),
-        see `p2pkm.core.wire_format`.
+        see `p2pkm.core.wire_format`. None: real numbers; auto: rice where the method has it as its default and nothing
+        keeps the run from it, else real numbers.
     bits : int or None
         b of the step ``2^-b sqrt(total variance)``; None: ``ceil(log2(64 (1 + 2 c)))`` at a coupling c, else 12.
     threshold : int
         A row of which no coordinate moves by so many steps is not sent.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> p2pkm.Quantization.of("rice") == p2pkm.Quantization("rice")
+    True
     """
 
-    code: Literal["rice", "int8"]
+    code: Literal["auto", "none", "rice", "int8"]
     _: KW_ONLY
     bits: int | None = None
     threshold: int = 2
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if self.code not in _CODES:
-            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _CODES)}")
+        if self.code not in _READ:
+            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _READ)}")
         whole(self.threshold, 1, "quantize:threshold")
         if self.bits is not None and whole(self.bits, 1, "quantize:bits") > FINEST:
             raise ExperimentError(f"quantize:bits is {self.bits}; expected a whole number from 1 to {FINEST}")
@@ -70,23 +79,40 @@ class Quantization:
         given = {"bits": self.bits} if self.bits is not None else {}
         return str(Spec(self.code, given | ({"threshold": self.threshold} if self.threshold != 2 else {})))
 
+    @property
+    def in_integers(self) -> bool:
+        """Return whether it names a code."""
+        return self.code in _CODES
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is left to the run."""
+        return self.code == _OPEN
+
     @classmethod
-    def of(cls, given: "Quantization | str | None") -> "Quantization | None":
-        """Return the value of a text such as ``rice:threshold=1``; a value and None stay as they are.
+    def of(cls, given: "Quantization | str | None") -> "Quantization":
+        """Return the value of a text such as ``rice:threshold=1``; None: real numbers; a value stays as it is.
 
         Raises
         ------
         ExperimentError
             If it cannot be read, or a figure is out of range.
         """
-        if given is None or isinstance(given, Quantization):
+        if isinstance(given, Quantization):
             return given
-        spec = parse(given, dict.fromkeys(_CODES, _take_options), "quantize")
+        spec = parse(_REAL if given is None else given, _READ, "quantize")
         return cls(spec.name, **spec.options)  # type: ignore[arg-type]
 
 
 def _take_options(*, bits: int | None = None, threshold: int = 2) -> None:
     """Declare the keys of a spec."""
+
+
+def _take_nothing() -> None:
+    """Declare a spec without keys."""
+
+
+_READ = dict.fromkeys((_OPEN, _REAL), _take_nothing) | dict.fromkeys(_CODES, _take_options)
 
 
 class Quantizer(Transform):
@@ -104,6 +130,7 @@ class Quantizer(Transform):
         self._spec = spec
         self._exact = False  # whether the run's method moves on the grid
         self._moves = False  # whether that of the stage does
+        self._counts = False  # whether that of the stage sends whole numbers by itself
         self._agreed = np.zeros((0, 0))  # mean and total variance of all points, as each device knows them
         self._last: Floats | None = None  # what each device sent last, what others know of it, or the server's table
         self._algorithm: Any = None
@@ -115,12 +142,17 @@ class Quantizer(Transform):
     def configure(cls, options: Settings) -> Settings | None:
         """Read the option `quantize`."""
         spec: Quantization | None = options.get("quantize")
-        if spec is None:
+        if spec is None or not spec.in_integers:
             return None
-        for name, why in (("faults", "with late or lost messages two ends of a link would hold different tables"),
-                          ("byzantine", "Byzantine devices send tables that are no differences"),
-                          ("noise", "noise is no whole number of steps")):  # fmt: skip
-            if options.get(name):
+        faults, byzantine = options.get("faults"), options.get("byzantine")
+        for name, given, why in (
+            ("faults", faults is not None and not faults.empty,
+             "with late or lost messages two ends of a link would hold different tables"),
+            ("byzantine", byzantine is not None and byzantine.count > 0,
+             "Byzantine devices send tables that are no differences"),
+            ("noise", options.get("noise"), "noise is no whole number of steps"),
+        ):  # fmt: skip
+            if given:
                 raise ExperimentError(f"quantize is {str(spec)!r}, and {name} is given: {why}; leave one of them out")
         return {"spec": spec, "timed": options.get("link_model") is not None}
 
@@ -179,16 +211,18 @@ class Quantizer(Transform):
         self._agreed = np.zeros((len(devices), devices.d + 1))
 
     def begin(self, stage: Stage, *, closing: bool) -> "Quantizer | None":
-        """Act where the variance is summed up, where a method moves on the grid, and where the run's own one sends."""
-        self._algorithm, self._last = stage.algorithm, None
-        traits = stage.algorithm.traits
+        """Act where the variance is summed up, where a stage is on the grid, and where the run's own method sends."""
+        self._last, self._counts = None, stage.algorithm.traits.counts_on_grid
+        self._algorithm = stage.algorithm.method if isinstance(stage.algorithm, AcceptTest) else stage.algorithm
+        traits = self._algorithm.traits
         self._content, self._moves = traits.message_content, traits.moves_on_grid
-        return self if closing or self._moves or isinstance(stage.algorithm, TotalVariance) else None
+        acts = closing or self._moves or self._counts or isinstance(stage.algorithm, TotalVariance)
+        return self if acts else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Let the method move on the grid, if it can; silence is the end once every device has converged."""
-        if not self._moves:
-            return algorithm, schedule
+        if self._counts or not self._moves:
+            return _OnGrid(algorithm, self) if self._counts else algorithm, schedule
 
         def check_termination(stop: str) -> str:
             left = network.total(np.array([self._waiting]))[0]
@@ -198,7 +232,7 @@ class Quantizer(Transform):
 
     def grid(self, devices: Devices, state: Any) -> Grid:
         """Return the steps of the devices."""
-        return Grid(self._step(devices, state), self._spec.threshold)
+        return Grid(self._step(devices, state), self._spec.threshold, self._spec.code == "rice")
 
     def _step(self, devices: Devices, state: Any = None) -> Floats:
         """Return the step of each device in the units of the points, float64[n]."""
@@ -299,7 +333,6 @@ class Quantizer(Transform):
             way = np.rint(_divide(np.where(real, values - reference, 0.0), steps[:, None, :]))
             lost = (steps[:, None, :] == 0.0) & real & (values != reference)
             short = np.asarray((np.abs(way) < _LARGEST) & ~lost)
-            exact = np.asarray(short & ((way == values) | ~real))
         rows, rounded, bits = real[:, :, 0].sum(axis=1), values.copy(), np.ones(n, np.int64)
         fits: Mask = np.all(short[:, :, :rounds], axis=(1, 2))
         way = np.where(short, way, 0.0)
@@ -308,8 +341,7 @@ class Quantizer(Transform):
         bits += np.where(fits, self._integer_bits(way[:, :, :rounds], rows), _NUMBER * rounds * rows)
         for column in range(rounds, width):
             one = slice(column, column + 1)
-            fits = np.all(exact[:, :, one], axis=(1, 2))
-            bits += 1 + np.where(fits, self._integer_bits(way[:, :, one], rows), _NUMBER * rows)
+            bits += number_bits(np.where(real, values, 0.0)[:, :, one], rows, rice=self._spec.code == "rice")
         return rounded, bits
 
     def _integer_bits(self, steps: Floats, rows: Integers) -> Integers:
@@ -330,23 +362,26 @@ class Quantizer(Transform):
 
 @dataclass(frozen=True)
 class _OnGrid:
-    """An algorithm whose devices move by whole steps."""
+    """An algorithm whose devices know the grid."""
 
     algorithm: Any
     quantizer: Quantizer
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening."""
-        return self.algorithm.initial_state(devices, start)
+        return self.algorithm.initial_state(self._place(devices, start), start)
 
     def message(self, state: Any, devices: Devices) -> Messages:
         """Return what the devices send."""
-        messages: Messages = self.algorithm.message(state, devices)
+        messages: Messages = self.algorithm.message(state, self._place(devices, state))
         return messages
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
         """Return the state after a turn."""
-        return self.algorithm.update(state, inbox, replace(devices, grid=self.quantizer.grid(devices, state)))
+        return self.algorithm.update(state, inbox, self._place(devices, state))
+
+    def _place(self, devices: Devices, state: Any) -> Devices:
+        return replace(devices, grid=self.quantizer.grid(devices, state))
 
 
 def _count_bits(algorithm: Any, devices: Devices) -> int:

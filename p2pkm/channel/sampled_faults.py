@@ -13,7 +13,7 @@ import numpy as np
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import parse, show
+from p2pkm.core.spec import read_drawn, show_drawn
 from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
@@ -50,6 +50,13 @@ class Faults:
         None: that of the run.
     trace : str or None
         File of a fault trace, which lists the faults instead.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> faults = p2pkm.Faults.of("loss=0.2,dropout=0.02")
+    >>> faults.loss, faults.dropout_length
+    (0.2, 5)
     """
 
     _: KW_ONLY
@@ -72,11 +79,7 @@ class Faults:
 
     def __str__(self) -> str:
         """Return the text of the command line: what differs from the defaults, or ``file:PATH`` of a trace."""
-        if self.trace is not None:
-            return self.trace if self.trace.endswith(".jsonl") else f"file:{self.trace}"
-        usual = vars(Faults())
-        found = [f"{name}={show(value)}" for name, value in vars(self).items() if value != usual[name]]
-        return ",".join(found) or "loss=0"
+        return show_drawn(self, "trace") or "loss=0"
 
     @classmethod
     def of(cls, given: "Faults | str | None") -> "Faults | None":
@@ -87,21 +90,16 @@ class Faults:
         ExperimentError
             If it cannot be read or has figures out of range.
         """
-        if given is None or isinstance(given, Faults):
-            return given
-        if given.endswith(".jsonl") and not given.startswith("file:"):
-            given = f"file:{given}"
-        elif not given.startswith(("file:", "drawn")):
+        if isinstance(given, str) and not given.startswith(("file:", "drawn")) and not given.endswith(".jsonl"):
             given = f"drawn:{given}"
-        spec = parse(given, {"drawn": cls, "file": cls}, "faults")
-        return cls(trace=spec.options["path"]) if spec.name == "file" else cls(**spec.options)
+        return read_drawn(cls, given, "faults", "trace")
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         for name in ("loss", "delay", "link_failure", "dropout", "late_join", "straggler", "server"):
-            positive(getattr(self, name), f"faults {name}", most=1.0, zero=True)
+            positive(vars(self)[name], f"faults {name}", most=1.0, zero=True)
         for name in ("link_downtime", "dropout_length", "join_by", "straggler_length", "max_delay"):
-            whole(getattr(self, name), 1, f"faults {name}")
+            whole(vars(self)[name], 1, f"faults {name}")
         if self.max_delay > LONGEST:
             raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} rounds")
         if self.seed is not None:

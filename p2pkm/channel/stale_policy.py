@@ -12,7 +12,14 @@ _KEPT = 8  # rounds
 
 @dataclass(frozen=True)
 class StalePolicy:
-    """Outdated tables are used for at most `age` rounds more; made by ``StalePolicy.keep(age=8)`` or ``.drop()``."""
+    """Outdated tables are used for at most `age` rounds more; made by ``StalePolicy.keep(age=8)`` or ``.drop()``.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> p2pkm.StalePolicy.of("keep:age=3") == p2pkm.StalePolicy.keep(age=3)
+    True
+    """
 
     age: int
 

@@ -5,8 +5,9 @@ Methods and stages of this package suppress by themselves (`Devices.min_count`,
 `MethodTraits.suppresses_small_clusters` is set, points of small clusters take no part. `withhold` is for all others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
+from p2pkm.core.sorting import find_runs
 from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
@@ -158,9 +160,9 @@ class Disclosure(Transform):
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
-        for owner, rows in _sent(messages, devices):
+        for rows, name_owners in _sent(messages, devices):
             for first in range(rows.shape[1] - devices.d + 1):
-                left[known.find(rows[:, first : first + devices.d], owner)] = True
+                left[known.find(rows[:, first : first + devices.d], name_owners)] = True
 
 
 class _Known(NamedTuple):
@@ -171,14 +173,14 @@ class _Known(NamedTuple):
     order: Integers
     sieve: Mask
 
-    def find(self, rows: Floats, owner: Integers) -> Integers:
-        """Return which points stand in rows, float64[r, d], of their own devices, int64[r]."""
-        likely = np.flatnonzero(self.sieve[_place(rows[:, 0], len(self.sieve))])
+    def find(self, rows: Floats, name_owners: Callable[[], Integers]) -> Integers:
+        """Return which points stand in rows, float64[r, d], of their own devices, int64[r], asked for if need be."""
+        likely = self.sieve[_place(rows[:, 0], len(self.sieve))].nonzero()[0]
         if not len(likely):
             return likely
-        rows, owner = rows[likely], owner[likely]
-        names = _name(rows, owner)
-        begin, end = (np.searchsorted(self.names, names, side) for side in ("left", "right"))
+        rows = rows[likely]
+        names = _name(rows, name_owners()[likely])
+        begin, end = (self.names.searchsorted(names, side) for side in ("left", "right"))
         points = self.order[expand_ranges(begin, end - begin)]
         return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
 
@@ -193,28 +195,33 @@ def _know(devices: Devices, points: Floats) -> _Known:
 
 
 def _place(coordinates: Floats, places: int) -> Any:
-    """Return a place below a power of two, at least 2, for each number, the same for the same bits."""
-    with np.errstate(invalid="ignore"):  # words of a masked sum may look like a signaling NaN
-        bits = (coordinates + 0.0).view(np.uint64)  # -0 is 0
+    """Return a place below a power of two, at least 2, for each number, the same for the same bits but for the sign."""
+    bits = coordinates.view(np.uint64) << 1  # -0 is 0
     bits *= _MULTIPLIER
-    bits >>= np.uint64(65 - places.bit_length())
+    bits >>= 65 - places.bit_length()
     return bits.view(np.int64)
 
 
-def _sent(messages: DenseMessages | SparseMessages, devices: Devices) -> Iterator[tuple[Integers, Floats]]:
-    """Yield owners int64[r] and rows float64[r, w] of what goes over links, some at a time; ids of origins left out."""
+def _sent(
+    messages: DenseMessages | SparseMessages, devices: Devices
+) -> Iterator[tuple[Floats, Callable[[], Integers]]]:
+    """Yield rows float64[r, w] of what goes over links, some at a time, without ids of origins, and their owners."""
     if isinstance(messages, SparseMessages):
-        to_somebody = np.isin(messages.who, source_of(devices, messages.edges))
-        tables = messages.tables.take(np.flatnonzero(to_somebody))
-        yield np.repeat(messages.who[to_somebody], tables.rows), tables.flat()[:, messages.header :]
+        if len(messages.edges):
+            to_somebody = messages.who.searchsorted(source_of(devices, messages.edges))
+            to_somebody = to_somebody[find_runs(to_somebody)]  # edges lie by device
+            tables = messages.tables.take(to_somebody)
+            yield tables.flat()[:, messages.header :], lambda: messages.who[to_somebody].repeat(tables.rows)
         return
     over = None if messages.edges is None else np.bincount(devices.sources[messages.edges], minlength=len(devices))
     leaves = (devices.degrees if over is None else over) > 0
     who, (_, most, width) = np.flatnonzero(leaves & (messages.rows > 0)), messages.values.shape
     for one in np.split(who, range(block := max(1, _BLOCK // max(most, 1)), len(who), block)):
         table = messages.values[one].reshape(-1, width)
-        owner, real = np.repeat(one, most), (np.arange(most) < messages.rows[one, None]).ravel()
-        yield (owner, table[:, messages.header :]) if real.all() else (owner[real], table[real, messages.header :])
+        real = (np.arange(most) < messages.rows[one, None]).ravel()
+        table = table if real.all() else table[real]
+        # a malformed table may claim more rows than it has
+        yield table[:, messages.header :], partial(one.repeat, np.minimum(messages.rows[one], most))
 
 
 def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
@@ -254,11 +261,9 @@ def reach(algorithms: Iterable[Any]) -> int | None:
 
 
 def _name(rows: Any, owner: Integers) -> Any:
-    """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits."""
+    """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits but for signs."""
     names = owner.astype(np.uint64)
-    with np.errstate(invalid="ignore"):  # see `_place`
-        columns = np.ascontiguousarray(rows.T + 0.0, np.float64)  # -0 is 0
-    for column in columns:
-        names = (names ^ column.view(np.uint64)) * _MULTIPLIER
-        names ^= names >> np.uint64(29)
+    for column in rows.view(np.uint64).T:
+        names = (names ^ (column << 1)) * _MULTIPLIER
+        names ^= names >> 29
     return names

@@ -16,7 +16,8 @@ def _with_query(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         with_format,
         click.option("--out", metavar="FILE", help="Draw bound and attack side by side: a .png, .svg or .pdf file."),
-        click.option("--delta", type=float, default=1e-6, show_default=True, help="Of epsilon."),
+        click.option("--delta", type=float, default=1e-6, show_default=True,
+                     help="Of epsilon; one in --algorithm comes first."),
         click.option("--trials", type=click.IntRange(100), default=20_000, show_default=True,
                      help="With the point, and as many without it."),
         click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."),

@@ -19,11 +19,18 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: ring; methods with a server run as a star]"),
     click.option("--devices", type=int, help="Number of devices.  [default: ranks under mpirun, else 16]"),
     completing("--data", metavar="SPEC", help="Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, "
-                 "communities:second=fresh, iris, wine, digits:components=10, or a file: .csv .tsv .npy .npz "
-                 ".parquet .arrow .feather .json (LEAF) .h5ad; FOLDER/ or 'FOLDER/*.csv': a device per file.  "
-                 "[default: grid16]"),
+                 "communities:second=fresh, shapes:side=16, iris, wine, digits:components=10, or a file: .csv .tsv "
+                 ".npy .npz .parquet .arrow .feather .json (LEAF) .h5ad; FOLDER/ or 'FOLDER/*.csv': a device per "
+                 "file.  [default: grid16]"),
     click.option("--label-column", metavar="NAME", help="Column of a file with the true class (name or index)."),
     click.option("--device-column", metavar="NAME", help="Column of a file with the device of each point."),
+    click.option("--columns", metavar="LIST", help="Columns of a file that are the features, such as age,bmi.  "
+                 "[default: all others]"),
+    click.option("--drop", metavar="LIST", help="Columns of a file to leave out."),
+    click.option("--encode", metavar="LIST", help="Columns of a file with categories, which become a feature of 0 and "
+                 "1 for each, or with dates, which become days."),
+    completing("--missing", metavar="NAME", help="Missing values of a file: refuse them, drop their rows, or fill in "
+               "mean or median of the known ones, by messages: refuse, drop, mean or median.  [default: refuse]"),
     completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
                  "[default: none]"),
     completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "
@@ -57,8 +64,9 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "is given]"),
     click.option("--local-steps", type=int, help="Local Lloyd iterations per turn.  [default: 1]"),
     click.option("--rounds", type=int, help="Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]"),
-    click.option("--all-rounds", is_flag=True, default=None, help="Play all --rounds, also when all devices have "
-                 "converged: when a run ends then tells nothing about the points."),
+    click.option("--all-rounds", is_flag=True, default=None, help="Play all --rounds, and all that "
+                 "an initialization can take, also when all devices have converged: when a run ends then tells nothing "
+                 "about the points."),
     click.option("--tol", type=float, help="Convergence tolerance: maximum centroid change, relative to the standard "
                  "deviation of the data.  [default: 0.001]"),
     click.option("--robust", metavar="NAME", help="Robust aggregation against Byzantine neighbors: none, clip, trim, "
@@ -89,7 +97,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "units of the points' standard deviation; no privacy guarantee.  [default: 0]"),
     click.option("--quantize", metavar="SPEC", help="Send tables as integers, differences in whole steps: rice or "
                  "int8, each with bits=B, the step 2^-B of the points' standard deviation, and threshold=T, the least "
-                 "number of steps of a row (rice:bits=12,threshold=1)."),
+                 "number of steps of a row (rice:bits=12,threshold=1); or as real numbers: none.  [default: auto: rice "
+                 "of gtvmin where it rehearses by default, else none: docs/methods.md]"),
     click.option("--stream", metavar="SPEC", help="How points arrive, leave and move while the method "
                  "runs: drawn:kind=slow,share=0.1; kinds none, slow, jump, birth, turn; or a data tape, a file .jsonl "
                  "(docs/drift.md)."),
@@ -100,6 +109,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "`p2pkm resume`. No checkpoints with --out none or --coupling-path.  [default: about every 30 s]"),
     click.option("--plot/--no-plot", default=None, help="Draw figures into the run folder.  "
                  "[default: yes, no with json]"),
+    click.option("--figures", metavar="LIST", help="Kinds of files for figures: png, svg, pdf, and pgf where there is "
+                 "TeX.  [default: png,svg]"),
     click.option("--baselines/--no-baselines", default=None, help="Compare with central k-means and with the "
                  "local-only baseline.  [default: yes]"),
     click.option("--allow-disconnected", is_flag=True, default=None, help="Accept a disconnected graph."),

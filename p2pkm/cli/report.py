@@ -1,7 +1,6 @@
 """Command line of ``p2pkm report``: pages."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -26,7 +25,7 @@ def report(folder: Path, out: Path | None, form: str) -> int:
     from p2pkm.experiments.config import Experiment
     from p2pkm.viz.report.write import write_report
 
-    written = write_report(folder, asdict(Experiment()), out)
+    written = write_report(folder, vars(Experiment()) | Experiment().to_mapping(), out)
     if form == "json":
         click.echo(json.dumps(written.to_json()))
     else:

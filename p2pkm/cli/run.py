@@ -80,6 +80,8 @@ def run_command(**options: Any) -> int:
 )
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes on this machine; under "
+              "mpirun the runs are dealt to the ranks instead.")  # fmt: skip
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
 @click.option("--out", metavar="FOLDER", help="Folder of the comparison, or none.  [default: runs/<time>-...]")
 @without("graph", "devices", "algorithm", "seed", "seeds", "coupling_path", "out", "force", "dry_run", "verbose",
@@ -87,17 +89,17 @@ def run_command(**options: Any) -> int:
 def compare_command(**options: Any) -> int:
     """Run methods on graphs over seeds, all on the same points; a table, paired differences, and a figure.
 
-    An interrupted comparison goes on with the same --out. Under mpirun the runs are dealt to the ranks. Code 4 if a
-    run failed; its row gives the reason.
+    An interrupted comparison goes on with p2pkm resume FOLDER, or the same --out. Under mpirun the runs are dealt to
+    the ranks. Code 4 if a run failed; its row gives the reason.
     """
     from p2pkm.core.spec import split_specs
-    from p2pkm.experiments.compare import lead_compare
+    from p2pkm.experiments.compare import Comparison, lead_compare
     from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import parse_seeds
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
     manner = OutputOptions(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
-    return lead_compare(_read_experiment(options), *lists, options["reference"], manner)
+    return lead_compare(Comparison.of(_read_experiment(options), *lists, options["reference"]), manner, options["jobs"])
 
 
 @command.command("plan", short_help="Estimate memory, bytes and seconds of a run.", epilog="Exit codes: 0 it can "

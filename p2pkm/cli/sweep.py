@@ -16,9 +16,9 @@ graph = ["ring", "grid"]
 [[runs]]                   or one by one, each with all of the grid
 algorithm = "gtvmin"
 
-Methods with a server run once, as their own star. A study that was interrupted goes on with the same --out; only
-what is new or failed is run. The folder holds study.jsonl, one line per run (p2pkm.load_study reads it, also as
-study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
+Methods with a server run once, as their own star. A study that was interrupted goes on with p2pkm
+resume FOLDER, or the same --out; only what is new or failed is run. The folder holds study.jsonl, one line per run
+(p2pkm.load_study reads it, also as study.parquet if pyarrow is there), traces.jsonl, figures and the study file.
 """
 
 

@@ -26,6 +26,16 @@ _LENGTHS = 64  # of a number without a bound: below 2^63
 _SLACK = 1e-6  # bits, for rounding of logarithms
 
 
+def _log_factorials(most: int) -> tuple[Floats, Floats]:
+    """Return log2 of the products of the first m of 1, 2, 3, ... and of 1/2, 3/2, 5/2, ..., for m up to `most`."""
+    numbers = np.arange(1, most + 1)
+    factorial, half = (np.append(0.0, np.cumsum(np.log2(numbers - apart))) for apart in (0.0, 0.5))
+    return factorial, half
+
+
+_SMALL = _log_factorials(255)
+
+
 def whole_bits(bits: Floats) -> Integers:
     """Return -log2 P of messages as the bits that they take."""
     return (np.ceil(bits + _SLACK) + 1).astype(np.int64)
@@ -34,8 +44,8 @@ def whole_bits(bits: Floats) -> Integers:
 def decision_bits(noes: Integers, yeses: Integers) -> Floats:
     """Return the bits of so many decisions in each context."""
     both = noes + yeses
-    numbers = np.arange(1, int(both.max(initial=0)) + 1)
-    factorial, half = (np.append(0.0, np.cumsum(np.log2(numbers - apart))) for apart in (0.0, 0.5))
+    most = int(both.max(initial=0))
+    factorial, half = _SMALL if most < len(_SMALL[0]) else _log_factorials(most)
     found: Floats = factorial[both] - half[noes] - half[yeses]
     return found
 

@@ -56,6 +56,10 @@ class Stream(IntEnum):
     CELLS = 49
     DRIFT = 50
     WALK = 51
+    NETWORK = 60
+    SHUFFLE = 61
+    VIEW = 62
+    HEAD = 63
 
 
 class Kernels(Protocol):
@@ -74,7 +78,7 @@ class Kernels(Protocol):
         """Run fuzzy c-means on every device from given centroids."""
 
     def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
-        """Update the centroids of every awake device, and measure the moves."""
+        """Update the centroids of the devices awake, and measure their moves."""
 
     def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
         """Return the variation of every link."""
@@ -110,10 +114,18 @@ class Grid(NamedTuple):
         0: nothing moves.
     threshold : int
         A row of which no coordinate moves by so many steps does not move.
+    rice : bool
+        Whether integers may be sent in other forms than the fixed one, see `p2pkm.core.wire_format`.
     """
 
     step: Floats
     threshold: int
+    rice: bool = True
+
+    @property
+    def unit(self) -> Floats:
+        """Return what to divide by, float64[n]: the step, 1 where nothing moves."""
+        return np.where(self.step > 0.0, self.step, 1.0)
 
 
 @dataclass(frozen=True)
@@ -133,14 +145,14 @@ class Devices:
         Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbors.
     indices : int64[e]
         Global id of the neighbor at each edge, ascending within a device.
-    mirror : int64[e]
+    mirror : int16[e], int32[e] or int64[e]
         The same link at its other end, -1 where that is not in the batch.
     link_weights : float64[e]
     active_edges : bool[e]
         Edges in use; both ends of a link agree.
     degrees : int64[n]
         Number of edges in use.
-    neighbor_degrees : int64[e]
+    neighbor_degrees : int32[e] or int64[e]
         The same of the neighbor at each edge; of no meaning where the edge is not in use.
     varying : bool
         Whether the edges in use change from round to round of the last stage.
@@ -184,11 +196,11 @@ class Devices:
     point_weights: Floats
     indptr: Integers
     indices: Integers
-    mirror: Integers
+    mirror: NDArray[np.integer[Any]]
     link_weights: Floats
     active_edges: Mask
     degrees: Integers
-    neighbor_degrees: Integers
+    neighbor_degrees: NDArray[np.integer[Any]]
     varying: bool
     shares: Floats | None
     keys: Keys
@@ -231,7 +243,7 @@ class Devices:
         """Return all points to compute with, float64[m, d]."""
         return self.stored.astype(np.float64, copy=False)
 
-    @property
+    @cached_property
     def kernel_inputs(self) -> tuple[NDArray[Any], Floats, Integers]:
         """Return points, weights (none, where every point weighs 1) and offsets as the kernels take them."""
         same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
@@ -250,15 +262,15 @@ class Devices:
     @property
     def sizes(self) -> Integers:
         """Return the number of points of each device, int64[n]."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     @property
     def sources(self) -> Integers:
         """Return the position of the device that each own edge leads from, int64[e]."""
-        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        return np.arange(len(self)).repeat(self.indptr[1:] - self.indptr[:-1])
 
     def with_active_edges(
-        self, active_edges: Mask, neighbor_degrees: Integers, shares: Floats | None = None
+        self, active_edges: Mask, neighbor_degrees: NDArray[np.integer[Any]], shares: Floats | None = None
     ) -> "Devices":
         """Return the batch with other edges in use; see `active_edges`, `neighbor_degrees` and `shares` above."""
         degrees = np.bincount(self.sources[active_edges], minlength=len(self))
@@ -268,11 +280,13 @@ class Devices:
 
     def at_stage_start(self, active_devices: Mask) -> "Devices":
         """Return the batch at the opening of a stage."""
-        return replace(self, round=0, turn=0, active_devices=active_devices)
+        return self.at_turn(0, 0, active_devices)
 
     def at_turn(self, round: int, turn: int, active_devices: Mask) -> "Devices":
-        """Return the batch in a turn of a round."""
-        return replace(self, round=round, turn=turn, active_devices=active_devices)
+        """Return the batch in a turn of a round; what was worked out of points and links stays with it."""
+        now = object.__new__(Devices)  # `replace` would look at every field in every turn
+        vars(now).update(vars(self), round=round, turn=turn, active_devices=active_devices)
+        return now
 
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
         Floats, Floats, Floats

@@ -70,6 +70,9 @@ def iter_chunks(offsets: Integers) -> Iterator[tuple[slice, slice]]:
         Points ``offsets[i]:offsets[i + 1]`` belong to device i.
     """
     n = len(offsets) - 1
+    if 0 < n <= _POINTS - offsets[-1]:
+        yield slice(0, n), slice(offsets[0], offsets[-1])
+        return
     reached = offsets + np.arange(n + 1)
     ends = np.unique(np.append(np.searchsorted(reached, np.arange(0, reached[-1], _POINTS)), n))
     for first, last in pairwise(ends):

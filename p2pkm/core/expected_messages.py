@@ -169,6 +169,8 @@ class Way(NamedTuple):
         There are so many rows for sure, else at most.
     bits : float or None
         About so many bits a number on the wire; None: 64.
+    certain : bool
+        The messages are sent for sure, else at most; then bits are on average, 0 where nothing is sent.
     """
 
     up: bool
@@ -176,6 +178,7 @@ class Way(NamedTuple):
     columns: int
     exact: Mask
     bits: float | None = None
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -233,11 +236,12 @@ class FloodThenPool:
 
 
 @dataclass(frozen=True)
-class OneRound:
-    """The volumes of the opening and of the only round; who sends in which turn is not given."""
+class ByRound:
+    """The volumes of the opening, of the first round and of every later one; who sends in which turn is not given."""
 
     opening: Volume
     rest: Volume
+    later: Volume = NOTHING
 
 
 @dataclass(frozen=True)
@@ -264,6 +268,6 @@ class Reports:
 
 
 Pattern = (
-    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | TreeSums | FloodThenPool | OneRound
+    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | TreeSums | FloodThenPool | ByRound
     | Reports
 )  # fmt: skip

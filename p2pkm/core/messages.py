@@ -31,6 +31,9 @@ class DenseMessages(NamedTuple):
     wire : int64[n] or None
         Bytes of each table as it is encoded on the wire, see `p2pkm.core.wire_format`; of no meaning for devices that
         are silent. None: 8 for every counted value.
+    standing : bool
+        Whether the table of every silent device is the one that it sent last, and this array is written to only at
+        devices that send it right after; a network may then read it in place of a copy. No transform acts on it.
     """
 
     values: Floats
@@ -40,6 +43,7 @@ class DenseMessages(NamedTuple):
     ragged: bool = False
     malformed: Mask | None = None
     wire: Integers | None = None
+    standing: bool = False
 
     @property
     def accepted(self) -> Integers:
@@ -130,6 +134,12 @@ class SparseMessages(NamedTuple):
     header: int = 0
     wire: Integers | None = None
 
+    @classmethod
+    def none(cls) -> "SparseMessages":
+        """Return messages of nobody."""
+        nobody = np.zeros(0, np.int64)
+        return cls(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+
 
 class Delivery(NamedTuple):
     """What a batch of devices has received from `SparseMessages`; never to be written to.
@@ -195,8 +205,10 @@ class Interned(NamedTuple):
 
 def expand_ranges(starts: Integers, lengths: Integers) -> Integers:
     """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    ends = lengths.cumsum()
+    found: Integers = (starts - ends + lengths).repeat(lengths)
+    found += np.arange(len(found))
+    return found
 
 
 def pack(centroids: Floats) -> tuple[Floats, Integers]:
@@ -224,12 +236,12 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
 
 def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
     """Return the same where only the devices `who` send: the tables of the others are of no meaning, their rows -1."""
-    rows, own = np.full(len(centroids), -1), centroids[who]
-    packed, rows[who] = pack(own)
-    if packed is own:
+    rows = np.full(len(centroids), -1)
+    if centroids[who, :, 0].max(initial=0.0) < np.inf:
+        rows[who] = centroids.shape[1]
         return centroids, rows
     values = centroids.copy()
-    values[who] = packed
+    values[who], rows[who] = pack(centroids[who])
     return values, rows
 
 

@@ -1,7 +1,7 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -25,7 +25,9 @@ class State(Protocol):
     not rehearsed). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
     strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
     (default: no groups), or `group`, int64[n] or None, where there is one; `reverted`, bool[n]: who has taken the start
-    back (default: nobody). Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    back (default: nobody). With the trait `learns_features` `learned`: a NamedTuple of the parameters `theta`,
+    float32[n, P], and the RaggedArrays `features`, float64[m, D], and `labels`, int64[m, t]. Of a server method `held`,
+    int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property
@@ -93,12 +95,24 @@ class MethodBase:
         """Return the method with what its parameters leave open filled in as suits a run."""
         return self
 
+    def prefers_integers(self, run: RunOutline) -> bool:
+        """Return whether its tables travel as integers in a run that leaves it open and can have them."""
+        return False
+
     def on(self, topology: Any) -> Any:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
         return self
 
     def under_faults(self, topology: Any) -> Any:
         """Return the method in the form that bears faults, if it has one of its own."""
+        return self
+
+    def for_rounds(self, rounds: int) -> Any:
+        """Return the method with what it leaves to the largest number of rounds filled in."""
+        return self
+
+    def for_images(self, shape: tuple[int, ...] | None) -> Any:
+        """Return the method for points that are images of a shape, (height, width) or with channels, if it is known."""
         return self
 
     def tune(self, topology: Any, points: int) -> Any:
@@ -139,8 +153,8 @@ class MethodBase:
         return self
 
     def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return the strength of every own link, float64[e], of a method with an objective."""
-        raise NotImplementedError
+        """Return the strength of every own link, float64[e]; asked of methods with an objective alone."""
+        raise NotImplementedError(f"{type(self).__name__} has an objective, so it needs link_alpha")
 
     def loss_weights(self, devices: Devices) -> Floats:
         """Return what the own loss of every device counts in the objective, float64[n]."""
@@ -155,7 +169,25 @@ class MethodBase:
 
     def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
         """Return what each own link adds to the objective, float64[e], given its variation, if there is one."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has an objective, so it needs penalties")
+
+
+@dataclass(frozen=True)
+class OnGraph(MethodBase):
+    """A method in the form that the loop runs on a graph, see `MethodBase.on`; it has k and traits of the method."""
+
+    method: Any
+
+    @property
+    def k(self) -> int:
+        """Return the number of clusters."""
+        return int(self.method.k)
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Return what the method is, see `p2pkm.core.traits`."""
+        found: MethodTraits = self.method.traits
+        return found
 
 
 class Algorithm(Protocol):
@@ -193,7 +225,12 @@ class Algorithm(Protocol):
         """Return what the active devices send, in every turn of a stage of the same kind."""
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
-        """Return the state after the active devices have acted on what they received: an `Inbox`, or a `Delivery`."""
+        """Return the state after the active devices have acted on what they received: an `Inbox`, or a `Delivery`.
+
+        From the second turn of a round on (``devices.turn > 0``) nobody else has seen the state: arrays that the turn
+        before has made may be written to, those sent as messages that stand (`DenseMessages`) at active devices alone.
+        Nothing else that is given is ever written to.
+        """
 
 
 class Report(NamedTuple):
@@ -299,10 +336,11 @@ class Work(NamedTuple):
 
 
 _EVERY = ("name", "default_rounds", "schedule")
+_SCHEDULES = ("jacobi", "colored", "async", "star", "deep-star")  # those of `p2pkm.methods.schedules.make`
 _PLAYED, _SERVED = ("initial_state", "message", "update"), ("report", "aggregate")
 
 
-def check_method(kind: Any, name: str) -> Any:
+def check_declaration(kind: Any, name: str) -> Any:
     """Return the class of a method from outside the package, after a look at what it declares.
 
     Raises
@@ -326,5 +364,12 @@ def check_method(kind: Any, name: str) -> Any:
         raise ExperimentError(
             f"algorithm {name!r} ({kind.__module__}:{kind.__qualname__}) lacks {', '.join(missing)}: docs/tutorial.md "
             "shows what a method gives"
+        )
+    chosen: Any = kind
+    schedule = chosen.schedule if "schedule" in dir(chosen) else None  # a parameter of some methods
+    if isinstance(schedule, str) and schedule.partition("*")[0] not in _SCHEDULES:
+        raise ExperimentError(
+            f"algorithm {name!r}: schedule is {schedule!r}; expected one of {', '.join(_SCHEDULES)}, or jacobi*T "
+            "for T turns a round"
         )
     return kind

@@ -50,6 +50,13 @@ def sort_by(owner: NDArray[np.integer[Any]], n: int) -> tuple[NDArray[np.integer
     return by_device.indices, by_device.indptr.astype(np.int64)
 
 
+def find_runs(ascending: Ints) -> Ints:
+    """Return where each run of equal numbers begins, int64[runs]."""
+    new = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
+    return new.nonzero()[0]
+
+
 def offsets_of(sizes: Ints) -> Ints:
     """Return where blocks of these sizes begin, and the sum of all, int64[n + 1]."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)

@@ -133,6 +133,34 @@ def read_value(
     return found
 
 
+def read_drawn(kind: type[Value], given: Value | str | None, what: str, file: str) -> Value | None:
+    """Return the value of ``drawn:key=value,...``, of ``file:PATH`` or of a path that ends with .jsonl, kept as `file`.
+
+    Raises
+    ------
+    ExperimentError
+        As `read_value`.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str) and given.endswith(".jsonl") and not given.startswith("file:"):
+        given = f"file:{given}"
+
+    def make(spec: Spec) -> Value:
+        return kind(**{file: spec.options["path"]} if spec.name == "file" else spec.options)
+
+    return read_value(kind, given, {"drawn": kind, "file": kind}, what, make)
+
+
+def show_drawn(value: Any, file: str, drawn: str = "", always: tuple[str, ...] = ()) -> str:
+    """Write what `read_drawn` reads: the path, else after `drawn` what differs from the defaults, or is in `always`."""
+    path, usual = vars(value)[file], vars(type(value)())
+    if path is not None:
+        return path if path.endswith(".jsonl") else f"file:{path}"
+    found = vars(value).items()
+    return drawn + ",".join(f"{name}={show(one)}" for name, one in found if name in always or one != usual[name])
+
+
 def split_specs(texts: Iterable[str]) -> list[str]:
     """Read lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
 

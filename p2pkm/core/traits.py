@@ -60,6 +60,8 @@ class MethodTraits:
         Devices may leave and return all the same, as long as messages between those who are there arrive.
     ends_under_faults : bool
         A stage before the method that ends whatever is lost, so that faults of all stages affect it, too.
+    one_round : bool
+        A stage before the method that is done after one round of many turns, whatever the points are.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
     needs_shared_start : bool
@@ -103,6 +105,8 @@ class MethodTraits:
         pooled cost, as long as all devices hold the same centroids.
     moves_on_grid : bool
         `update` moves the centroids by whole steps of `Devices.grid` where there is one.
+    counts_on_grid : bool
+        Beside the run's method: it sends whole numbers, and says how long they are, where there is a `Devices.grid`.
     no_quantization : str
         Why its messages cannot be integers, so that `quantize` is refused.
     no_weights : str
@@ -116,6 +120,9 @@ class MethodTraits:
     follows_points : bool
         `update` (of a server method `report`) measures the own points anew in every round, so that it goes on where
         points change during a run.
+    learns_features : bool
+        It clusters features that it learns, not the points: its states have `learned`, and what is measured from
+        outside (costs, labels, pictures) is in the space of the features.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
     """
@@ -128,6 +135,7 @@ class MethodTraits:
     needs_reliable_links: str = ""
     tolerates_absence: bool = False
     ends_under_faults: bool = False
+    one_round: bool = False
     needs_static_links: str = ""
     needs_shared_start: bool = False
     needs_honest_messages: bool = False
@@ -147,12 +155,14 @@ class MethodTraits:
     cuts_links: bool = False
     has_objective: bool = False
     moves_on_grid: bool = False
+    counts_on_grid: bool = False
     no_quantization: str = ""
     no_weights: str = ""
     no_measuring: str = ""
     needs_parameters: str = ""
     common_centroids: bool = False
     follows_points: bool = False
+    learns_features: bool = False
     guarantees_descent: bool = False
 
 

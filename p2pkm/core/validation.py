@@ -51,7 +51,12 @@ def precision(dtype: DTypeLike) -> str:
 
 
 def matrix(
-    points: ArrayLike, what: str = "X", *, empty: bool = False, dtype: DTypeLike = "float64"
+    points: ArrayLike,
+    what: str = "X",
+    *,
+    empty: bool = False,
+    dtype: DTypeLike = "float64",
+    missing: bool = False,
 ) -> NDArray[np.floating[Any]]:
     """Return points as float[m, d] in C order, copied only where that is needed; finite numbers of any kind will do.
 
@@ -65,6 +70,8 @@ def matrix(
         Whether an array without points may pass, of any shape; it comes back as float[0, 0].
     dtype : {"float64", "float32"}
         How to store them.
+    missing : bool
+        Whether NaN may stand for values that are missing.
 
     Raises
     ------
@@ -84,13 +91,18 @@ def matrix(
         raise DataError(f"{what} has shape {array.shape}, expected (points, features){remedy}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
-    return store(finite(_numbers(array, what), what), what, dtype)
+    return store(finite(_numbers(array, what), what, missing=missing), what, dtype)
 
 
-def finite(array: NDArray[Any], what: str, rows: slice | NDArray[np.int64] = _ALL) -> NDArray[Any]:
-    """Return the array if all of it is finite, else name the first row (of `rows` in a file) that is not."""
+def finite(
+    array: NDArray[Any], what: str, rows: slice | NDArray[np.int64] = _ALL, *, missing: bool = False
+) -> NDArray[Any]:
+    """Return the array if all of it is finite, else name the first row (of `rows` in a file) that is not.
+
+    missing: whether NaN may stand for values that are missing.
+    """
     for block in blocks(*array.shape):
-        bad = np.argwhere(~np.isfinite(array[block]))
+        bad = np.argwhere(np.isinf(array[block]) if missing else ~np.isfinite(array[block]))
         if len(bad):
             row, column = int(bad[0, 0]) + block.start, int(bad[0, 1])
             raise DataError(
@@ -104,9 +116,14 @@ def _number(rows: slice | NDArray[np.int64], row: int) -> int:
     return int(rows.start) + row if isinstance(rows, slice) else int(rows[row])
 
 
-def bounded(points: NDArray[np.floating[Any]], what: str) -> NDArray[np.floating[Any]]:
-    """Return points whose squares do not overflow."""
-    largest = float(max(points.max(), -points.min())) if points.size else 0.0
+def bounded(points: NDArray[np.floating[Any]], what: str, *, missing: bool = False) -> NDArray[np.floating[Any]]:
+    """Return points whose squares do not overflow; missing: whether NaN may stand for values that are missing."""
+    low, high = (np.fmin, np.fmax) if missing else (np.minimum, np.maximum)
+    largest = float(max(high.reduce(points, axis=None), -low.reduce(points, axis=None))) if points.size else 0.0
+    if np.isnan(largest) and not missing:
+        raise DataError(
+            f"{what} have missing values (NaN); drop such rows, or fill them in with missing='mean' or 'median'"
+        )
     if largest > LARGEST:
         raise DataError(f"{what} reach {largest:g}, whose squares overflow; expected at most {LARGEST:g}: rescale")
     return points
@@ -118,8 +135,8 @@ def store(
     """Return finite numbers in the type in which points are stored, C order; a number it cannot hold is named."""
     with np.errstate(over="ignore"):
         points: NDArray[np.floating[Any]] = np.ascontiguousarray(array, dtype)
-    if np.result_type(array.dtype, points.dtype) != points.dtype and not np.isfinite(points).all():
-        row, column = (int(part) for part in np.argwhere(~np.isfinite(points))[0])
+    if np.result_type(array.dtype, points.dtype) != points.dtype and np.isinf(points).any():
+        row, column = (int(part) for part in np.argwhere(np.isinf(points))[0])
         raise DataError(
             f"{what} is {array[row, column]:g} at row {_number(rows, row)}, column {column} (counted from 0), which "
             f"{points.dtype} cannot hold; expected at most {np.finfo(points.dtype).max:.2g}: rescale, or store float64"
@@ -148,3 +165,12 @@ def _first_text(array: NDArray[np.generic]) -> str:
         except (TypeError, ValueError):
             return f" and {array.item(row, column)!r} at row {row}, column {column} (counted from 0)"
     return ""
+
+
+def name_features(X: Any) -> tuple[str, ...] | None:  # noqa: N803 - the name that scikit-learn uses
+    """Return the names of the columns of a data frame of pandas or polars; None of anything else."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = tuple(columns)
+    return names if names and all(isinstance(name, str) for name in names) else None

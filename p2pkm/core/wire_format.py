@@ -18,9 +18,10 @@ lengths alone.
 import numpy as np
 
 from p2pkm.core.adaptive_code import Coder, decision_bits, length_bits, tally, whole_bits
-from p2pkm.core.batch import Integers, Mask
+from p2pkm.core.batch import Floats, Integers, Mask
 
 _WIDTHS = (8, 16, 32, 64)
+_LARGEST, _NUMBER = 2.0**52, 64  # of a whole number; bits of one that travels as it is
 _PARAMETERS = 32
 _FORM, _PARAMETER, _WIDTH = 1, 5, 2  # bits
 _RICE, _SHARED, _APART = "10", "110", "111"
@@ -52,6 +53,22 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
 def integer_bytes(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
     """Return the same rounded up to bytes."""
     return to_bytes(integer_bits(tables, rows, rice=rice))
+
+
+def number_bits(tables: Floats, rows: Integers | None = None, *, rice: bool = True) -> Integers:
+    """Return the bits of tables of numbers, int64[n]: one for the form, integers if all are below 2^52, else 64 each.
+
+    Parameters
+    ----------
+    tables : float64[n, k, d]
+    rows, rice
+        As in `integer_bits`.
+    """
+    n, k, d = tables.shape
+    whole = np.all((np.abs(tables) < _LARGEST) & (np.rint(tables) == tables), axis=(1, 2))
+    steps = np.where(whole[:, None, None], tables, 0.0).astype(np.int64)
+    real = _NUMBER * d * (np.full(n, k) if rows is None else np.maximum(rows, 0))
+    return 1 + np.where(whole, integer_bits(steps, rows, rice=rice), real)
 
 
 def to_bytes(bits: Integers) -> Integers:
@@ -120,10 +137,12 @@ def _widths(tables: Integers) -> Integers:
 
 
 def _rice_bits(tables: Integers, bitmap: Integers, numbers: Integers) -> Integers:
-    """Return the bits of the Rice form with each parameter, int64[n, 32]; where it is absurdly long, a bound."""
-    u = _zigzag(tables).reshape(len(tables), -1)
-    high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(_PARAMETERS)], axis=1)
-    return len(_RICE) + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(_PARAMETERS))
+    """Return the bits of the Rice form with each useful parameter, int64[n, p]; where it is absurdly long, a bound."""
+    n, k, d = tables.shape
+    u = _zigzag(tables).reshape(n, k * d)
+    useful = min(int(u.max(initial=0)).bit_length() + 1, _PARAMETERS)  # beyond, every number grows by a bit
+    high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(useful)], axis=1)
+    return len(_RICE) + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(useful))
 
 
 def _adaptive_bits(tables: Integers, bitmap: Integers) -> Integers:

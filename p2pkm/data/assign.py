@@ -1,5 +1,6 @@
 """How the points of a source come to devices: the usual partition, how many devices a column names, and the deal."""
 
+from dataclasses import replace
 from typing import Any
 
 from p2pkm.core.spec import Spec
@@ -38,9 +39,11 @@ def name_devices(partition: Spec, table: Any) -> tuple[str, ...] | None:
 
 
 def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
-    """Return the shards of a table that is in memory."""
+    """Return the shards of a table that is in memory; a partition by points takes missing values as their means."""
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.shards import Shards
 
-    device = known_partitions(partition.name)[partition.name](table, devices, **partition.options)
-    return Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype)
+    device = known_partitions(partition.name)[partition.name](table.completed(), devices, **partition.options)
+    shards = Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype, missing=True)
+    order = shards.order if table.rows is None else table.rows[shards.rows]
+    return replace(shards, features=table.features, order=order)

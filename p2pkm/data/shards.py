@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
-from p2pkm.core.validation import matrix, precision
+from p2pkm.core.validation import matrix, name_features, precision
 from p2pkm.data.table import Labels, encode
 
 
@@ -35,6 +36,15 @@ class Shards:
         follow it. `rows` is the same as int64[m].
     names : tuple of str, length n, or None
         What the devices are called: a graph whose nodes have names is matched with them by `p2pkm.simulate`.
+    features : tuple of str, length d, or None
+        What the features are called.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> shards = p2pkm.Shards.deal([[0.0, 0.0], [5.0, 5.0], [0.1, 0.0]], device=[0, 1, 0])
+    >>> shards.n, shards.offsets.tolist(), shards.rows.tolist()
+    (2, [0, 2, 3], [0, 2, 1])
     """
 
     points: NDArray[np.floating[Any]]
@@ -43,11 +53,12 @@ class Shards:
     labels: Labels | None
     order: NDArray[np.integer[Any]] | int
     names: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
 
     in_memory: ClassVar[bool] = True  # unlike those of `p2pkm.data.out_of_core.shards.Sharded`
 
     @classmethod
-    def deal(
+    def deal(  # noqa: PLR0913 - the public signature
         cls,
         X: ArrayLike,  # noqa: N803 - the name that scripts know from scikit-learn
         device: ArrayLike,
@@ -56,6 +67,7 @@ class Shards:
         labels: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         dtype: DTypeLike = "float64",
+        missing: bool = False,
     ) -> Self:
         """Deal points to devices; the rows of a device keep their order.
 
@@ -75,23 +87,27 @@ class Shards:
             Weight of each point, above 0.
         dtype : {"float64", "float32"}
             How to store the points; float32 halves the memory.
+        missing : bool
+            Whether NaN may stand for missing values, which ``p2pkm.simulate(..., missing="mean")``, or
+            ``"median"``, fills in.
 
         Raises
         ------
         DataError
             If an array has the wrong shape or kind; the message names the first wrong entry.
         """
-        points = matrix(X, dtype=precision(dtype))
+        points, features = matrix(X, dtype=precision(dtype), missing=missing), name_features(X)
         owner = _owners(device, len(points))
         n = _count(devices, int(owner.max()) + 1)
         mass = _weights(weights, len(points))
         classes = None if labels is None else encode(labels, len(points), "labels")
         if (owner[1:] >= owner[:-1]).all():
-            return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0)
+            return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0, features=features)
         rows, offsets = sort_by(owner, n)
         del device, owner, X  # of many points each of them counts
         mass = mass if weights is None else mass[rows]
-        return cls(_gather(points, rows), offsets, mass, None if classes is None else classes[rows], rows)
+        known = None if classes is None else classes[rows]
+        return cls(_gather(points, rows), offsets, mass, known, rows, features=features)
 
     @classmethod
     def from_list(
@@ -117,7 +133,7 @@ class Shards:
         DataError
             If there is no point at all, or an array is not like the others; the message names the device.
         """
-        kind = precision(dtype)
+        kind, features = precision(dtype), next(map(name_features, arrays), None)
         own = [matrix(part, f"the array of device {i}", empty=True, dtype=kind) for i, part in enumerate(arrays)]
         filled = [i for i, part in enumerate(own) if len(part)]
         if not filled:
@@ -132,7 +148,7 @@ class Shards:
         points = np.concatenate([own[i] for i in filled])
         classes = None if labels is None else encode(_end_to_end(labels, sizes, "labels"), len(points), "labels")
         mass = _weights(None if weights is None else _end_to_end(weights, sizes, "weights"), len(points))
-        return cls(points, offsets_of(sizes), mass, classes, 0)
+        return cls(points, offsets_of(sizes), mass, classes, 0, features=features)
 
     @property
     def n(self) -> int:
@@ -165,6 +181,9 @@ class Shards:
         if isinstance(self.order, int):
             return np.arange(self.order, self.order + self.m)
         return self.order.astype(np.int64, copy=False)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
@@ -218,7 +237,7 @@ class Shards:
             order = where + self.order if isinstance(self.order, int) else self.order[where]
         labels = None if self.labels is None else self.labels[where]
         mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[where]
-        return type(self)(self.points[where], offsets, mass, labels, order)
+        return type(self)(self.points[where], offsets, mass, labels, order, features=self.features)
 
 
 def _gather(points: NDArray[np.floating[Any]], rows: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:

@@ -1,5 +1,6 @@
 """How large data are, without the data: from the options of a generator, or from the header of a file."""
 
+import math
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,10 @@ from p2pkm.data.out_of_core.index import open_stored
 from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Column, as_index, assign
 from p2pkm.data.readers.folder import several
+from p2pkm.data.readers.intake import TIDY, Intake
+from p2pkm.data.readers.npy import LABELS, find_image, find_points
 from p2pkm.data.sources import SOURCES, load
+from p2pkm.data.synthetic_shapes import KINDS, LEAST
 from p2pkm.data.table import Table
 
 
@@ -33,6 +37,8 @@ class Size(NamedTuple):
         Whether every point comes with its class.
     stored : bool
         Whether the points stay on disk, where every rank reads its own.
+    image : tuple of int or None
+        As in `Table`.
     """
 
     points: int
@@ -42,11 +48,12 @@ class Size(NamedTuple):
     devices: int | None = None
     labeled: bool = True
     stored: bool = False
+    image: tuple[int, ...] | None = None
 
 
 def measure(
-    spec: Spec, *, label_column: Column = None, device_column: Column = None, whole_file: bool = False,
-    partition: Spec | None = None,
+    spec: Spec, *, label_column: Column = None, device_column: Column = None, intake: Intake = TIDY,
+    whole_file: bool = False, partition: Spec | None = None,
 ) -> Size:  # fmt: skip
     """Return the size of what `p2pkm.data.sources.load` would return.
 
@@ -73,20 +80,22 @@ def measure(
         return _GENERATED[spec.name](complete(spec, SOURCES, 0).options)
     if spec.name == "file":
         name = spec.options["path"]
-        stored = open_stored(name, partition, label_column, device_column, classes=whole_file)
+        stored = open_stored(name, partition, label_column, device_column, intake=intake, classes=whole_file)
         if stored is not None:
             first, m = stored.files[0], sum(one.rows for one in stored.files)
             return Size(m, first.features, 1, stored.classes, stored.device, first.labeled, stored=True)
     path = Path(spec.options.get("path", "")).expanduser()
     read = _HEADERS.get(path.suffix.lower())
-    if read is None or whole_file or not path.is_file():  # a file that is not there has an error of its own
-        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
+    if (
+        read is None or whole_file or intake != TIDY or not path.is_file()
+    ):  # a file that is not there has an error of its own
+        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
     try:
         return read(path, label_column, device_column)
     except P2PKMError:
         raise
     except Exception:  # a broken header raises nearly anything; who reads all of it says what is wrong
-        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column))
+        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
 
 
 def has_header(spec: Spec) -> bool:
@@ -113,12 +122,16 @@ def _communities(options: Mapping[str, Any]) -> Size:
     return Size(n * points, 2, n * points, whole(options["clusters"], 1, "clusters"), n)
 
 
+def _shapes(options: Mapping[str, Any]) -> Size:
+    return _gaussians(len(KINDS), options, whole(options["side"], LEAST, "side") ** 2)
+
+
 def _look(table: Table) -> Size:
     """Return the size of data that have been read."""
     distinct = len(np.unique(table.points, axis=0))
     devices = None if table.device is None else len(np.unique(table.device))
     m, d = table.points.shape
-    return Size(m, d, distinct, table.classes, devices, table.labels is not None)
+    return Size(m, d, distinct, table.classes, devices, table.labels is not None, image=table.image)
 
 
 def _read_npy(path: Path, label: Column, device: Column) -> Size:
@@ -137,12 +150,11 @@ def _read_npz(path: Path, label: Column, device: Column) -> Size:
                 version = np.lib.format.read_magic(file)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shapes[name.removesuffix(".npy")] = read(file)[0]
-    flat = [name for name, shape in shapes.items() if len(shape) == 2]
-    points = next((name for name in ("X", "points") if name in shapes), None) or (flat[0] if len(flat) == 1 else "")
-    m, columns = shapes[points]
+    m, *pixels = shape = shapes[find_points(shapes) or ""]
     inside = [given for given in (label, device) if given is not None and given not in shapes and _number(given)]
-    labeled = label is not None or any(name in shapes for name in ("y", "labels", "label"))
-    return Size(m, columns - len(inside), labeled=labeled)
+    labeled = label is not None or any(name in shapes for name in LABELS)
+    d = math.prod(pixels) - len(inside)
+    return Size(m, d, labeled=labeled, image=find_image(shape, d))
 
 
 def _number(given: str | int) -> bool:
@@ -165,6 +177,7 @@ _GENERATED: dict[str, Callable[[Mapping[str, Any]], Size]] = {
     "slike": lambda options: _gaussians(15, options),
     "balls": _blobs,
     "communities": _communities,
+    "shapes": _shapes,
 }
 _HEADERS: dict[str, Callable[[Path, Column, Column], Size]] = {
     ".npy": _read_npy,

@@ -15,9 +15,11 @@ from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, positive, whole
 from p2pkm.data.random import apart, generator
-from p2pkm.data.readers import SUFFIXES, read_table
+from p2pkm.data.readers import SPREADSHEETS, SUFFIXES, read_table
 from p2pkm.data.readers.anndata import split_part
+from p2pkm.data.readers.intake import TIDY, Intake
 from p2pkm.data.synthetic_communities import tabulate as communities
+from p2pkm.data.synthetic_shapes import shapes
 from p2pkm.data.table import Table
 
 Points = NDArray[np.float64]
@@ -42,6 +44,13 @@ def grid16(*, points: int = 200, sd: float = 1.0, seed: int = 0) -> Data:
         Cluster by cluster, the means in row-major order; so for all generators.
     y : int64[16 * points]
         Cluster of each point.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.grid16(points=50)
+    >>> X.shape, len(set(y.tolist()))
+    ((800, 2), 16)
     """
     ticks = [-7.5, -2.5, 2.5, 7.5]
     means = np.array([(x, y) for x in ticks for y in ticks])
@@ -61,6 +70,13 @@ def blobs(
         Standard deviation of each coordinate, at least 0, and half the side of the box, above 0.
     seed : int
         Whole number from 0.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=10, features=5, seed=1)
+    >>> X.shape, sorted(set(y.tolist()))
+    ((30, 5), [0, 1, 2])
     """
     rng, half = generator(seed, "blobs"), positive(box, "box", most=LARGEST)
     shape = (whole(clusters, 1, "clusters"), whole(features, 1, "features"))
@@ -74,6 +90,13 @@ def slike(*, points: int = 100, seed: int = 0) -> Data:
     ----------
     points, seed : int
         Points per cluster, and a whole number from 0.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.slike(points=20)
+    >>> X.shape, len(set(y.tolist()))
+    ((300, 2), 15)
     """
     rng = generator(seed, "slike")
     return _gaussians(rng, apart(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
@@ -91,6 +114,13 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
         side 2 * separation * clusters ** (1 / features), given that distance.
     seed : int
         Whole number from 0.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.balls(clusters=3, points=10)
+    >>> X.shape, y.shape
+    ((30, 2), (30,))
     """
     rng, gap = generator(seed, "balls"), positive(separation, "separation", most=LARGEST)
     k, d = whole(clusters, 1, "clusters"), whole(features, 1, "features")
@@ -102,14 +132,30 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
 
 
 def iris() -> Data:
-    """Return Fisher's iris data: float64[150, 4], three classes."""
+    """Return Fisher's iris data: float64[150, 4], three classes.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.iris()
+    >>> X.shape, y[:3].tolist()
+    ((150, 4), [0, 0, 0])
+    """
     from sklearn.datasets import load_iris
 
     return _loaded(load_iris)
 
 
 def wine() -> Data:
-    """Return the wine data: float64[178, 13], three classes."""
+    """Return the wine data: float64[178, 13], three classes.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.wine()
+    >>> X.shape, y[:3].tolist()
+    ((178, 13), [0, 0, 0])
+    """
     from sklearn.datasets import load_wine
 
     return _loaded(load_wine)
@@ -122,6 +168,13 @@ def digits(*, components: int | None = None) -> Data:
     ----------
     components : int, optional
         Number of principal components, 1 to 64, instead of the pixels; the entry of largest size in each is positive.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.digits(components=10)
+    >>> X.shape, y[:3].tolist()
+    ((1797, 10), [0, 1, 2])
     """
     from sklearn.datasets import load_digits
 
@@ -173,6 +226,7 @@ SOURCES: dict[str, Callable[..., Table]] = {
     "slike": _table(slike),
     "balls": _table(balls),
     "communities": communities,
+    "shapes": _table(shapes),
     "iris": _table(iris),
     "wine": _table(wine),
     "digits": _table(digits),
@@ -190,7 +244,9 @@ def parse_source(text: str) -> Spec:
     """
     path = text.strip()
     named = path.lower().startswith("file:")
-    if not named and ("/" in path or os.sep in path or Path(split_part(path)[0]).suffix.lower() in SUFFIXES):
+    if not named and (
+        "/" in path or os.sep in path or Path(split_part(path)[0]).suffix.lower() in (*SUFFIXES, *SPREADSHEETS)
+    ):
         return Spec("file", {"path": path})
     try:
         return parse(text, SOURCES, "data")
@@ -201,8 +257,9 @@ def parse_source(text: str) -> Spec:
 
 
 def load(
-    spec: Spec, *, seed: int, label_column: str | int | None = None, device_column: str | int | None = None
-) -> Table:
+    spec: Spec, *, seed: int, label_column: str | int | None = None, device_column: str | int | None = None,
+    intake: Intake = TIDY,
+) -> Table:  # fmt: skip
     """Generate or read the data of a spec.
 
     Parameters
@@ -213,6 +270,8 @@ def load(
         For generated data, unless the spec has its own.
     label_column, device_column : str or int, optional
         Name or index of a column of a file.
+    intake : Intake
+        Which columns of a file are features, and how they are read.
 
     Raises
     ------
@@ -222,10 +281,11 @@ def load(
         If an option is out of range, or columns are named for data that are no file.
     """
     if spec.name == "file":
-        return read_table(spec.options["path"], label_column, device_column)
-    if label_column is not None or device_column is not None:
+        return read_table(spec.options["path"], label_column, device_column, **intake._asdict())
+    if label_column is not None or device_column is not None or intake != TIDY:
         raise ExperimentError(
-            f"data {spec.name!r} is no file and has no columns to name; drop --label-column and --device-column"
+            f"data {spec.name!r} is no file and has no columns to name; drop --label-column, --device-column, "
+            "--columns, --drop, --encode and --missing"
         )
     source, options = SOURCES[spec.name], dict(spec.options)
     if "seed" in inspect.signature(source).parameters:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Stream
-from p2pkm.core.spec import parse, show
+from p2pkm.core.spec import read_drawn, show_drawn
 from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream_tape import DataTape, Limits, read_tape
@@ -66,6 +66,13 @@ class DataStream:
         None: that of the run.
     tape : str or None
         File of a data tape, which lists the changes instead.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> stream = p2pkm.DataStream.of("drawn:kind=jump,at=5")
+    >>> stream.kind, stream.at
+    ('jump', 5)
     """
 
     _: KW_ONLY
@@ -80,12 +87,7 @@ class DataStream:
 
     def __str__(self) -> str:
         """Return the text of the command line: what differs from the defaults, or the path of a tape."""
-        if self.tape is not None:
-            return self.tape if self.tape.endswith(".jsonl") else f"file:{self.tape}"
-        usual = vars(DataStream())
-        return "drawn:" + ",".join(
-            f"{name}={show(value)}" for name, value in vars(self).items() if name == "kind" or value != usual[name]
-        )
+        return show_drawn(self, "tape", "drawn:", always=("kind",))
 
     @classmethod
     def of(cls, given: "DataStream | str | None") -> "DataStream | None":
@@ -96,21 +98,16 @@ class DataStream:
         ExperimentError
             If it cannot be read or has figures out of range.
         """
-        if given is None or isinstance(given, DataStream):
-            return given
-        if given.endswith(".jsonl") and not given.startswith("file:"):
-            given = f"file:{given}"
-        spec = parse(given, {"drawn": cls, "file": cls}, "stream")
-        return cls(tape=spec.options["path"]) if spec.name == "file" else cls(**spec.options)
+        return read_drawn(cls, given, "stream", "tape")
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         one_of(self.kind, KINDS, "stream kind")
         positive(self.share, "stream share", most=1.0, zero=True)
         for name in ("step", "distance"):
-            positive(getattr(self, name), f"stream {name}", zero=True, most=1e6)
+            positive(vars(self)[name], f"stream {name}", zero=True, most=1e6)
         for name in ("at", "period"):
-            whole(getattr(self, name), 1, f"stream {name}")
+            whole(vars(self)[name], 1, f"stream {name}")
         if self.seed is not None:
             whole(self.seed, 0, "stream seed")
 

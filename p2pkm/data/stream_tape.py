@@ -23,6 +23,7 @@ ARRIVE, LEAVE, MOVE = range(3)
 WORDS = ("arrive", "leave", "move")
 ROUND, DEVICE, KIND, PLACE = range(4)  # columns of a table of events
 _END = 10**9
+_Event = tuple[dict[str, Any], str]  # of a line, and its place
 _KEYS = EventKeys(
     {"stream": (), "arrive": ("device", "point", "round"), "leave": ("device", "number", "round"),
      "move": ("device", "number", "point", "round")},
@@ -117,27 +118,44 @@ def read_tape(path: str, shards: Shards, limits: Limits) -> DataTape:
     return read_file(path, "data tape", lambda lines: parse_tape(lines, shards, limits, path))
 
 
+def check_tape(path: str, m: int, d: int, limits: Limits) -> None:
+    """Refuse a tape that fits no m points of d features, as `read_tape`; who has which point is not known yet."""
+    float64 = np.dtype(np.float64)
+    read_file(path, "data tape", lambda lines: _check_total(_read_events(lines, d, float64, limits, path), m, limits.k))
+
+
 def parse_tape(lines: Iterable[bytes | str], shards: Shards, limits: Limits, where: str) -> DataTape:
     """Return the events of the lines; see `read_tape` for the errors. Empty lines are passed over."""
-    found: list[tuple[dict[str, Any], str]] = []
-    clients, rounds, k = limits
+    found = _read_events(lines, shards.d, shards.points.dtype, limits, where)
+    tape = _number_points(found, shards)
+    _check_total(found, shards.m, limits.k)
+    return tape
+
+
+def _read_events(lines: Iterable[bytes | str], d: int, dtype: Any, limits: Limits, where: str) -> list[_Event]:
+    """Return the events by round, each with the place of its line; points that arrive have a weight."""
+    found: list[_Event] = []
+    clients, rounds, _ = limits
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place = f"{where}, line {number}"
         event = read_event(line, _KEYS, place)
         if event["kind"] == "stream":
-            _check_head(event, clients, shards.d, place)
+            _check_head(event, clients, d, place)
             continue
         read_number(event, "round", (1, rounds), place)
         read_number(event, "device", (0, clients - 1), place)
         if "number" in event:
             read_number(event, "number", (0, _END), place)
+        if "point" in event:
+            event["point"] = _read_point(event["point"], d, dtype, place)
+        event["weight"] = _weigh(event, place)
         found.append((event, place))
         if len(found) > MOST:
             raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most so many")
     found.sort(key=lambda one: one[0]["round"])  # stable: those of a round in the order of the lines
-    return _number_points(found, shards, k)
+    return found
 
 
 def write_tape(tape: DataTape, sizes: Integers) -> Iterator[str]:
@@ -168,35 +186,41 @@ def _check_head(event: dict[str, Any], clients: int, d: int, place: str) -> None
             raise DataError(f"{place}: the data tape is for {given:,} {what}, but there are {known:,}; make them equal")
 
 
-def _number_points(found: list[tuple[dict[str, Any], str]], shards: Shards, k: int) -> DataTape:
+def _check_total(found: list[_Event], total: int, k: int) -> None:
+    """Refuse events after which there are fewer points than clusters in a round."""
+    later = [event["round"] for event, _ in found[1:]]
+    for (event, place), following in zip(found, [*later, None], strict=False):
+        total += {"arrive": 1, "leave": -1, "move": 0}[event["kind"]]
+        if total < k and following != event["round"]:
+            raise DataError(
+                f"{place}: after round {event['round']} there are {total} points for {k} clusters; expected at least "
+                "as many as clusters"
+            )
+
+
+def _number_points(found: list[_Event], shards: Shards) -> DataTape:
     """Follow the points of all devices through the rounds, and find the place of each point that leaves or moves."""
-    d, total, last = shards.d, shards.m, 0
     numbers: dict[int, list[int]] = {}
     ends = shards.sizes.tolist()
-    events, points = np.zeros((len(found), 4), np.int64), np.zeros((len(found), d))
+    events, points = np.zeros((len(found), 4), np.int64), np.zeros((len(found), shards.d))
     weights = np.ones(len(found))
     for row, (event, place) in enumerate(found):
-        t, device, kind = event["round"], event["device"], WORDS.index(event["kind"])
-        if t != last and total < k:
-            raise DataError(_too_few(found[row - 1][1], total, last, k))
-        last, there = t, numbers.setdefault(device, list(range(ends[device])))
+        device, kind = event["device"], WORDS.index(event["kind"])
+        there = numbers.setdefault(device, list(range(ends[device])))
         if kind == ARRIVE:
             there.append(ends[device])
             ends[device] += 1
-            at, total = -1, total + 1
-            weights[row] = _weigh(event, place)
+            at = -1
+            weights[row] = event["weight"]
         else:
             at = bisect_left(there, event["number"])
             if at == len(there) or there[at] != event["number"]:
                 raise DataError(_missing(event, there, place))
         if kind == LEAVE:
             del there[at]
-            total -= 1
         else:
-            points[row] = _read_point(event["point"], d, shards.points.dtype, place)
-        events[row] = t, device, kind, at
-    if found and total < k:
-        raise DataError(_too_few(found[-1][1], total, last, k))
+            points[row] = event["point"]
+        events[row] = event["round"], device, kind, at
     return DataTape(events, points, weights)
 
 
@@ -207,10 +231,6 @@ def _missing(event: dict[str, Any], there: list[int], place: str) -> str:
         f"{place}: {word} of point {number} of device {device}, which is not there in round {event['round']}; {known}. "
         "The first point is number 0, and one that arrives gets the next number"
     )
-
-
-def _too_few(place: str, total: int, t: int, k: int) -> str:
-    return f"{place}: after round {t} there are {total} points for {k} clusters; expected at least as many as clusters"
 
 
 def _weigh(event: dict[str, Any], place: str) -> float:

@@ -72,6 +72,13 @@ def communities(
         Number of devices, of points of each, and of clusters of a mixture.
     seed : int
         Whole number from 0.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> found = p2pkm.communities(devices=6, points=10)
+    >>> found.points.shape, found.truth.tolist()
+    ((60, 2), [0, 0, 0, 1, 1, 1])
     """
     one_of(second, ("same", "shifted", "fresh"), "second")
     n, k, m = whole(devices, 2, "devices"), whole(clusters, 1, "clusters"), whole(points, 1, "points")

@@ -17,7 +17,7 @@ class Table(NamedTuple):
     Attributes
     ----------
     points : float64[m, d] or float32[m, d]
-        One point per row, in C order.
+        One point per row, in C order; NaN: a missing value that is to be filled in.
     labels : int16[m], int32[m], int64[m] or None
         True class of each point, 0 to classes - 1, in the smallest type that holds them.
     classes : int or None
@@ -32,6 +32,15 @@ class Table(NamedTuple):
         Known group of each device, for the score of the groups that a method finds.
     names : tuple of str or None
         What the devices 0, 1, ... are called, where numbers in `device` stand for files.
+    features : tuple of str, length d, or None
+        What the features are called.
+    rows : int64[m] or None
+        Rows of the file that the points are, ascending; None: all of them.
+    total : int or None
+        Rows of the file, if `rows` says which are kept.
+    image : tuple of int or None
+        Height, width and perhaps channels of the images that the points are, pixels row by row; None: they are none, or
+        nobody knows.
     """
 
     points: NDArray[np.floating[Any]]
@@ -42,6 +51,18 @@ class Table(NamedTuple):
     clusters: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
     names: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    rows: NDArray[np.int64] | None = None
+    total: int | None = None
+    image: tuple[int, ...] | None = None
+
+    def completed(self) -> "Table":
+        """Return the table as a partition that looks at points sees it: means in the place of missing values."""
+        if not np.isnan(self.points.max(initial=0.0)):
+            return self
+        lost = np.isnan(self.points)
+        means = np.where(lost, 0.0, self.points).sum(axis=0) / np.maximum((~lost).sum(axis=0), 1)
+        return self._replace(points=np.where(lost, means, self.points).astype(self.points.dtype))
 
 
 def encode(values: ArrayLike, m: int, what: str) -> Labels:

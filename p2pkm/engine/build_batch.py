@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Search, Stream, cluster
 from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import blocks
 from p2pkm.data.shards import Shards
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.kernels.reference import philox
@@ -13,6 +14,8 @@ from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from p2pkm.network.rank_partition import imbalance
 from p2pkm.network.transport import Network, World
+
+_DRAW = 64  # numbers of 8 bytes that the draw of a key takes while it is computed
 
 
 def build_batch(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
@@ -34,10 +37,10 @@ def build_batch(topology: Topology, shards: Shards, network: Network, seed: int,
         link_weights=topology.weights[placement.edges],
         active_edges=np.ones(len(placement.indices), np.bool_),
         degrees=np.diff(placement.indptr),
-        neighbor_degrees=topology.degrees[placement.indices],
+        neighbor_degrees=topology.degrees.astype(np.int32)[placement.indices],
         varying=topology.varying is not None,
         shares=None,
-        keys=philox(placement.ids.astype(np.uint64), 0, seed, Stream.KEYS)[:, 0].copy(),
+        keys=_draw_keys(placement.ids, seed),
         shared_key=shared_key(seed),
         total=topology.n,
         server=topology.hub,
@@ -50,6 +53,14 @@ def build_batch(topology: Topology, shards: Shards, network: Network, seed: int,
         turn=0,
         active_devices=np.ones(len(placement.ids), np.bool_),
     )
+
+
+def _draw_keys(ids: Integers, seed: int) -> Any:
+    """Return the key of each device, uint64[n], a block at a time: a draw takes many times its own memory."""
+    keys = np.empty(len(ids), np.uint64)
+    for block in blocks(len(ids), _DRAW):
+        keys[block] = philox(ids[block].astype(np.uint64), 0, seed, Stream.KEYS)[:, 0]
+    return keys
 
 
 def count_classes(shards: Shards, network: Network) -> int:

@@ -9,7 +9,9 @@
 `simulate`, the command line and `plan` build their runs here.
 """
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -18,14 +20,16 @@ import numpy as np
 
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
 from p2pkm.core.validation import bounded
 from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
-from p2pkm.data.stream_tape import Limits
+from p2pkm.data.stream_tape import Limits, check_tape
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.methods.following import check_following, follow
@@ -38,6 +42,8 @@ from p2pkm.network.transport import World
 
 SCALES = ("none", "standard", "minmax")
 _NET = "net_"  # what the arrays of a link model are called on their way to other ranks
+_FEATURES = "feature_names"
+_TOLD = 20  # features in a line about all
 _PIECE = 1 << 17  # numbers that are hashed at once
 
 
@@ -56,6 +62,9 @@ class RunConfig:
         Whether there is to be a central baseline.
     scale : {"none", "standard", "minmax"}
         How to scale the points first.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values, NaN among the points: "mean", "median": they are filled in by messages,
+        first of all; otherwise there are none.
     link_model : LinkParameters or None
         Figures of all devices and links, for virtual time.
     k_max : int or None
@@ -63,9 +72,11 @@ class RunConfig:
     channel : ChannelPlan
         The transforms that messages pass.
     all_rounds : bool
-        Whether the last stage plays all of its rounds, whatever has converged.
+        Whether every stage plays all of its rounds, whatever has converged.
     stream : PointStream or None
         How the points change while the method runs; None: they stay.
+    features : tuple of str
+        Names of the features, empty if they have none.
     """
 
     algorithm: Any
@@ -80,11 +91,21 @@ class RunConfig:
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
     all_rounds: bool = False
     stream: PointStream | None = None
+    features: tuple[str, ...] = ()
+    missing: str = "refuse"
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside options and topology, for `build_run`."""
         net = {} if self.link_model is None else self.link_model._asdict()
-        return self.channel.to_arrays() | pack_stream(self.stream) | {_NET + name: part for name, part in net.items()}
+        called = {_FEATURES: np.frombuffer(json.dumps(self.features).encode(), np.uint8)}
+        files = self.channel.to_arrays() | pack_stream(self.stream)
+        return files | called | {_NET + name: part for name, part in net.items()}
+
+    def list_features(self) -> str | None:
+        """Return the names of the features in a line, of many the first; None if they have none."""
+        names = self.features
+        more = f", ... ({len(names)} in all)" if len(names) > _TOLD else ""
+        return ", ".join(names[:_TOLD]) + more or None
 
     def digests(self) -> dict[str, bytes]:
         """Return the SHA-256 of every field, and of the arrays of the channel, the same on all ranks."""
@@ -139,6 +160,7 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if options.get("k_max") is not None:
         _check_choice(algorithm, options)
     _check_scale(algorithm, options.get("scale", "none"))
+    _check_missing(algorithm, options)
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
     if options.get("start") is not None:
         _check_start(algorithm)
@@ -159,13 +181,28 @@ def _check_scale(algorithm: Any, scale: str) -> None:
         raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
 
 
+def _check_missing(algorithm: Any, options: Mapping[str, Any]) -> None:
+    """Refuse to fill in values where the points must not be measured, or change."""
+    missing = options.get("missing", "refuse")
+    if missing not in ANSWERS:
+        raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
+    if missing in FILLING and algorithm.traits.no_measuring:
+        raise ExperimentError(
+            f"missing is {missing!r}, but {algorithm.name} {algorithm.traits.no_measuring}; take 'drop'"
+        )
+    if missing in FILLING and options.get("stream") is not None:
+        raise ExperimentError(f"missing is {missing!r} with a stream, whose points have to be complete; take 'drop'")
+
+
 def _check_parameters(algorithm: Any) -> None:
     """Refuse a method that lacks parameters without a default."""
     names = algorithm.traits.needs_parameters
     if not names:
         return
     example = ",".join(f"{name}=..." for name in names.split(" and "))
-    raise ExperimentError(f"{algorithm.name} needs {names}; say --algorithm {algorithm.name}:{example}")
+    raise ExperimentError(
+        f"{algorithm.name} needs {names}; add {example} to what stands after --algorithm {algorithm.name}:"
+    )
 
 
 def _check_start(algorithm: Any) -> None:
@@ -209,20 +246,25 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
 
 def _resolve_defaults(
     algorithm: Any, options: Mapping[str, Any], topology: Topology, d: int, channel: ChannelPlan
-) -> Any:
-    """Return the method as it is run: what it was left open is decided here, and nowhere else."""
+) -> tuple[Any, ChannelPlan]:
+    """Return method and channel as they are run: what was left open is decided here, and nowhere else."""
     if needs_hub(algorithm):
-        return algorithm
+        return algorithm, channel
     late = options.get("link_model") is not None and algorithm.schedule == "async"
     reasons = {"changing links": topology.varying is not None, "late messages": late}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     complete = options.get("min_cluster_size", 0) <= 1
-    return resolve(
+    algorithm, integers = resolve(
         algorithm,
         RunOutline(topology, disturbed, options.get("start") is not None, complete, options.get("stream") is not None),
         d,
     )
+    if integers and Quantization.of(options.get("quantize", "auto")).is_open:
+        with suppress(ExperimentError):  # where integers could not be asked for, real numbers travel
+            asked = {**options, "quantize": Quantization("rice")}
+            channel = plan_channel(asked, algorithm).place(topology, options.get("seed", 0))
+    return algorithm, channel
 
 
 def build_run(  # noqa: PLR0913 - what a run is made of
@@ -274,18 +316,27 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if faults is not None:  # a trace has been read now
         FaultInjector.check(faults, algorithm)
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
-        bounded(points.points, "the points")
+        bounded(points.points, "the points", missing=options.get("missing") in FILLING)
     if points is not None:  # else rank 0 has told what it is
-        algorithm = _resolve_defaults(algorithm, options, topology, points.d, channel)
+        algorithm, channel = _resolve_defaults(algorithm, options, topology, points.d, channel)
     record_every = options.get("record_every")
     rounds = algorithm.default_rounds if options.get("rounds") is None else options["rounds"]
+    algorithm = algorithm.for_rounds(rounds)
     stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
         options.get("scale", "none"), net, options.get("k_max"), channel,
-        options.get("all_rounds", False), stream,
+        options.get("all_rounds", False), stream, _name_features(points, arrays),
+        options.get("missing", "refuse"),
     )  # fmt: skip
+
+
+def _name_features(points: Counted | None, arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the names of the features, as rank 0 knows them; none of points on disk."""
+    if arrays is not None:
+        return tuple(json.loads(arrays[_FEATURES].tobytes()))
+    return points.features or () if isinstance(points, Shards) else ()
 
 
 def _place_stream(
@@ -293,7 +344,11 @@ def _place_stream(
 ) -> PointStream | None:
     """Return how the points change, None: they stay, or are not at hand."""
     asked, seed = options.get("stream"), options.get("seed", 0)
-    if asked is None or isinstance(points, PointCount):
+    if asked is None:
+        return None
+    if isinstance(points, PointCount):
+        if asked.tape is not None:
+            check_tape(asked.tape, points.m, points.d, limits)
         return None
     if points is None:
         return rebuild_stream(asked, arrays or {}, seed)

@@ -62,6 +62,8 @@ class Checkpointer:
     ----------
     scaling : tuple of (float64[n, d], float64[n, d]) or None
         Shift and span of the own devices, once they are known.
+    filling : float64[n, d] or None
+        What missing values of the own devices became, once that is known.
     choice : dict or None
         The number of clusters that was chosen and why, once it is known, see `p2pkm.engine.number_of_clusters`.
     """
@@ -79,6 +81,7 @@ class Checkpointer:
         self._lasting: Mapping[str, Checkpointable] = {}
         kept = saved and saved["scaling"]
         self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
+        self.filling: Floats | None = saved["filling"] if saved else None
         self.choice: dict[str, Any] | None = saved["choice"] if saved else None
         if saved:
             monitor.restore(saved["monitor"])
@@ -115,6 +118,7 @@ class Checkpointer:
         tree = {
             "marks": self._marks,
             "scaling": None if self.scaling is None else dict(zip(("shift", "span"), self.scaling, strict=True)),
+            "filling": self.filling,
             "choice": self.choice,
             "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
             "edge_active": devices.active_edges if narrowed else None,
@@ -134,7 +138,7 @@ class Checkpointer:
             return None
         if saved["edge_active"] is not None:
             devices = devices.with_active_edges(saved["edge_active"], saved["edge_degrees"])
-        before = (self.scaling is not None) + (self.choice is not None)
+        before = sum(one is not None for one in (self.filling, self.scaling, self.choice))
         return saved["network"]["stage"] - before, devices
 
     def restore(self, links: ActiveLinks) -> StageState | None:

@@ -77,9 +77,9 @@ class RunContext(NamedTuple):
     """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
 
     graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; all_rounds: whether the
-    method plays all of its rounds, whatever has converged; feed: how the points change in the last stage, None: they
-    stay.
+    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; all_rounds: whether
+    every stage plays all of its rounds, whatever has converged; feed: how the points change in the last stage, None:
+    they stay.
     """
 
     devices: Devices
@@ -102,7 +102,7 @@ class RunContext(NamedTuple):
 def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> StageResult:
     """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
     state: Any = None if start is None else Start(start, np.ones(len(context.devices), np.bool_))
-    ending = StageResult(state, "none", 0)
+    ending = StageResult(None, "none", 0)
     whole, handed = context, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, context = _take_up(context)
@@ -110,15 +110,14 @@ def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> S
     for number, stage in enumerate(stages[first:], first):
         context = _use(whole, whole.devices) if stage.all_links else context
         ending = run_stage(stage, handed.pop(), context, number, closing=stage is own)
-        ended = ending if stage is own else ended
         handed.append(ending.state)
+        ending = ending._replace(state=None)
+        ended = ending if stage is own else ended
         if ending.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
-            context = _use(
-                context, context.devices.with_active_edges(ending.state.edge_active, ending.state.edge_degrees)
-            )
-    return ending if ended is None or ending.stop in STOPPED else ended._replace(state=ending.state)
+            context = _use(context, context.devices.with_active_edges(handed[0].edge_active, handed[0].edge_degrees))
+    return (ending if ended is None or ending.stop in STOPPED else ended)._replace(state=handed[0])
 
 
 def _take_up(context: RunContext) -> tuple[int, RunContext]:
@@ -206,7 +205,7 @@ def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bo
     schedule = make(played.schedule, context.devices, context.colors)
     played, schedule = channel.wrap(played, schedule, network)
     network.open(delays)
-    context = context._replace(all_rounds=(context.all_rounds or context.feed is not None) and closing)
+    context = context._replace(all_rounds=context.all_rounds or (context.feed is not None and closing))
     if events is not None:
         schedule = events.open(played, context.devices, network)
     return context, played, schedule

@@ -11,19 +11,20 @@ from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.states import optional
+from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.build_run import RunConfig, require_same_run
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
 from p2pkm.engine.event_driven import schedule_events
-from p2pkm.engine.feature_scaling import apply, scale
+from p2pkm.engine.feature_scaling import apply, fill, impute, scale
 from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.number_of_clusters import choose
 from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import Stage, choosing_stage, scaling_stage, stages
+from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, scaling_stage, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
@@ -146,18 +147,26 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     facts = {**describe(algorithm.settle(told), replace(devices, late=context.late)), **hooks.names, **figures,
              **choice,
              **channel.figures(network), "devices": topology.clients,
-             "device_names": topology.list_names(), "ranks": world.size,
+             "device_names": topology.list_names(), "feature_names": config.list_features(),
+             "ranks": world.size,
              "coupling_choice": config.algorithm.traits.coupling_choice or None,
              "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
              "excess_predicted": _predict(algorithm, topology, world, devices, told)}  # fmt: skip
-    compiled = count_compilation() - compiled
-    facts |= {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
+    facts |= _time(began, compiled)
     timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events, config.stream)
     clock = compute_virtual_time(timing, devices, topology, network, monitor.trace)
     ages = events.ages if timing is not None and events is not None else None
     hops = reach(stage.algorithm for stage in played)
-    left = FinishedRun(*_leave(devices, own, feed), monitor, ending.state, topology, clock, ages, hops)
-    return replace(build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling)), scaling=scaling)
+    left = FinishedRun(*_leave(devices, own, feed, ending.state), monitor, ending.state, topology, clock, ages, hops)
+    result = build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling))
+    # names are those of the points, not of what was learned of them
+    return replace(result, scaling=scaling, features=None if result.learned else config.features or None)
+
+
+def _time(began: float, compiled: float) -> dict[str, float]:
+    """Return the seconds since then, compilation apart."""
+    compiled = count_compilation() - compiled
+    return {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
 
 
 def _share_rehearsal(state: Any, network: Network) -> Any:
@@ -205,8 +214,10 @@ def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
 
 def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
     """Return the stages before all others, which decide about points and method."""
+    filling = (imputing_stage(config.missing, setting),) if config.missing in FILLING else ()
     scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
-    return scaling if config.k_max is None else (*scaling, choosing_stage(config.algorithm, setting))
+    choosing = () if config.k_max is None else (choosing_stage(config.algorithm, setting),)
+    return (*filling, *scaling, *choosing)
 
 
 def _decide(
@@ -214,6 +225,9 @@ def _decide(
 ) -> tuple[RunConfig, Devices, Shards, Scaling | None, dict[str, Any]]:
     """Play the stages before all others; return the run, the points and what the summary says of a choice of k."""
     devices, scaling, choice = context.devices, None, dict[str, Any]()
+    if config.missing in FILLING:
+        devices, own = _impute(config, own, before[0], context, keeper)
+        before, context = before[1:], context._replace(devices=devices)
     if config.scale != "none":
         devices, own, scaling = _scale(config, own, before[0], context, keeper)
     if config.k_max is not None:
@@ -232,6 +246,21 @@ def _choose(
     return replace(config, algorithm=config.algorithm.with_k(k)), told
 
 
+def _impute(
+    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
+) -> tuple[Devices, Shards]:
+    """Let the devices find mean or median of every feature by messages, and fill in what is missing."""
+    context.monitor.attach(context.devices, None)
+    context.channel.start((stage,), context.devices, context.monitor.network)
+    return _rebuild(config, fill(own, impute(stage, context, keeper)), context)
+
+
+def _rebuild(config: RunConfig, own: Shards, context: RunContext) -> tuple[Devices, Shards]:
+    """Return the batch with other points, and these."""
+    hosted = build_batch(config.topology, own, context.monitor.network, config.seed, context.devices.kernels)
+    return context.channel.equip(hosted), own
+
+
 def _scale(
     config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
 ) -> tuple[Devices, Shards, Scaling]:
@@ -239,13 +268,9 @@ def _scale(
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
     units = scale(stage, context, keeper)
-    own, network = apply(own, units), context.monitor.network
-    hosted = build_batch(config.topology, own, network, config.seed, context.devices.kernels)
-    return (
-        context.channel.equip(hosted),
-        own,
-        (network.allgather_by_device(units[0]), network.allgather_by_device(units[1])),
-    )
+    network = context.monitor.network
+    shared = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
+    return *_rebuild(config, apply(own, units), context), shared
 
 
 def _count_work(config: RunConfig, work: int) -> int:
@@ -253,16 +278,28 @@ def _count_work(config: RunConfig, work: int) -> int:
     return work if config.stream is None else work * (config.rounds + 1)
 
 
-def _leave(devices: Devices, own: Shards, feed: PointFeed | None) -> tuple[Devices, Shards]:
-    """Return batch and points as they are at the end."""
+def _leave(devices: Devices, own: Shards, feed: PointFeed | None, state: Any) -> tuple[Devices, Shards]:
+    """Return batch and points as they are at the end: features in the place of points that they were learned of."""
+    learned = optional(state, "learned")
+    if learned is not None:
+        points = learned.features.values
+        return replace(devices, stored=points), replace(own, points=points)
     return (devices, own) if feed is None else (feed.equip(devices), feed.own)
 
 
 def _watch(
     config: RunConfig, own: Shards, world: World, devices: Devices, monitor: Monitor, feed: PointFeed | None
 ) -> CostEvaluator:
-    """Let the monitor compare with a central server: on the points as they are, and again whenever they change."""
-    if feed is None:
+    """Let the monitor compare with a central server: on the points as they are, and again whenever they change.
+
+    Features that are learned are compared in the last record only.
+    """
+    if config.algorithm.traits.learns_features:
+        prices = _price(replace(config, baselines=False), own, world, devices, monitor.network)
+        monitor.follow(
+            lambda now, last: _price(config, replace(own, points=now.stored), world, now, monitor.network, alone=last)
+        )
+    elif feed is None:
         prices = _price(config, own, world, devices, monitor.network)
     else:
         prices = _price(config, feed.own, world, devices, monitor.network)
@@ -280,7 +317,7 @@ def _price(
         pooled, note = gather_points(own, devices.shared_key, network)
         found = None if pooled is None else {"central": cluster_centrally(devices, config.algorithm.k, pooled)}
         central = world.broadcast(found)["central"]
-    classes = np.zeros(0, np.int64) if own.labels is None else own.labels.astype(np.int64)
+    classes = np.zeros(0, np.int64) if own.labels is None else own.labels
     prices = CostEvaluator(devices, classes, count_classes(own, network), network, central, alone=alone)
     prices.notes.extend([note] if note else [])
     return prices

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from p2pkm.privacy.attacks import Audit, NoisySum
 
 _MOST = 2000  # devices on which gossip is attacked: the view of a receiver is a dense matrix
-_CANARIES, _GUESSES, _CLUSTERS, _POINTS = 1000, 200, 16, 1000
+_CANARIES, _GUESSES, _CLUSTERS, _LARGEST_MU = 1000, 200, 16, 1000.0
 _TITLES = {"gossip": "gossip of noisy values", "private": "sums of private"}
 
 
@@ -57,11 +57,13 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     from p2pkm.privacy import attacks
 
     _check(query)
-    positive(mu, "mu")
+    positive(mu, "mu", most=_LARGEST_MU)
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
-    if topology.n > _MOST or topology.varying is not None:
-        raise ExperimentError(f"attack gossip takes graphs that stay, of at most {_MOST:,} devices; got {spec}")
+    if not 2 <= topology.n <= _MOST or topology.varying is not None:
+        raise ExperimentError(
+            f"attack gossip takes graphs that stay, of 2 to {_MOST:,} devices; got {spec} of {topology.n:,}"
+        )
     if not 0 <= whole(receiver, 0, "receiver") < topology.n:
         raise ExperimentError(f"receiver is {receiver}; expected a device from 0 to {topology.n - 1}")
     known = pair_leaks(topology, gossips, receivers=[receiver])
@@ -95,7 +97,9 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     P2PKMError
         If the method is not `private`, or it, the graph or an option cannot be used.
     """
+    from p2pkm.methods.init.pipelines import check_links
     from p2pkm.methods.peer.private import Private
+    from p2pkm.network.graph import Topology
     from p2pkm.privacy import attacks
 
     _check(query)
@@ -104,8 +108,10 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     method = replace(method, delta=chosen.options.get("delta", query.delta))
     if missing := method.traits.needs_parameters:
         raise ExperimentError(f"private needs {missing}; say private:epsilon=...,radius=...")
-    spec, _, topology = build_graph(query.graph, query.devices, query.seed)
-    method.check_run(topology, _POINTS)
+    spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
+    topology = Topology.from_graph(graph)
+    check_links(method, topology)
+    method.check_run(topology, points=1)
     n = topology.n
     sums = noisy_sums(method, features, n)
     masked, rows = method.trust == "masks", []
@@ -120,7 +126,10 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
 
 
 def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
-    """Return the sums of a run with the noise of a device, and the largest change that a point makes in a row."""
+    """Return the sums of a run with the noise of a device, and the largest change that a point makes.
+
+    One for another (relation=exchange): in two rows, or from one side of a row to the other.
+    """
     from p2pkm.privacy.attacks import NoisySum
     from p2pkm.privacy.secure_sums import SumName
 
@@ -130,6 +139,10 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
         change = np.zeros(shape.width, np.int64)
         change[0] = np.rint(shape.reach / shape.grain.unit)
         change[-1] = int(shape.each)
+        if method.relation == "exchange":
+            apart, across = np.concatenate((change, -change)), 2 * change
+            across[-1] = 0
+            change = max(apart, across, key=lambda one: float(np.linalg.norm(one)))
         sd = method.noise_of(number, shape, n)[0] / shape.grain.unit
         found.append(NoisySum(SumName(method.name, number), change, sd))
     return found

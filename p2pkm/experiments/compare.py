@@ -3,26 +3,34 @@
 import csv
 import io
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.mpi_environment import launched
+from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
+from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.run import describe, open_folder, run_study, tell_compilation
+from p2pkm.experiments.study.file import read_seeds
+from p2pkm.experiments.study.run import describe, open_folder, refuse_ranks, run_study, tell_compilation
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
+from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes, write_json
 from p2pkm.storage.study_table import (
     SERVED,
     Row,
+    Study,
     average,
     find_gap,
     interval,
@@ -33,45 +41,130 @@ from p2pkm.storage.study_table import (
 )
 
 _FAILED = 4
-_MARK = "comparison.json"
+MARK = "comparison.json"
 
 
-def lead_compare(
-    base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int], reference: str | None,
-    manner: OutputOptions,
-) -> int:  # fmt: skip
+def compare(  # noqa: PLR0913 - the public signature
+    algorithms: str | Iterable[str], graphs: str | Iterable[str] = "ring", *, seeds: str | Iterable[int] = "0-4",
+    reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
+    progress: bool = True, **options: Any,
+) -> Study:  # fmt: skip
+    """Run methods on graphs over seeds, all on the same points, as ``p2pkm compare`` does.
+
+    Parameters
+    ----------
+    algorithms : str or iterable of str
+        ``"gtvmin,fkm:server_n_init=20"`` or ``["gtvmin", "fkm"]``.
+    graphs : str or iterable of str
+        For the peer-to-peer methods; those with a server run once, as a star.
+    seeds : str or iterable of int
+        ``"0-4"``, ``[0, 1, 7]`` or ``range(10)``.
+    reference : str, optional
+        The method that ``summary.json`` compares the others with; None: the first.
+    jobs : int
+        Number of processes.
+    out : path, optional
+        Folder; a comparison that was interrupted goes on there. None: nothing is written.
+    plot : bool
+        Whether to draw figures into the folder.
+    progress : bool
+        Whether to tell on standard error which runs have ended.
+    **options
+        Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
+
+    Returns
+    -------
+    Study
+        With `to_frame`, `to_latex`, `conclusion` and `plot`. A run that failed is a row with its ``error``.
+
+    Raises
+    ------
+    P2PKMError
+        If an option is unknown or wrong; nothing has been computed then.
+    KeyboardInterrupt
+        If it was interrupted; what has ended is in the folder, if there is one.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> found = p2pkm.compare(["gtvmin", "fkm"], seeds=range(3), devices=4, data="grid16:points=10", rounds=3)
+    >>> sorted(found.configurations())
+    ['fkm with a server', 'gtvmin on ring']
+    """
+    refuse_ranks("compare", "compare")
+    where = "compare(...)"
+    methods, places = (
+        split_specs(_read_names(given, where, what)) for given, what in ((algorithms, "algorithms"), (graphs, "graphs"))
+    )
+    wrong = sorted(options.keys() & {"algorithm", "graph", "seed"})
+    if wrong:
+        raise ExperimentError(f"{where}: {wrong[0]} is given; give {wrong[0]}s, a list")
+    folder = "none" if out is None else os.fspath(out)
+    base = Experiment.from_mapping(options | {"plot": plot, "out": folder}, where)
+    chosen = read_seeds(seeds if isinstance(seeds, str) else list(seeds), where)
+    asked = Comparison.of(base, methods, places, chosen, reference)
+    cells = expand_runs(asked)
+    rows, _ = run_comparison(asked, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
+    if len(rows) < len(cells):
+        raise KeyboardInterrupt
+    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out))
+
+
+def _read_names(given: str | Iterable[str], where: str, what: str) -> list[str]:
+    """Return specs as they were given, and refuse a class, a method or a graph in the place of its name."""
+    names: list[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if not all(isinstance(one, str) for one in names):
+        example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[what]
+        raise ExperimentError(
+            f"{where}: {what} is {given!r}; expected specs as on the command line, such as {example}. Give one of "
+            "your own a name by an entry point (docs/tutorial.md), or run it with p2pkm.simulate"
+        )
+    return names
+
+
+class Comparison(NamedTuple):
+    """What is compared: every method on every graph, over seeds."""
+
+    base: Experiment
+    algorithms: Sequence[str]
+    graphs: Sequence[str]
+    seeds: Sequence[int]
+    reference: str
+
+    @classmethod
+    def of(
+        cls, base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int],
+        reference: str | None = None,
+    ) -> "Comparison":  # fmt: skip
+        """Return the comparison with a reference, by default the first method.
+
+        Raises
+        ------
+        ExperimentError
+            If the reference is not one of the methods.
+        """
+        reference = reference or algorithms[0]
+        if reference not in algorithms:
+            raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
+        return cls(base, algorithms, graphs, seeds, reference)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return it as the folder keeps it."""
+        return self._asdict() | {"base": self.base.to_mapping()}
+
+
+def lead_compare(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int:
     """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
 
     Raises
     ------
     ExperimentError
-        If a method, the reference or the folder cannot be used; nothing has been computed then.
+        If a method, a graph or the folder cannot be used; nothing has been computed then.
     """
-    reference = reference or algorithms[0]
-    if reference not in algorithms:
-        raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
-    cells = expand_runs(base, algorithms, graphs, seeds)
-    asked = {"base": base.to_mapping(), "algorithms": list(algorithms), "graphs": list(graphs), "seeds": list(seeds)}
-    folder = open_folder(base.out, "comparison", _MARK)
-    if folder is not None:
-        write_json(folder, _MARK, asked)
-    world = connect()
-
-    def tell(row: Row, number: int, count: int) -> None:
-        if not manner.quiet:
-            print(describe(row, number, count), file=sys.stderr, flush=True)
-
-    tell_compilation(quiet=manner.quiet)
-    rows = [_without(row, "options") for row in run_study(cells, folder, world, tell)]
-    compared = compare(rows, reference)
-    errors = [row["error"] for row in rows if row["error"] is not None]
-    compared |= {
-        "out": None if folder is None else str(folder),
-        "failed": len(errors),
-        "error": next(iter(errors), None),
-    }
-    if folder is not None:
-        write_folder(folder, rows, compared, plot=base.plot)
+    if jobs > 1 and launched():
+        raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
+    cells = expand_runs(asked)
+    rows, compared = run_comparison(asked, cells, manner, jobs)
     if manner.json:
         print(json.dumps({"rows": [_without(row, "trace") for row in rows], **compared}), flush=True)
     else:
@@ -81,21 +174,65 @@ def lead_compare(
     return _FAILED if compared["failed"] else 0
 
 
-def expand_runs(
-    base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int]
-) -> list[Experiment]:
+def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
+    """Run what is missing in the folder of a comparison, and close as `lead_compare` does.
+
+    Raises
+    ------
+    DataError
+        If the folder does not hold what it was begun with.
+    """
+    mark = folder / MARK
+    try:
+        found = json.loads(mark.read_text("utf-8"))
+        given = [found[name] for name in ("algorithms", "graphs", "seeds", "reference")]
+        base = Experiment.from_mapping(found["base"] | {"out": str(folder)}, str(mark))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{mark} cannot be read: {type(error).__name__}: {error}; give compare --out anew") from None
+    return lead_compare(Comparison.of(base, *given), manner, jobs)
+
+
+def run_comparison(
+    asked: Comparison, cells: Sequence[Experiment], manner: OutputOptions, jobs: int
+) -> tuple[list[Row], dict[str, Any]]:
+    """Run the cells of a comparison, write its folder, if any; return its rows, and means and differences."""
+    folder = open_folder(asked.base.out, "comparison", MARK)
+
+    def tell(row: Row, number: int, count: int) -> None:
+        if not manner.quiet:
+            print(describe(row, number, count), file=sys.stderr, flush=True)
+
+    with nullcontext() if folder is None else Lock(folder):
+        if folder is not None:
+            write_json(folder, MARK, asked.to_mapping())
+        tell_compilation(quiet=manner.quiet)
+        rows = [_without(row, "options") for row in run_study(cells, folder, connect(), tell, jobs=jobs)]
+        compared = compare_rows(rows, asked.reference)
+        errors = [row["error"] for row in rows if row["error"] is not None]
+        compared |= {
+            "out": None if folder is None else str(folder),
+            "failed": len(errors),
+            "error": next(iter(errors), None),
+        }
+        if folder is not None:
+            write_folder(folder, rows, compared, asked.base)
+    return rows, compared
+
+
+def expand_runs(asked: Comparison) -> list[Experiment]:
     """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""
+    base = asked.base
     cells = []
-    for algorithm in algorithms:
+    for algorithm in asked.algorithms:
         method = build(replace(base, algorithm=algorithm, graph=None), base.draft_k)
-        for graph in (None,) if needs_hub(method) else graphs:
+        for graph in (None,) if needs_hub(method) else asked.graphs:
             one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
             parse_graph(one, method)
-            cells += [replace(one, seed=seed) for seed in seeds]
+            cells += [replace(one, seed=seed) for seed in asked.seeds]
     return cells
 
 
-def compare(rows: Sequence[Row], reference: str) -> dict[str, Any]:
+def compare_rows(rows: Sequence[Row], reference: str) -> dict[str, Any]:
     """Return means over seeds for every method and graph, and paired differences to the reference.
 
     Differences are those of the seeds that both have, on the same graph (a method with a server stands for all
@@ -133,7 +270,7 @@ def _pair(group: dict[int, Row], other: dict[int, Row]) -> dict[str, Any]:
     return {"seeds": len(group.keys() & other.keys()), **gaps}
 
 
-def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *, plot: bool) -> None:
+def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: Experiment) -> None:
     """Write rows.jsonl and rows.csv (one row per run), summary.json and the figure."""
     plain = [_without(row, "trace") for row in rows]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
@@ -145,10 +282,10 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], *,
     writer.writerows(plain)
     write_bytes(folder, "rows.csv", lambda file: file.write(text.getvalue().encode()))
     write_json(folder, "summary.json", compared)
-    if plot and any(one["ratio_mean"] is not None for one in compared["table"]):
+    if base.plot and any(one["ratio_mean"] is not None for one in compared["table"]):
         from p2pkm.viz import draw_comparison
 
-        draw_comparison(compared["table"], folder / "figures")
+        draw_comparison(compared["table"], folder / "figures", **base.draw_kinds())
 
 
 def tabulate(compared: dict[str, Any]) -> str:

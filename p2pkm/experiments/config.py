@@ -25,6 +25,10 @@ class Experiment:
     devices, clusters, rounds, record_every : int or None
         None: what the graph or the launcher, the data, the method, and the number of devices say. clusters "auto": the
         devices choose it.
+    columns, drop, encode : str or None
+        Columns of a file, parted by commas: the features, those to leave out, and those of categories or dates.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values of a file; "mean", "median": the devices find these by messages.
     k_max : int or None
         The largest number of clusters that is considered then; None: 25, or the number of points if that is less.
     alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust, accept
@@ -49,14 +53,16 @@ class Experiment:
         Suppression: rows of fewer own points are left out of all messages; 0: none are.
     noise : float
         Standard deviation of the noise on every row of centroids that is sent, in that of the points; 0: none.
-    quantize : Quantization or None
-        How tables travel as integers; None: as real numbers.
+    quantize : Quantization
+        How tables travel as integers, or as real numbers, or as the run says.
     transforms : PluginTransforms or None
         What other packages do to messages.
     stream : DataStream or None
         How points arrive, leave and move while the method runs; None: they stay.
     out : str or None
         Run folder; None: a new one below ``runs``; "none": nothing is written.
+    figures : str or None
+        Kinds of files that figures are written as, a list such as "png,pdf"; None: png and svg.
     """
 
     graph: str | None = None
@@ -64,6 +70,10 @@ class Experiment:
     data: str = "grid16"
     label_column: str | None = None
     device_column: str | None = None
+    columns: str | None = None
+    drop: str | None = None
+    encode: str | None = None
+    missing: Literal["refuse", "drop", "mean", "median"] = "refuse"
     scale: Literal["none", "standard", "minmax"] = "none"
     dtype: Literal["float64", "float32"] = "float64"
     partition: str | None = None
@@ -90,10 +100,11 @@ class Experiment:
     byzantine: Any = None
     min_cluster_size: int = 0
     noise: float = 0.0
-    quantize: Any = None
+    quantize: Any = "auto"
     transforms: Any = None
     out: str | None = None
     plot: bool = True
+    figures: str | None = None
     baselines: bool = True
     allow_disconnected: bool = False
     rank_partition: Literal["auto", "blocks", "metis"] = "auto"
@@ -115,6 +126,9 @@ class Experiment:
         empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
         if empty:
             raise ExperimentError(f"{empty[0]} is empty; leave it out, or give a value")
+        self.draw_kinds()
+        if self.quantize is None:
+            object.__setattr__(self, "quantize", "none")
         for name, read in _VALUES.items():
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, read(given))
@@ -156,6 +170,21 @@ class Experiment:
             values[name] = convert(value, kind, f"{name} in {where}")
         return cls(**values)
 
+    def name_columns(self) -> dict[str, Any]:
+        """Return which columns of a file are what, for `p2pkm.data.sources.load`."""
+        from p2pkm.data.readers.intake import Intake
+
+        intake = Intake.of(self.columns, self.drop, self.encode, self.missing)
+        return {"label_column": self.label_column, "device_column": self.device_column, "intake": intake}
+
+    def draw_kinds(self) -> Mapping[str, tuple[str, ...]]:
+        """Return ``kinds`` for what draws figures, nothing if the usual ones are wanted."""
+        if self.figures is None:
+            return {}
+        from p2pkm.viz.save_figure import read_kinds
+
+        return {"kinds": read_kinds(self.figures)}
+
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "out"}
@@ -172,12 +201,15 @@ class Prepared(NamedTuple):
     run : RunConfig
     shards : Shards or Sharded
     scores : OptionalMetrics
+    notes : tuple of str
+        What the user should know of the points.
     """
 
     experiment: Experiment
     run: Any
     shards: Any
     scores: Any
+    notes: tuple[str, ...] = ()
 
 
 def check_draft(experiment: Experiment, ranks: int) -> tuple[Any, Spec]:
@@ -223,9 +255,9 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     source = parse_source(experiment.data)
     partitions, partition = known_partitions(experiment.partition), parse_partition(experiment.partition)
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
-    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    columns = experiment.name_columns()
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
-    given = str(source), experiment.seed, *columns.values()
+    given = str(source), experiment.seed, *map(str, columns.values())
     table: Any = stored or memoize_in_study(
         "points", lambda: given, lambda: load(source, seed=experiment.seed, **columns)
     )
@@ -241,7 +273,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     usual, k_max = table.classes or 8, None
     clusters = (usual if experiment.clusters == "auto" else experiment.clusters) or usual
     if partition.name == "mufc" and stored is None:
-        table = table._replace(clusters=label_pooled(table.points, clusters, experiment.seed))
+        table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
     shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else memoize_in_study(
         "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
         lambda: assign(table, partition, topology.clients, experiment.dtype))  # fmt: skip
@@ -249,14 +281,17 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     if experiment.clusters == "auto":
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
     options = vars(experiment) | {"k_max": k_max}
-    run = build_run(build(experiment, clusters), options, topology, shards, ranks=ranks or 1,
+    method = build(experiment, clusters).for_images(None if stored else table.image)
+    run = build_run(method, options, topology, shards, ranks=ranks or 1,
                     graph=read_attributes(experiment, graph))  # fmt: skip
     resolved = replace(
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,
     )  # fmt: skip
     centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
-    return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups))
+    left_out = "" if stored or table.rows is None else f"{table.total - len(table.rows):,} of {table.total:,} rows"
+    notes = (f"{left_out} of the data have a missing value and are left out",) if left_out else ()
+    return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups), notes)
 
 
 def read_attributes(experiment: Experiment, graph: Spec) -> Any:
@@ -312,14 +347,20 @@ def build(experiment: Experiment, k: int) -> Any:
     return algorithm
 
 
-def record_defaults(experiment: Experiment, resolved: Any) -> Experiment:
-    """Return the experiment with what the run has filled in of the method's options."""
+def record_defaults(experiment: Experiment, run: Any) -> Experiment:
+    """Return the experiment with what the run has filled in of the method's options, and how its tables travel."""
+    from p2pkm.channel.quantization import Quantization, Quantizer
+
+    resolved, integers = run.algorithm, run.channel.find(Quantizer)
     open_, filled = vars(build(experiment, resolved.k)), vars(resolved)
     found = {name: filled[name] for name in METHOD_FIELDS if name in open_ and open_[name] != filled[name]}
     spec = parse(experiment.algorithm, known(experiment.algorithm), "algorithm")
     told = {name: str(value) for name, value in found.items() if name in spec.options}
     algorithm = str(Spec(spec.name, spec.options | told)) if told else experiment.algorithm
-    return replace(experiment, algorithm=algorithm, **{name: found[name] for name in found if name not in told})
+    quantize = Quantization("none") if integers is None else integers["spec"]
+    return replace(
+        experiment, algorithm=algorithm, quantize=quantize, **{name: found[name] for name in found if name not in told}
+    )
 
 
 def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None = None) -> Any:

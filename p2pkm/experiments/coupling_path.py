@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +137,16 @@ def coupling_path(  # noqa: PLR0913 - the public signature
     ------
     P2PKMError
         As `simulate`; ExperimentError, before anything runs, if a coupling or an option is out of range.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> path = p2pkm.coupling_path(3, topologies.ring(3), shards, [0.1, 1, 10])
+    >>> [one.summary["coupling"] for one in path]
+    [0.1, 1.0, 10.0]
     """
     from p2pkm.experiments.simulate import simulate
     from p2pkm.methods.peer.gtvmin import GTVMin
@@ -230,7 +241,7 @@ def _run_path(experiment: Experiment, couplings: Sequence[float], manner: Output
         closing |= {"config": config, "path": [measure(one) for one in results], "out": folder and str(folder)}
         if lock is not None:
             lock.check()
-            _write(lock.folder, results, closing, plot=experiment.plot)
+            _write(lock.folder, results, closing, experiment)
         if old is not None and len(results) == len(steps):
             shutil.rmtree(old)
     except OSError as error:
@@ -266,7 +277,7 @@ def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -
     return results
 
 
-def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], *, plot: bool) -> None:
+def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], experiment: Experiment) -> None:
     """Write path.csv, summary.json, the centroids of all steps, and the figure."""
     write_json(folder, "summary.json", closing)
     if not results:
@@ -278,11 +289,12 @@ def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], *, 
     write_bytes(folder, "path.csv", lambda file: file.write(text.getvalue().encode()))
     arrays: Any = {"couplings": [row["coupling"] for row in rows], "centroids": [one.centroids for one in results]}
     write_bytes(folder, "centroids.npz", lambda file: np.savez_compressed(file, **arrays))
-    if plot:
+    if experiment.plot:
         from p2pkm.viz import plot_coupling_path
-        from p2pkm.viz.style import save_figure
+        from p2pkm.viz.save_figure import save_figure
 
-        save_figure(lambda: plot_coupling_path(rows), folder / "figures", "coupling_path")
+        draw = partial(plot_coupling_path, rows)
+        save_figure(draw, folder / "figures", "coupling_path", **experiment.draw_kinds())
 
 
 def tabulate(closing: dict[str, Any]) -> str:

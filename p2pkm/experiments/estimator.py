@@ -4,6 +4,7 @@ Imported when ``p2pkm.P2PKMeans`` is first used: its parents are scikit-learn's.
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
@@ -27,7 +28,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
 
 Points = NDArray[np.floating[Any]]
-_KINDS = (np.float64, np.float32)
+KINDS = (np.float64, np.float32)
 _TOLD = 5  # names in a message
 
 
@@ -42,7 +43,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     ----------
     n_clusters : int or "auto", default=8
         "auto": the devices choose it first, by messages; see `p2pkm.methods.init.choose_k`.
-    graph : str, networkx.Graph, LightGraph, TimeVaryingGraph or Topology, default="ring"
+    graph : str, networkx.Graph, CSRGraph, TimeVaryingGraph or Topology, default="ring"
         A spec as on the command line, such as ``"small-world:degree=4"``, or a graph: device i is its i-th node in
         sorted order, or, if nodes and `devices` of `fit` both have names, the one of that name. A method with a server
         has a star of its own; leave this alone then.
@@ -96,13 +97,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         What the devices are called in `devices` of `fit` or in the graph: names, sorted, or 0 to n_devices - 1.
     groups_ : ndarray of shape (n_devices,) or None
         The group of every device, numbered by the lowest of their devices; None of a method without groups.
-    graph_ : networkx.Graph or LightGraph
+    graph_ : networkx.Graph or CSRGraph
         Devices and links, with points, cost, variation and traffic as attributes; above 100,000 devices the links
         alone.
     history_ : list of dict
         What was recorded of every round of every stage, such as the objective, messages and bytes so far.
     ledger_ : p2pkm.metrics.result.Traffic
         Messages, bytes and rows of every directed link.
+    result_ : p2pkm.Result
+        Everything about the last run: summary, clusters in one numbering for all devices, figures (``result_.plot()``).
     wire_bytes_ : int
         Bytes on the wire of `fit` and of all calls of `partial_fit` since.
 
@@ -154,20 +157,16 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ValueError
             If rows, graph or a parameter cannot be used; `p2pkm.core.errors` has the kinds.
         """
-        points, given = validate_data(self, X, dtype=_KINDS, order="C"), self.get_params(deep=False)
+        points, given = validate_data(self, X, dtype=KINDS, order="C"), self.get_params(deep=False)
         check(given, len(points))
-        weights = _weigh(sample_weight, len(points))
-        counted = _find_counted(weights, sample_weight)
-        own, mass = points[counted], weights[counted]
-        k_max = find_k_max(given, len(own))
-        if k_max is None and len(own) < self.n_clusters:
-            raise DataError(f"n_samples={len(own)} of weight above 0 should be >= n_clusters={self.n_clusters}.")
+        weights = weigh(sample_weight, len(points))
+        rows = len(points[_find_counted(weights)])
+        k_max = find_k_max(given, rows)
+        if k_max is None and rows < self.n_clusters:
+            raise DataError(f"n_samples={rows} of weight above 0 should be >= n_clusters={self.n_clusters}.")
         if devices is None:
             _warn_of_devices(y, len(points), self.n_clusters)
-        all_owners, names = (None, None) if devices is None else _own(devices, len(points))
-        at = arrange(given, len(own), all_owners, names)
-        owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
-        shards = _deal(own, owner, mass, at.devices, names)
+        at, shards = deal_rows(given, points, weights, devices)
         result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
                           k_max=k_max)  # fmt: skip
         self.wire_bytes_ = 0
@@ -189,7 +188,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             As many rows of weight above 0 as clusters, at least.
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row, by its number or, if `device_names_` are names, its name. None: the rows are dealt at
+            Device of each row, by its number or, if `device_names_` are names, its name: one that the first call knew.
+            Where devices join later, number them from 0 in all calls and give `n_devices`. None: the rows are dealt at
             random, evenly.
         sample_weight : array_like of shape (n_samples,), optional
             As in `fit`.
@@ -203,8 +203,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if "device_centers_" not in vars(self):
             return self.fit(X, y, devices=devices, sample_weight=sample_weight)
         points, (n, k, _) = self._check(X), self.device_centers_.shape
-        weights = _weigh(sample_weight, len(points))
-        counted = _find_counted(weights, sample_weight)
+        weights = weigh(sample_weight, len(points))
+        counted = _find_counted(weights)
         own = points[counted]
         given = (
             self.get_params(deep=False) | {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
@@ -240,45 +240,79 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             row.
         """
         points = self._check(X)
-        if devices is None:
-            return _assign(points, unweighted(len(points)), self.cluster_centers_)[0]
-        n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
-        rows, offsets = sort_by(owner, n)
-        sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
-        kernels = pick(1, n, points.size * sets.shape[1])
-        labels[rows] = kernels.losses(points[rows].astype(np.float64), np.ones(len(rows)), offsets, sets)[1]
-        return labels
+        return self._label(points, unweighted(len(points)), devices)[0]
 
-    def transform(self, X: Any) -> Points:  # noqa: N803
-        """Return the distance of each row to each of `cluster_centers_`, of shape (n_samples, n_clusters)."""
-        points, centers = self._check(X), self.cluster_centers_.astype(np.float64)
-        distances = np.empty((len(points), len(centers)), points.dtype)
+    def transform(self, X: Any, devices: Any = None) -> Points:  # noqa: N803
+        """Return the distance of each row to each centroid, of shape (n_samples, n_clusters).
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+        devices : array_like of int or str of shape (n_samples,), optional
+            As in `predict`: the distances are to the own centroids of the row's device then, in the order of its rows
+            of `device_centers_`, +inf to those that it does not have; columns of different devices need not mean the
+            same cluster. None: to `cluster_centers_`, for every row.
+        """
+        points, (sets, owner) = self._check(X), (self.cluster_centers_[None], None)
+        if devices is not None:
+            sets, owner = self.device_centers_, _find_owners(devices, len(points), self.device_names_)
+        sets, distances = sets.astype(np.float64), np.empty((len(points), sets.shape[1]), points.dtype)
         for block in blocks(*points.shape):
-            for j, center in enumerate(centers):
+            for j in range(sets.shape[1]):
+                center = sets[0, j] if owner is None else sets[owner[block], j]
                 distances[block, j] = np.sqrt(((points[block] - center) ** 2).sum(axis=1))
         return distances
 
-    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return minus the inertia of the rows: the larger, the nearer they are to `cluster_centers_`."""
+    def score(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return minus the inertia of the rows: the larger, the nearer they are to the centroids.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+        y : Ignored
+        devices : array_like of int or str of shape (n_samples,), optional
+            As in `predict`: a row counts by the own centroids of its device then; -inf if a device of a row has none.
+            None: by `cluster_centers_`, what `inertia_` is of.
+        sample_weight : array_like of shape (n_samples,), optional
+            As in `fit`.
+        """
         points = self._check(X)
-        return -_assign(points, _weigh(sample_weight, len(points)), self.cluster_centers_)[1]
+        return -self._label(points, weigh(sample_weight, len(points)), devices)[1]
+
+    def report(self) -> Any:
+        """Return the report of the last fit, which a notebook shows; see `Result.report`."""
+        check_is_fitted(self)
+        return self.result_.report()
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn's tools should know."""
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in _KINDS]
+        tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in KINDS]
         return tags
 
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
+    def _label(self, points: Points, weights: Floats, devices: Any) -> tuple[Integers, float]:
+        """Return the nearest centroid of each row, int64[m], of its device or of all, and the inertia."""
+        if devices is None:
+            return _assign(points, weights, self.cluster_centers_)
+        n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
+        rows, offsets = sort_by(owner, n)
+        sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
+        kernels = pick(1, n, points.size * sets.shape[1])
+        own, mass = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
+        costs, labels[rows] = kernels.losses(own, mass, offsets, sets)
+        return labels, float(np.cumsum(costs)[-1])
+
     def _check(self, X: Any) -> Points:  # noqa: N803
         check_is_fitted(self)
-        return validate_data(self, X, dtype=_KINDS, order="C", reset=False)
+        return validate_data(self, X, dtype=KINDS, order="C", reset=False)
 
     def _keep(self, result: Result, dtype: Any) -> None:
         """Take over what the run left behind; centroids in the type of the rows."""
+        self.result_: Any = result
         best = result.centroids[result.best]
         self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
         self.device_centers_ = result.centroids.astype(dtype, copy=False)
@@ -302,7 +336,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             )
 
 
-def _weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
+def weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
     """Return the weight of each row, float64[m]."""
     if sample_weight is None:
         return unweighted(m)
@@ -358,7 +392,8 @@ def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
     unknown = sorted({text for text in texts if text not in place})
     if unknown:
         raise DataError(
-            f"devices are {', '.join(map(repr, unknown[:_TOLD]))}; expected some of device_names_, as in fit"
+            f"devices are {', '.join(map(repr, unknown[:_TOLD]))}; expected some of device_names_, as in fit: the "
+            "first call has to name all devices; where some join later, number devices from 0 and give n_devices"
         )
     return np.array([place[text] for text in texts], np.int64)
 
@@ -371,9 +406,36 @@ def _find_owners(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
     return owner
 
 
-def _find_counted(weights: Floats, sample_weight: ArrayLike | None) -> Any:
+def _find_counted(weights: Floats) -> Any:
     """Return which rows count: those of weight above 0."""
-    return np.flatnonzero(weights > 0) if sample_weight is not None else slice(None)
+    return np.flatnonzero(weights > 0) if any(weights.strides) else slice(None)  # a view of one number: 1
+
+
+def deal_rows(
+    given: Mapping[str, Any], points: Points, weights: Floats, devices: Any
+) -> tuple[ResolvedParameters, Shards]:
+    """Return method, graph and seed, and the rows that count, dealt to the devices that they were given or at random.
+
+    Parameters
+    ----------
+    given : mapping
+        The parameters of `P2PKMeans`.
+    points, weights
+        Of all rows, from `weigh`.
+    devices
+        As of `P2PKMeans.fit`.
+
+    Raises
+    ------
+    ValueError
+        If devices or a parameter cannot be used.
+    """
+    counted = _find_counted(weights)
+    own = points[counted]
+    all_owners, names = (None, None) if devices is None else _own(devices, len(points))
+    at = arrange(given, len(own), all_owners, names)
+    owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
+    return at, _deal(own, owner, weights[counted], at.devices, names)
 
 
 def _deal(own: Points, owner: Integers, mass: Floats, devices: int, names: tuple[str, ...] | None) -> Shards:

@@ -38,6 +38,9 @@ class ResolvedParameters(NamedTuple):
 def check(given: Mapping[str, Any], m: int) -> None:
     """Refuse parameters of the estimator that are out of range, and fewer rows than clusters."""
     auto = _is_auto(given)
+    if isinstance(given["n_clusters"], str) and not auto:
+        number = given["n_clusters"]
+        raise ExperimentError(f"n_clusters is {number!r}; expected a whole number of at least 1, or 'auto'")
     for name in ("k_max" if auto else "n_clusters", "max_iter"):
         whole(given[name], 1, name)
     if given["n_devices"] is not None:

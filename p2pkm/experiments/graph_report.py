@@ -11,13 +11,13 @@ from p2pkm.core.plugins import families, summarize
 from p2pkm.core.spec import Spec, complete, parameters, parse, show
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.network.graph import Topology
     from topologies.measures import Measure
 
 _USUAL = 16  # devices
-_KINDS = ("png", "svg", "pdf")
+_KINDS = ("png", "svg", "pdf", "pgf")
 _MEANINGS = {
     "devices": "",
     "links": "",
@@ -203,13 +203,19 @@ def draw_graph(graph: str, devices: int | None, seed: int, out: str | None) -> P
 
 def check_picture(out: str | None) -> None:
     """Refuse a file of a kind that is not drawn, before any work."""
-    if out is not None and Path(out).suffix[1:].lower() not in _KINDS:
-        raise ExperimentError(f"--out is {out!r}; expected a file that ends in .png, .svg or .pdf")
+    if out is None:
+        return
+    if Path(out).suffix[1:].lower() not in _KINDS:
+        raise ExperimentError(f"--out is {out!r}; expected a file that ends in .png, .svg, .pdf or .pgf")
+    if Path(out).suffix.lower() == ".pgf":
+        from p2pkm.viz.save_figure import read_kinds
+
+        read_kinds("pgf")
 
 
-def save_picture(draw: Callable[[], "Axes"], path: Path) -> Path:
+def save_picture(draw: Callable[[], "Figure"], path: Path) -> Path:
     """Write a figure into one file."""
-    from p2pkm.viz.style import save_figure
+    from p2pkm.viz.save_figure import save_figure
 
     try:
         return save_figure(draw, path.parent, path.stem, (path.suffix[1:].lower(),))[0]

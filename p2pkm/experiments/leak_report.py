@@ -127,7 +127,8 @@ def read_devices(text: str | None, option: str) -> list[int] | None:
     for word in text.split(","):
         first, dash, last = word.strip().partition("-")
         last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and len(last) < _DIGITS and int(first) <= int(last)):
+        short = max(len(first), len(last)) < _DIGITS and len(found) < 10**_DIGITS
+        if not (short and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise ExperimentError(f"{option} is {text!r}; expected numbers of devices, such as 0,3-5")
         found += range(int(first), int(last) + 1)
     return found

@@ -26,6 +26,7 @@ from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.brief import brief
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.validation import one_of, whole
@@ -70,6 +71,14 @@ class PairLeaks:
         Whether v can compute the rows of u exactly.
     certified : bool[r]
         Whether the basis that `leak` is computed with has as many rows as `rank` says.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> leaks = p2pkm.pair_leaks(topologies.ring(6), gossips=2, receivers=[0])
+    >>> leaks.receivers.tolist(), leaks.rank.tolist(), leaks.solved.tolist()
+    ([0], [5], [[True, True, True, False, True, True]])
     """
 
     receivers: Integers
@@ -77,6 +86,9 @@ class PairLeaks:
     rank: Integers
     solved: Mask
     certified: Mask
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def pair_leaks(  # noqa: PLR0913 - the public signature
@@ -88,7 +100,7 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
 
     Parameters
     ----------
-    graph : networkx.Graph, topologies.LightGraph, topologies.TimeVaryingGraph or Topology
+    graph : networkx.Graph, topologies.CSRGraph, topologies.TimeVaryingGraph or Topology
     gossips : int
         T, the turns of the average: every device sends T tables.
     method : {"consensus", "pushsum", "tracking"}
@@ -118,6 +130,14 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
     -----
     On a graph that stays and without faults the span is a block Krylov space: its basis, not the rows, is multiplied by
     the weights, because powers of the weights lose directions to rounding. Otherwise the rows themselves are followed.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> leaks = p2pkm.pair_leaks(topologies.path(4), gossips=1).leak
+    >>> leaks.round(2).tolist()[0]  # device 0 receives from device 1 alone
+    [1.0, 1.0, 0.0, 0.0]
     """
     whole(gossips, 1, "gossips")
     one_of(method, METHODS, "method")

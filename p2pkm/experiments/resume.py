@@ -7,6 +7,7 @@ from typing import Any
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
+from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, identify, newest
 from p2pkm.storage.load import load
@@ -49,11 +50,11 @@ def resume(path: Path, manner: OutputOptions) -> int:
     with lock:
         if read_manifest(path).get("state") == "done":  # by another that has just ended
             return print_and_exit_code(load(path), experiment, manner)
-        return _go_on(experiment, lock, manner)
+        return print_and_exit_code(go_on(experiment, lock, manner), experiment, manner)
 
 
-def _go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> int:
-    """Let a run go on in the folder that is held."""
+def go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> Result:
+    """Let a run that has not ended go on in its folder, which is held."""
     path = lock.folder
     saved = newest(path, _tell)
     world = connect()
@@ -63,9 +64,7 @@ def _go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> int:
         _compare(saved, identify(prepared.experiment.to_mapping(), prepared.run), path)
     if not manner.quiet:
         _tell(f"{path} goes on {_where(saved)}")
-    return print_and_exit_code(
-        execute(prepared, world, lock, manner, taken=ResumePoint(saved)), prepared.experiment, manner
-    )
+    return execute(prepared, world, lock, manner, taken=ResumePoint(saved))
 
 
 def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:

@@ -134,7 +134,8 @@ def execute(
 
     resolved, run = prepared.experiment, prepared.run
     facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
-    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, run.topology.list_names())
+    called = {"device": run.topology.list_names(), "feature": run.list_features()}
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, called)
     if not (manner.quiet or prepared.shards.in_memory):
         said = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
         print(f"p2pkm: {said}", file=sys.stderr, flush=True)
@@ -162,9 +163,9 @@ def execute(
                     begin=folder.begin if taken is None else partial(folder.reopen, taken.records),
                 )
             result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
-            result.notes.extend(note_treelloyd(prepared, result))
+            result.notes.extend([*prepared.notes, *note_treelloyd(prepared, result)])
         if folder is not None:
-            folder.finish(result, _draw_all if resolved.plot else None)
+            folder.finish(result, partial(_draw_all, resolved) if resolved.plot else None)
     except BaseException as error:
         _give_up(world, folder, error)
         raise
@@ -175,7 +176,7 @@ def execute(
 
 def _resolve(prepared: Prepared) -> Experiment:
     """Return the experiment with all that the run filled in."""
-    return record_defaults(prepared.experiment, prepared.run.algorithm)
+    return record_defaults(prepared.experiment, prepared.run)
 
 
 def _list_defaults(prepared: Prepared) -> dict[str, Any]:
@@ -184,10 +185,10 @@ def _list_defaults(prepared: Prepared) -> dict[str, Any]:
     return {name: value for name, value in _resolve(prepared).to_mapping().items() if asked.get(name) != value}
 
 
-def _draw_all(result: Result, folder: Path) -> None:
+def _draw_all(experiment: Experiment, result: Result, folder: Path) -> None:
     from p2pkm.viz import draw_all
 
-    draw_all(result, folder)
+    draw_all(result, folder, **experiment.draw_kinds())
 
 
 def worker_loop(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:

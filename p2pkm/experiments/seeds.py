@@ -4,8 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, tell_folder
-from p2pkm.experiments.config import Experiment
+from p2pkm.core.version import __version__
+from p2pkm.experiments.config import Experiment, Prepared
+from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
+from p2pkm.experiments.study.run import fingerprint
 from p2pkm.metrics.registry import Table, listed
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -24,10 +29,11 @@ from p2pkm.storage.checksums import Fault, check_files
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import hold, set_aside
-from p2pkm.storage.run_status import repeated_from
-from p2pkm.storage.save import write_json
-from p2pkm.storage.toml import read_toml
+from p2pkm.storage.run_status import repeated_from, run_status
+from p2pkm.storage.save import write_bytes, write_json
+from p2pkm.storage.toml import load_toml, read_toml
 
+MARK = "seeds.toml"  # what a folder of several seeds was begun with
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
 
 
@@ -46,46 +52,124 @@ def parse_seeds(text: str) -> list[int]:
             raise ExperimentError(f"--seeds {text!r} is not a list of seeds; expected for example 0-9 or 0,3,5-7")
         low, high = int(first), int(last or first)
         if high < low or len(seeds) + high - low >= _MOST_SEEDS:
-            raise ExperimentError(f"--seeds {text!r}: {part} is empty or more than {_MOST_SEEDS} seeds")
+            raise ExperimentError(
+                f"--seeds {text!r}: {part.strip()} is empty or more than {_MOST_SEEDS} seeds; expected the "
+                "smaller number first, such as 2-5"
+            )
         seeds += range(low, high + 1)
     if len(set(seeds)) < len(seeds):
         raise ExperimentError(f"--seeds {text!r} names a seed twice")
     return seeds
 
 
+def write_seeds(seeds: Sequence[int]) -> str:
+    """Return seeds as `parse_seeds` reads them, those that follow one another as a range."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
 def lead_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions) -> int:
     """Run one configuration over seeds, one folder each, and print mean, standard deviation and worst."""
     with ExitStack() as held:
-        return _run_seeds(experiment, seeds, manner, held)
+        lock = hold_out(experiment, manner, held)
+        world = connect()
+        if manner.dry_run:
+            runs = [prepare_and_validate(replace(experiment, seed=seed), world).experiment for seed in seeds]
+            told = {"seeds": seeds, "runs": [run.to_mapping() for run in runs]}
+            print(json.dumps(told, indent=None if manner.json else 1))
+            return 0
+        first = prepare_and_validate(replace(experiment, seed=seeds[0]), world)
+        lock = lock or hold_default(first, held)
+        if lock is not None:
+            _begin(lock, experiment, seeds, first)
+        return _run_seeds(experiment, seeds, manner, lock, {seeds[0]: first})
 
 
-def _run_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions, held: ExitStack) -> int:
-    """Do what `lead_seeds` says; held: until when the folder of all seeds is."""
-    lock = hold_out(experiment, manner, held)
+def resume_seeds(folder: Path, manner: OutputOptions) -> int:
+    """Run what is missing in the folder of several seeds, and close as `lead_seeds` does.
+
+    Seeds that have ended are not run again; one that has not goes on from its last checkpoint.
+
+    Raises
+    ------
+    DataError
+        If points, graph or options are no longer those of the start, or somebody is still at it.
+    ExperimentError
+        If the program is not the version that began.
+    """
+    mark = folder / MARK
+    begun = load_toml(str(mark), "list of seeds")
+    try:
+        seeds, options = parse_seeds(begun["seeds"]), begun["options"]
+        version, key = begun["version"], begun.get("key")
+    except KeyError as error:
+        raise DataError(f"{mark} is damaged: it has no {error}; begin anew with --seeds") from None
+    experiment = Experiment.from_mapping(options, str(mark))
+    if version != __version__:
+        raise ExperimentError(
+            f"{folder} was begun by p2pkm {version}, and this is {__version__}: install p2pkm=={version}, or begin anew"
+        )
+    try:
+        lock = hold(folder)
+    except ExperimentError as error:
+        raise DataError(str(error)) from None
+    with lock:
+        with repeated_from(folder / f"seed-{seeds[0]}"):
+            first = prepare_and_validate(replace(experiment, seed=seeds[0]), connect())
+        if key != _identify(first):
+            raise DataError(
+                f"the points, the graph, the options or the program are not those that {folder} was begun with; put "
+                "them back, or begin anew with --seeds"
+            )
+        return _run_seeds(experiment, seeds, manner, lock, {seeds[0]: first})
+
+
+def _begin(lock: Lock, experiment: Experiment, seeds: list[int], first: Prepared) -> None:
+    """Note what will be run, so that it can be finished by others; what was in the folder is moved aside."""
+    import tomli_w
+
+    old = set_aside(lock.folder)
+    options = replace(experiment, devices=first.experiment.devices).to_mapping()  # which the launcher may have said
+    note = {"seeds": write_seeds(seeds), "version": __version__, "key": _identify(first),
+            "aside": None if old is None else old.name, "options": options}  # fmt: skip
+    text = tomli_w.dumps({name: value for name, value in note.items() if value is not None})
+    _write(lock, partial(write_bytes, lock.folder, MARK, lambda file: file.write(text.encode())))
+
+
+def _identify(prepared: Prepared) -> str | None:
+    """Return the hash of points, graph and options; None of points on disk, which nobody reads as a whole."""
+    return fingerprint(prepared) if prepared.shards.in_memory else None
+
+
+def _run_seeds(
+    experiment: Experiment, seeds: list[int], manner: OutputOptions, lock: Lock | None, ready: dict[int, Prepared]
+) -> int:
+    """Run the seeds that have not ended in the folder, and close; ready: those that are prepared."""
     world = connect()
-    if manner.dry_run:
-        runs = [prepare_and_validate(replace(experiment, seed=seed), world).experiment.to_mapping() for seed in seeds]
-        print(json.dumps({"seeds": seeds, "runs": runs}, indent=None if manner.json else 1))
-        return 0
     summaries: list[dict[str, Any]] = []
-    code, old = 0, None
+    code = 0
+
+    def prepare(seed: int) -> Prepared:
+        return ready.pop(seed, None) or prepare_and_validate(replace(experiment, seed=seed), world)
+
     for seed in seeds:
-        prepared = prepare_and_validate(replace(experiment, seed=seed), world)
-        lock = lock or hold_default(prepared, held)
-        if seed == seeds[0]:
-            old = None if lock is None else set_aside(lock.folder)
-        with hold(lock.folder / f"seed-{seed}") if lock else nullcontext() as own:
-            result = execute(prepared, world, own, manner)
-        summaries.append(result.summary)
-        code = max(code, code_of(result.summary["termination"], prepared.experiment))
-        if result.summary["termination"] in STOPPED:
+        own = None if lock is None else lock.folder / f"seed-{seed}"
+        summary = _run_seed(partial(prepare, seed), own, manner)
+        summaries.append(summary)
+        code = max(code, code_of(summary["termination"], experiment))
+        if summary["termination"] in STOPPED:
             break
-        _tell_seed(result.summary, manner)
+        _tell_seed(summary, manner)
     closing = summarize(summaries)
-    if old is not None and code not in STOPPED.values():
-        shutil.rmtree(old)
     if lock is not None:
-        _keep(lock, closing)
+        _write(lock, partial(write_json, lock.folder, "summary.json", closing))
+        if code not in STOPPED.values():
+            _remove_aside(lock.folder)
     if manner.json:
         print(json.dumps(closing), flush=True)
     else:
@@ -93,11 +177,32 @@ def _run_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions, 
     return code
 
 
-def _keep(lock: Lock, closing: dict[str, Any]) -> None:
-    """Write the closing figures beside the folders of the seeds."""
+def _run_seed(prepare: Callable[[], Prepared], folder: Path | None, manner: OutputOptions) -> dict[str, Any]:
+    """Return the summary of one seed: as it is kept if it has ended, else it is run, or goes on."""
+    if folder is None:
+        return execute(prepare(), connect(), None, manner).summary
+    state = run_status(folder) if folder.is_dir() else ""
+    if state == "done":
+        return load(folder).summary
+    with hold(folder) as lock:
+        if not state:
+            return execute(prepare(), connect(), lock, manner).summary
+        config = str(folder / "config.toml")
+        return go_on(Experiment.from_mapping(read_toml(config), config), lock, manner).summary
+
+
+def _remove_aside(folder: Path) -> None:
+    """Remove what --force has replaced."""
+    aside = Path(str(load_toml(str(folder / MARK), "list of seeds").get("aside", ""))).name
+    if aside.startswith(f"{folder.resolve().name}.old-"):
+        shutil.rmtree(folder.resolve().with_name(aside), ignore_errors=True)
+
+
+def _write(lock: Lock, write: Callable[[], object]) -> None:
+    """Write a file beside the folders of the seeds."""
     try:
         lock.check()
-        write_json(lock.folder, "summary.json", closing)
+        write()
     except OSError as error:
         raise NetworkError(f"the folder {lock.folder} cannot be written: {error.strerror or error}") from None
 

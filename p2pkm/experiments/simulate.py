@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
-from p2pkm.core.protocols import check_method
+from p2pkm.core.protocols import check_declaration
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import bounded, whole
 from p2pkm.core.version import __version__
@@ -30,6 +30,7 @@ from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.state_tree import split
+from p2pkm.experiments.progress_line import ProgressLine
 from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import place_graph
 from p2pkm.metrics.result import Result
@@ -55,10 +56,11 @@ def simulate(  # noqa: PLR0913 - the public signature
     rank_partition: str = "auto", link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None,
     byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
-    quantize: Quantization | str | None = None, transforms: str | None = None, scale: str = "none",
+    quantize: Quantization | str | None = "auto", transforms: str | None = None, scale: str = "none",
+    missing: str = "refuse",
     silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
-    stream: DataStream | str | None = None,
+    stream: DataStream | str | None = None, progress: bool = True,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph and return the same result on every rank.
 
@@ -68,7 +70,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     ----------
     algorithm : Algorithm
         For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
-    graph : networkx.Graph, topologies.LightGraph, topologies.TimeVaryingGraph, Topology or None
+    graph : networkx.Graph, topologies.CSRGraph, topologies.TimeVaryingGraph, Topology or None
         Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
         device, without points.
     shards : Shards
@@ -76,8 +78,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     rounds : int, optional
         Most rounds of the last stage; None: the method's default (150 for GTVMin).
     all_rounds : bool
-        Whether the last stage plays all of its rounds, also when all devices have converged: when a run ends then tells
-        nothing about the points.
+        Whether every stage plays all of its rounds, also when all devices have converged: when stages and the run end
+        then depends on the graph and the options alone, and tells nothing about the points. Stages before the method
+        have as many rounds as the graph can take.
     seed : int
     start : array_like of float64[n, k, d], optional
         Starting centroids, +inf for absent rows; skips the seeding stages.
@@ -105,13 +108,18 @@ def simulate(  # noqa: PLR0913 - the public signature
     noise : float
         Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
         deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
-    quantize : Quantization or str, optional
+    quantize : Quantization, str or None
         Send tables as integers, differences in whole steps: ``"rice"`` or ``"int8"``, perhaps with the bits of the step
         and the least number of steps of a row, as ``"rice:bits=12,threshold=1"``; see `p2pkm.channel.quantization`.
+        ``"none"`` or None: as real numbers. ``"auto"``: GTVMin by default as ``"rice"``, all else as real numbers.
     transforms : str, optional
         What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
     scale : {"none", "standard", "minmax"}
         How the devices scale their features first, by messages; `Result.scaling` has shift and span.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values, NaN in points of ``Shards.deal(..., missing=True)``: "mean",
+        "median": the devices fill in that of all known values of the feature, which they find first, by messages.
+        Otherwise there must be none.
     silhouette : bool
         Whether to compute the silhouettes, too.
     true_centers : array_like of float64[c, d], optional
@@ -128,6 +136,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     stream : DataStream or str, optional
         How points arrive, leave and move while the method runs, as ``"drawn:kind=slow,share=0.1"``, or the path of a
         data tape; see docs/drift.md. The run then takes all its rounds.
+    progress : bool
+        Whether to show on a terminal (on standard error) or in a notebook how far a run is that takes longer than half
+        a second; elsewhere nothing is shown anyway.
 
     Raises
     ------
@@ -139,8 +150,19 @@ def simulate(  # noqa: PLR0913 - the public signature
         is of another run (arguments, graph, points, version of p2pkm), or its folder cannot be used.
     ExperimentError
         If an option is out of range, the ranks were given different runs, or another run writes checkpoints there.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.path(3), shards, rounds=20, faults="loss=0.4")
+    >>> round(result.summary["ratio_mean"], 2), result.summary["messages_lost"] > 0
+    (1.01, True)
     """
-    check_method(type(algorithm), type(algorithm).__name__)
+    _check_kinds(algorithm, shards)
+    check_declaration(type(algorithm), type(algorithm).__name__)
     if checkpoint_every is not None:
         whole(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
@@ -155,7 +177,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         "link_model": link_model,
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
         "noise": noise, "quantize": Quantization.of(quantize),
-        "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max,
+        "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max, "missing": missing,
         "stream": DataStream.of(stream),
     }  # fmt: skip
     world = connect()
@@ -172,6 +194,9 @@ def simulate(  # noqa: PLR0913 - the public signature
              "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
     with ExitStack() as held:
+        if progress and world.rank == 0:
+            line = held.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
+            hooks = replace(hooks, sink=line)
         writer, saved, refusal = None, None, None
         if checkpoint is not None and world.rank == 0:
             writer, saved, refusal = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
@@ -183,6 +208,17 @@ def simulate(  # noqa: PLR0913 - the public signature
     if stopped:
         signal.raise_signal(stopped)
     return result
+
+
+def _check_kinds(algorithm: Any, shards: Any) -> None:
+    """Refuse the name or the class of a method, and bare rows."""
+    if isinstance(algorithm, (str, type)):
+        raise ExperimentError(f"algorithm is {algorithm!r}; expected a method, such as p2pkm.GTVMin(16)")
+    if not isinstance(shards, Shards):
+        raise ExperimentError(
+            f"shards are of type {type(shards).__name__}; expected p2pkm.Shards; "
+            "p2pkm.Shards.deal(points, device, devices=n) makes them of points and the device of each"
+        )
 
 
 def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:

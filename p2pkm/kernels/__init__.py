@@ -11,7 +11,8 @@ from p2pkm.core.mpi_environment import check_threads
 
 # devices on this rank, and points x clusters x features in all, that plain NumPy handles
 _FEW, _SMALL = 2, 2_000_000  # of several ranks
-_FEW_ALONE, _SMALL_ALONE = 16, 20_000  # of one, unless numba is there already
+_FEW_ALONE, _SMALL_ALONE = 16, 120_000  # of one, of all its runs together, unless numba is there already
+_plain_so_far = 0  # points x clusters x features that this process has left to plain NumPy
 
 
 def pick(ranks: int, devices: int, work: int) -> Kernels:
@@ -31,11 +32,13 @@ def pick(ranks: int, devices: int, work: int) -> Kernels:
     work : int
         Points x clusters x features of all devices.
     """
+    global _plain_so_far
     alone = ranks == 1
-    few, small = (_FEW_ALONE, _SMALL_ALONE) if alone else (_FEW, _SMALL)
-    if devices <= few and work <= small and not (alone and "numba" in sys.modules):
+    few, small, before = (_FEW_ALONE, _SMALL_ALONE, _plain_so_far) if alone else (_FEW, _SMALL, 0)
+    if devices <= few and before + work <= small and not (alone and "numba" in sys.modules):
         from p2pkm.kernels import reference as plain
 
+        _plain_so_far += work
         return cast(Kernels, plain)
     return load()
 
@@ -104,13 +107,13 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
     flooded = np.zeros((2, 1, 2))
     flooded.flags.writeable = False
     versions = np.eye(2, dtype=np.uint8)
-    links = awake, indptr, tables, heard, one, one, weights
+    links = np.arange(2), indptr, tables, heard, one, weights
     return [
         lambda: compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0),
         lambda: compiled.refine(points, weights, offsets, centroids, one, 1, weights, False),
         lambda: compiled.cdkm(points, weights, points, 1),
         lambda: compiled.fuzzy(points, weights, offsets, centroids, one, 1, 0.0),
-        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False),
+        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
         lambda: compiled.gtv(centroids, np.array([0, 1]), indptr, one, one),
         lambda: compiled.losses(points, weights, offsets, centroids),
         lambda: compiled.price(points, weights, offsets, one, 2, centroids),

@@ -1,7 +1,6 @@
 """Methods on points that change during a run: which can follow them, and in which form."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
@@ -41,5 +40,5 @@ def check_following(algorithm: Any, options: Mapping[str, Any]) -> None:
 def follow(algorithm: Any) -> Any:
     """Return the method in the form that follows points that change."""
     if isinstance(algorithm, TreeLloyd) and not isinstance(algorithm, TrackingTreeLloyd):
-        return TrackingTreeLloyd(**{one.name: getattr(algorithm, one.name) for one in fields(algorithm) if one.init})
+        return TrackingTreeLloyd(**vars(algorithm))
     return algorithm

@@ -42,6 +42,8 @@ METHODS: Mapping[str, MethodEntry] = {
     "mufc": MethodEntry("server.mufc", "MUFC"),
     "central": MethodEntry("server.centralized", "Central", {"method": "lloyd"}),
     "cdkm": MethodEntry("server.centralized", "Central", {"method": "cdkm"}),
+    "deepfeca": MethodEntry("server.deepfeca", "DeepFeCA"),
+    "deepgossip": MethodEntry("peer.deepgossip", "DeepGossip"),
     "local": MethodEntry("peer.local_only", "LocalOnly"),
 }
 
@@ -49,9 +51,9 @@ METHODS: Mapping[str, MethodEntry] = {
 def find(name: str) -> Callable[..., Any]:
     """Return the class of a method, with the options that its name stands for."""
     if name not in METHODS:
-        from p2pkm.core.protocols import check_method  # with NumPy, which names alone do not need
+        from p2pkm.core.protocols import check_declaration  # with NumPy, which names alone do not need
 
-        return check_method(extend(METHODS, GROUP, name)[name], name)
+        return check_declaration(extend(METHODS, GROUP, name)[name], name)
     home = METHODS[name]
     kind: Callable[..., Any] = getattr(import_module(_HOME + home.module), home.kind)
     return partial(kind, **home.fixed) if home.fixed else kind

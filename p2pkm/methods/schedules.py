@@ -37,10 +37,15 @@ class Schedule(NamedTuple):
     check_termination: Callable[[str], str] = str
 
 
-def jacobi(devices: Devices, turns: int = 1) -> Schedule:
-    """Wake every device, in one turn or in several."""
+def jacobi(devices: Devices, turns: int = 1, before: int = 0) -> Schedule:
+    """Wake every device, in one turn or in several; before: turns that the first round has more."""
     everybody = np.ones(len(devices), np.bool_)
-    return Schedule(everybody, lambda t: repeat(everybody, turns), in_step=True, length=turns)
+    return Schedule(
+        everybody,
+        lambda t: repeat(everybody, turns + (before if t == 1 else 0)),
+        in_step=before == 0,
+        length=turns + before,
+    )
 
 
 def colored(devices: Devices, colors: Integers) -> Schedule:
@@ -84,11 +89,21 @@ def star(devices: Devices) -> Schedule:
     return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
 
 
+def deep_star(devices: Devices) -> Schedule:
+    """Wake the clients, who also send at the opening, and the hub by turns, clients last; first round: hub first."""
+    hub = devices.ids == devices.server
+    return Schedule(~hub, lambda t: iter((hub, ~hub) * (t == 1) + (~hub, hub, ~hub, hub, ~hub)), length=7)
+
+
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: colored, async, star, jacobi, or jacobi*T for T turns a round."""
+    """Return the schedule of that name: colored, async, star, deep-star, jacobi*T for T turns a round, or jacobi*T+B.
+
+    B: turns that the first round has more.
+    """
     word, _, turns = name.partition("*")
     if word == "jacobi":
-        return jacobi(devices, int(turns or 1))
+        each, _, before = turns.partition("+")
+        return jacobi(devices, int(each or 1), int(before or 0))
     if word == "colored":
         return colored(devices, colors)
-    return {"async": asynchronous, "star": star}[word](devices)
+    return {"async": asynchronous, "star": star, "deep-star": deep_star}[word](devices)

@@ -1,7 +1,7 @@
 """Tree Lloyd on points that change: few exact steps along the tree, and breathing where the cost has risen."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,15 +16,19 @@ from p2pkm.methods.peer.treelloyd import OverTree, TreeLloyd, TreeLloydState
 from p2pkm.network.graph import Topology
 
 _EVERY = 2  # rounds from one step to the next
-_MEMORY = 16  # measurements among which the least cost is looked for
-_RISE = 1.05  # times that: rows are tried
+_MEMORY = 16  # measurements with which the cost is compared
+_RISE = 0.05  # relative rise above a quarter of these for which rows are tried; half of it: another step
+_CHANCE = 1.5  # or so many standard deviations of the mean squared distance of so many points, if that is more
 _LOOK = 5  # measurements after which rows are tried anyway
 _MOST = 2  # rows that are added at first
 _GROWN, _SHRUNK = 2, 2  # Lloyd steps before and after rows are taken out
-_MOST_STEPS, _WORTH = 3, 2e-3  # steps of a round, and the relative fall of the cost for which another one is taken
+_MOST_STEPS, _WORTH = 3, 5e-3  # steps of a round, and the relative fall of the cost that leads to another one
 _GAIN = 1e-3  # relative fall of the cost for which a trial is kept
 _WAITS = (0, 2, 4)  # measurements without a trial after no failure, one, and more
 _WALKS = 2 + _MOST * (_GROWN + _SHRUNK + 2)  # up and down the tree in a round, at most
+_LEAST = 2.0**-12  # of the squares around the mean of the start: within clusters there are as many
+_DIGITS = 16  # of a cost, in binary
+_USED = 0.1  # of the bits of all walks, on average
 _FIT, _STEP, _MORE, _ASKED, _GROW, _SHRINK = range(6)  # phases of a root
 _PHASE, _ROWS, _STEPS, _LOOKED, _RISEN, _TRIED, _WAIT, _FAILED, _LOWS = range(9)  # columns of what a root remembers
 
@@ -36,14 +40,19 @@ class TrackingTreeLloyd(TreeLloyd):
     A walk is what is a round of `TreeLloyd`: sums and costs up the tree as changes, moves down. In round 1 all take
     Lloyd steps until the cost falls by less than `tol`, at most 13. From then on every second round has up to three
     walks: the root learns the cost of the table for a unit of weight, and all take one step, and another one as long as
-    the cost falls by more than 0.2 %.
+    this one lets the cost fall by more than 0.5 % even if no point changes its cluster, ``sum_c n_c |z_c|^2``.
 
-    If that cost is above 1.05 times the least one of the last 16 measurements, the next round has a step, too. Then,
-    and when the last look is 5 measurements ago, the root tries in the same round whether other rows are better: two
-    rows are added beside those of the largest error, after two steps the two rows that are missed least are taken out,
-    after two more steps the trial is kept if the cost has fallen by more than 0.1 %. If not, all go back, and one row
-    is tried. After a failure of both the next two measurements bring no trial, after further ones the next four, unless
-    the cost has risen again by that factor.
+    That cost is compared with the lower quartile of the last 16 measurements. Risen means: above it by 5 %, or by 1.5
+    standard deviations ``sqrt(2 / (d m))`` of the mean squared distance of m Gaussian points, if that is more. If it is
+    above by half of that, the next round has a step, too. If it has risen, and when the last look is 5 measurements
+    ago, the root tries in the same round whether other rows are better: two rows, or one if it has not risen, are added
+    beside those of the largest error, after two steps the rows that are missed least are taken out, after two more
+    steps the trial is kept if the cost has fallen by more than 0.1 %. If not, all go back, and after two rows one is
+    tried. After a failure of both the next two measurements bring no trial, after further ones the next four, unless
+    the cost has risen again by as much.
+
+    Steps of the grid are ``2^-4`` of the standard deviation of a coordinate within the clusters of the start, but at
+    least ``2^-10`` of that around the mean of its rows; costs on the wire have 24 bits.
 
     No descent is claimed: a table is used before its cost is known.
     """
@@ -61,6 +70,9 @@ class TrackingTreeLloyd(TreeLloyd):
 @dataclass(frozen=True)
 class TrackOverTree(OverTree):
     """`TrackingTreeLloyd` along trees: so many walks of `OverTree` are a round; most of them are silent."""
+
+    fineness: ClassVar[int] = 4  # the step is 2^-4 of the standard deviation within clusters
+    cost_bytes: ClassVar[int] = 3
 
     @property
     def searches(self) -> bool:
@@ -80,19 +92,31 @@ class TrackOverTree(OverTree):
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return the ways of all walks of a round: at most so many."""
         one = super().expected_messages(known)
-        again = tuple(way._replace(exact=np.zeros_like(way.exact)) for way in one.again)
+        again = tuple(way._replace(certain=False, bits=_USED * (way.bits or 64.0)) for way in one.again)
         return replace(one, ways=one.ways + again * (_WALKS - 1), again=again * _WALKS)
 
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
         """Start from the centroids of the last stage; a root remembers no cost."""
         state = super().initial_state(devices, start)
+        state = state._replace(up=_measure_within(state.up, state.reference, devices))
         memory = np.zeros((len(devices), _LOWS + _MEMORY))
         memory[:, _LOWS:] = np.inf
         return state._replace(trial=memory)
 
+    def choose_units(self, moments: Floats) -> Floats:
+        """Return step and unit for points with these squares within clusters, float64[b, 2]."""
+        return super().choose_units(moments / np.where(np.arange(moments.shape[2]) == 1, moments.shape[2] - 3, 1))
+
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
         """Send what is due in the walk, if it is the layer's turn."""
         return super().message(state, self._within(devices))
+
+    def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
+        """Return what goes up or down; costs are numbers of 24 bits."""
+        tables = super().outgoing(state, up=up)
+        if up:
+            tables[:, -1, 0] = tree_search.shorten(tables[:, -1, 0], _DIGITS)
+        return tables
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Wake up for a step, then act as in a round of tree Lloyd."""
@@ -149,12 +173,12 @@ class TrackOverTree(OverTree):
         if phase == _FIT:
             return self._fit(state, root, move, now)
         if phase == _STEP:
-            return _step(state, root, now)
+            return _step(state, root, move, now)
         if phase == _MORE:
             return _go_on(state, root, move, now)
         if phase == _ASKED:
             state.phi[root], state.costs[root] = state.up[root, :-1, -1], now
-            return _add(state, root, _MOST, treelloyd._KEEP)
+            return _add(state, root, int(memory[_ROWS]), treelloyd._KEEP)
         if phase == _GROW:
             last = treelloyd._UTILITY if steps == _GROWN else 0
             return treelloyd._MOVE + last if steps <= _GROWN else _remove(state, root)
@@ -187,32 +211,49 @@ class TrackOverTree(OverTree):
         )  # fmt: skip
 
 
-def _step(state: TreeLloydState, root: int, now: float) -> int:
+def _measure_within(moments: Floats, table: Floats, devices: Devices) -> Floats:
+    """Return moments, float64[n, 1, 3 + d], with squares within clusters; means of 0, so that squares add up."""
+    real = np.isfinite(table[:, :, :1])
+    mean = np.where(real, table, 0.0).sum(axis=1, keepdims=True) / np.maximum(real.sum(axis=1, keepdims=True), 1)
+    whole = np.ones((len(devices), 2))
+    within, around = (tree_sums.count_own(devices, one, one, whole)[1] for one in (table, mean))
+    found = moments * (np.arange(moments.shape[2]) < 3)
+    found[:, 0, 1] = np.maximum(within, _LEAST * around)
+    return found
+
+
+def _step(state: TreeLloydState, root: int, move: Floats, now: float) -> int:
     """Return the order of a root that has measured: a step, and the errors of the rows if it is time to look."""
     memory = state.trial[root]
-    low = float(memory[_LOWS:].min())
+    known = memory[_LOWS:][np.isfinite(memory[_LOWS:])]
+    low = float(np.quantile(known, 0.25)) if len(known) else np.inf
     mean = _remember(state, root, now)
     memory[_LOOKED] += 1
-    risen = mean > _RISE * low
-    due = risen and (memory[_WAIT] == 0 or mean > _RISE * memory[_TRIED])
+    numbers = max(float(state.sums[root, :, -1].sum()), 1.0) * state.table.shape[2]
+    rise = max(_RISE, _CHANCE * float(np.sqrt(2.0 / numbers)))
+    risen = mean > (1.0 + rise) * low
+    due = risen and (memory[_WAIT] == 0 or mean > (1.0 + rise) * memory[_TRIED])
     memory[_TRIED] = mean if due else memory[_TRIED]
-    memory[_RISEN], memory[_WAIT], memory[_FAILED] = risen, max(memory[_WAIT] - 1, 0), memory[_FAILED] * risen
+    memory[_RISEN] = mean > (1.0 + rise / 2.0) * low
+    memory[_WAIT], memory[_FAILED] = max(memory[_WAIT] - 1, 0), memory[_FAILED] * risen
     state.costs[root] = now
     if due or memory[_LOOKED] >= _LOOK:
-        memory[_PHASE] = _ASKED
+        memory[_PHASE], memory[_ROWS] = _ASKED, _MOST if due else 1
         return treelloyd._MOVE + treelloyd._PHI
-    memory[_PHASE], memory[_STEPS] = _MORE, 1
-    return treelloyd._MOVE
+    memory[_STEPS] = 1
+    return _go_on(state, root, move, now)
 
 
 def _go_on(state: TreeLloydState, root: int, move: Floats, now: float) -> int:
-    """Return the order of a root after a further step of a round."""
-    memory, before = state.trial[root], float(state.costs[root])
+    """Return the order of a root for a step of a round: the last one if it promises little.
+
+    If no point changes its cluster, the cost falls by n_c |z_c|^2 in each row, else by more.
+    """
+    memory, gain = state.trial[root], float(state.sums[root, :, -1] @ (move**2).sum(axis=1))
     state.costs[root] = now
-    if move.any() and before - now > _WORTH * before and memory[_STEPS] < _MOST_STEPS:
-        return treelloyd._MOVE
-    memory[_PHASE] = _STEP
-    return treelloyd._MOVE + treelloyd._STOP
+    again = gain > _WORTH * now and memory[_STEPS] < _MOST_STEPS
+    memory[_PHASE] = _MORE if again else _STEP
+    return treelloyd._MOVE + (0 if again else treelloyd._STOP)
 
 
 def _add(state: TreeLloydState, root: int, rows: int, word: int) -> int:
@@ -250,7 +291,7 @@ def _judge(state: TreeLloydState, root: int, now: float) -> int:
 def _remember(state: TreeLloydState, root: int, now: float) -> float:
     """Return the cost for a unit of weight, which the root keeps in the place of the oldest one."""
     memory = state.trial[root]
-    mass = float(state.sums[root, :, -1].sum() * state.units[root, 1])
+    mass = float(state.sums[root, :, -1].sum())
     mean = now / mass if mass > 0.0 else np.inf
     memory[_LOWS:] = np.append(memory[_LOWS + 1 :], mean)
     return mean

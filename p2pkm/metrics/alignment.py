@@ -22,7 +22,7 @@ def aligned_distance(a: Floats, b: Floats) -> float:
         return np.nan
     squared = ((short[:, None] - long) ** 2).sum(axis=2)
     nearest = squared.argmin(axis=1)
-    if len(np.unique(nearest)) == len(short):  # cheaper than that there is nothing
+    if len(set(nearest.tolist())) == len(short):  # cheaper than that there is nothing
         return float(squared.min(axis=1).sum())
     return match_one_to_one(squared)
 

@@ -31,7 +31,7 @@ def tell_worse(summary: Summary) -> Row:
     if not is_worse(ratio, best):
         return NO_ROW
     since = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
-    return write_figure(best), f"in {since}; quality got worse since, by {write_number(100 * (ratio / best - 1))} %"
+    return write_figure(best), f"in {since}; quality got worse since, {_change(best, ratio)}"
 
 
 def tell_start(summary: Summary) -> Row:
@@ -39,8 +39,15 @@ def tell_start(summary: Summary) -> Row:
     start, ratio = summary["ratio_start"], summary["ratio_mean"]
     if start is None or ratio is None:
         return NO_ROW
-    word, change = "raised" if ratio > start else "lowered", write_number(100 * abs(ratio / start - 1))
-    return write_figure(start), f"before the first round; the method {word} it by {change} %"
+    word = "raised" if ratio > start else "lowered"
+    return write_figure(start), f"before the first round; the method {word} it {_change(start, ratio)}"
+
+
+def _change(before: float, after: float) -> str:
+    """Return by what share a ratio has changed; 0, the ratio of points that are their own centroids, has no share."""
+    if before == 0.0 < after:
+        return "from 0"
+    return f"by {write_number(100 * abs(after / before - 1) if before else 0.0)} %"
 
 
 _CHOICES = {
@@ -67,6 +74,12 @@ def tell_devices(summary: Summary) -> Row:
     """Return the number of devices that have names."""
     names = summary["device_names"]
     return (str(summary["devices"]), str(names)) if names else NO_ROW
+
+
+def tell_features(summary: Summary) -> Row:
+    """Return the names of the features."""
+    names = summary["feature_names"]
+    return ("", str(names)) if names else NO_ROW
 
 
 def tell_k(summary: Summary) -> Row:
@@ -96,6 +109,13 @@ def tell_wire(summary: Summary) -> Row:
     wire = summary["wire_bytes"]
     shown = wire is not None and wire != summary["bytes"]
     return (write_figure(wire), "as encoded, whole bytes a message") if shown else NO_ROW
+
+
+def tell_integers(summary: Summary) -> Row:
+    """Return how tables travel, of methods whose links have a coupling also if they travel as real numbers."""
+    if summary["quantize"] is not None:
+        return str(summary["quantize"]), "tables travel as differences in whole steps"
+    return NO_ROW if summary["coupling"] is None else ("none", "tables travel as real numbers")
 
 
 def tell_time(summary: Summary) -> Row:
@@ -164,7 +184,8 @@ def tell_alone(summary: Summary) -> Row:
 def tell_count_noise(summary: Summary) -> Row:
     """Return the noise of a count."""
     noise = summary["noise_count"]
-    return NO_ROW if noise is None else (f"{noise:.0f} points", "on the count of a cluster")
+    what = "cluster" if summary["steps"] else "cell, of which clusters are made"
+    return NO_ROW if noise is None else (f"{noise:.0f} points", f"on the count of a {what}")
 
 
 def tell_suppression(summary: Summary) -> Row:

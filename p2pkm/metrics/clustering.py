@@ -69,9 +69,15 @@ def distance(centroids: Floats, centers: Floats) -> float:
 
 def match_one_to_one(costs: Floats) -> float:
     """Return the least sum of the costs float64[k, c] of rows that are matched one to one."""
+    return float(costs[pair_one_to_one(costs)].sum())
+
+
+def pair_one_to_one(costs: Floats) -> tuple[Integers, Integers]:
+    """Return the rows and the columns of costs float64[k, c] that are matched one to one at the least sum."""
     from scipy.optimize import linear_sum_assignment
 
-    return float(costs[linear_sum_assignment(costs)].sum())
+    rows, columns = linear_sum_assignment(costs)
+    return rows, columns
 
 
 def mean_square_error(distances: Floats, k: int) -> float:

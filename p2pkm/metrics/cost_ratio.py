@@ -8,8 +8,9 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Search, Stream, cluster
 from p2pkm.core.cache import digest, memoize_in_study
 from p2pkm.core.messages import expand_ranges
-from p2pkm.core.sorting import offsets_of
+from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.data.shards import Shards
+from p2pkm.data.table import Labels
 from p2pkm.kernels.reference import uniforms
 from p2pkm.network.transport import Network
 
@@ -54,7 +55,7 @@ class CostEvaluator:
     Parameters
     ----------
     devices : Devices
-    classes : int64[m]
+    classes : int16[m], int32[m] or int64[m]
         True class of each own point; empty without labels.
     n_classes : int
         Number of classes over all ranks, 0 without labels.
@@ -77,7 +78,7 @@ class CostEvaluator:
     """
 
     def __init__(
-        self, devices: Devices, classes: Integers, n_classes: int, network: Network, central: Floats | None,
+        self, devices: Devices, classes: Labels, n_classes: int, network: Network, central: Floats | None,
         *, alone: bool = True,
     ) -> None:  # fmt: skip
         self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
@@ -100,12 +101,12 @@ class CostEvaluator:
         own, total = self._devices, int(sizes.sum())
         self._points, self._each = min(total, _PRICED), max(total / _PRICED, 1.0)
         if total <= _PRICED:
-            return *own.kernel_inputs, self.classes
+            return *own.kernel_inputs, self.classes.astype(np.int64)
         self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
         runs = spread(total // _RUN, _PRICED // _RUN, own.shared_key, 3)
         rows, counts = locate((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, own.ids)
         points, weights, _ = own.kernel_inputs
-        classes = self.classes[rows] if self.n_classes else self.classes
+        classes = (self.classes[rows] if self.n_classes else self.classes).astype(np.int64)
         return points[rows], weights[rows] if len(weights) else weights, offsets_of(counts[own.ids]), classes
 
     def _name_points(self) -> tuple[bytes, float]:
@@ -158,7 +159,7 @@ class CostEvaluator:
         """Return the pooled cost of each distinct set, which of them each set is, and their contingency tables."""
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
-        _, first = np.unique(which, return_index=True)
+        first = find_runs(np.maximum.accumulate(which))  # they are numbered as they come
         known = self._known if n_classes == 0 else {}  # the tables of remembered results are unknown
         fresh = np.array([name not in known for name in numbers])
         points, weights, offsets, classes = self._pool

@@ -1,12 +1,12 @@
 """The census at the end of a run: where the points are, how they were labeled, and a sample for pictures."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.chunks import label
+from p2pkm.core.chunks import Piece, label
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import locate, spread
@@ -15,6 +15,49 @@ from p2pkm.network.transport import Network
 
 _LABELED = 10_000_000  # points; above, labels are not gathered
 _SAMPLE = 5_000
+_PROFILED = 20_000_000  # coordinates of points, or of centroids; above, clusters have no means
+
+
+class Moments(NamedTuple):
+    """Of the points of every cluster on every device.
+
+    Attributes
+    ----------
+    sizes : int64[n, k]
+    weights : float64[n, k]
+    first, second : float64[n, k, d]
+        Sums of weighted deviations from the centroid, and of their squares.
+    """
+
+    sizes: Integers
+    weights: Floats
+    first: Floats
+    second: Floats
+
+    @classmethod
+    def none(cls, n: int, k: int, d: int) -> "Moments":
+        """Return those of no points."""
+        return cls(np.zeros((n, k), np.int64), np.zeros((n, k)), np.zeros((n, k, d)), np.zeros((n, k, d)))
+
+    def add(self, piece: Piece, devices: Devices, centroids: Floats) -> None:
+        """Add the points of a piece."""
+        n, k = piece.own.stop - piece.own.start, self.sizes.shape[1]
+        there = piece.labels >= 0
+        cell = (np.repeat(np.arange(n) * k, np.diff(piece.offsets)) + piece.labels)[there]
+        points, weights = devices.stored[piece.rows][there], devices.point_weights[piece.rows][there]
+        self.sizes[piece.own] += np.bincount(cell, minlength=n * k).reshape(n, k)
+        self.weights[piece.own] += np.bincount(cell, weights, n * k).reshape(n, k)
+        rows = centroids[piece.own].reshape(n * k, devices.d)
+        for j in range(devices.d):
+            apart = points[:, j] - rows[cell, j]
+            self.first[piece.own, :, j] += np.bincount(cell, weights * apart, n * k).reshape(n, k)
+            self.second[piece.own, :, j] += np.bincount(cell, weights * apart * apart, n * k).reshape(n, k)
+
+    def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats]:
+        """Return sizes int64[n, k], means and standard deviations float64[n, k, d], NaN where there are no points."""
+        total = np.where(self.sizes > 0, self.weights, np.nan)[:, :, None]
+        mean = self.first / total
+        return self.sizes, centroids + mean, np.sqrt(np.maximum(self.second / total - mean * mean, 0.0))
 
 
 def collect_labels(
@@ -36,7 +79,9 @@ def collect_labels(
     sizes, clients = network.allgather_by_device(devices.sizes), devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
-    labels, own, marks = _score(devices, known, n_classes, (centroids, through), keep=m <= _LABELED)
+    large = max(m, devices.total * centroids.shape[1]) * devices.d > _PROFILED
+    moments = None if large else Moments.none(*centroids.shape)
+    labels, own, marks = _score(devices, known, n_classes, (centroids, through), moments, keep=m <= _LABELED)
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)
@@ -51,12 +96,22 @@ def collect_labels(
     rows, counts = locate(spread(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
     truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
     owner = np.repeat(devices.ids, counts[devices.ids])
-    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth)]
-    return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2])
+    found = np.full(len(rows), -1) if labels is None else labels[rows]
+    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth, found)]
+    profile = () if moments is None else (
+        network.allgather_by_device(part)[:clients] for part in moments.summarize(centroids)
+    )  # fmt: skip
+    return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2], drawn[3], *profile)
 
 
 def _score(
-    devices: Devices, known: NDArray[Any] | None, n_classes: int, rows: tuple[Floats, Floats | None], *, keep: bool
+    devices: Devices,
+    known: NDArray[Any] | None,
+    n_classes: int,
+    rows: tuple[Floats, Floats | None],
+    moments: Moments | None,
+    *,
+    keep: bool,
 ) -> tuple[Integers | None, Integers, Floats]:
     """Label the own points by their own centroids and score the labels against the true classes, if they are known.
 
@@ -64,6 +119,8 @@ def _score(
     ----------
     rows : (float64[n, k, d], float64[n, q, d] or None)
         Centroids, and the rows by way of which points take them.
+    moments : Moments or None
+        To which the points of the clusters are added.
 
     Returns
     -------
@@ -78,6 +135,8 @@ def _score(
     for piece in label(devices, *rows):
         if labels is not None:
             labels[piece.rows] = piece.labels
+        if moments is not None:
+            moments.add(piece, devices, rows[0])
         if known is not None:
             count, own, truth = devices.kernels.tabulate, piece.own, known[piece.rows].astype(np.int64)
             tables = count(piece.offsets, truth, piece.labels, n_classes, rows[0].shape[1])

@@ -3,12 +3,14 @@
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
+from p2pkm.core.states import optional
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
@@ -138,6 +140,8 @@ class Monitor:
         if now["round"] % self.every and not last:
             return
         began, compiled = time.perf_counter(), count_compilation()
+        if (learned := optional(state, "learned")) is not None:
+            self._watch(replace(self._devices, stored=learned.features.values))
         self._record(now, state, algorithm, closing)
         self._changed = False
         if self.prices is None:  # the points are not scaled yet
@@ -176,7 +180,7 @@ class Monitor:
             "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
-        if self._price is not None:
+        if self._price is not None and not algorithm.traits.learns_features:
             record["break"] = self._changed
         if own.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
@@ -233,7 +237,7 @@ class Monitor:
         for piece in label(own, centroids):
             losses[piece.own] = piece.losses
             if prices is not None and prices.n_classes and own.server >= 0:
-                known = piece.offsets, prices.classes[piece.rows], piece.labels
+                known = piece.offsets, prices.classes[piece.rows].astype(np.int64), piece.labels
                 tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
                 scores[piece.own] = ari(tables)
         digests = own.kernels.digest(np.ascontiguousarray(centroids))
@@ -299,7 +303,7 @@ def usual_every(n: int) -> int:
 
 def add(values: Floats | Integers) -> float:
     """Return the sum, one after the other: the same bits on every placement."""
-    return float(np.cumsum(values)[-1]) if len(values) else 0.0
+    return float(values.cumsum()[-1]) if len(values) else 0.0
 
 
 def mean(values: Floats, weights: Floats | Integers | None = None) -> float | None:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.brief import brief
 from p2pkm.core.messages import expand_ranges
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -52,6 +53,9 @@ class Frames(NamedTuple):
     edge_b: Integers
     gtv: Singles
     bytes: Integers
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Frame(NamedTuple):

@@ -1,15 +1,19 @@
 """What a run leaves behind, the same on every rank."""
 
+import textwrap
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import losses as price_losses
+from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
     from p2pkm.metrics.replay_frames import Frames
     from topologies import CSRGraph
+
+_TOLD = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
+         "wire_bytes")  # fmt: skip
 
 
 class Exposure(NamedTuple):
@@ -37,6 +44,9 @@ class Exposure(NamedTuple):
     devices: Integers
     rows: Integers
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class HashChain(NamedTuple):
     """The fingerprints of the recorded rounds.
@@ -51,6 +61,9 @@ class HashChain(NamedTuple):
 
     heads: Any
     digests: Any
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Census(NamedTuple):
@@ -71,6 +84,10 @@ class Census(NamedTuple):
         Points for pictures: all of them, or a seeded sample of 5,000.
     sample_device, sample_class : int64[s]
         Their devices and classes (-1 without labels).
+    sample_cluster : int64[s]
+        Row of their device's centroids that they chose; -1: none, or not known.
+    cluster_sizes, cluster_means, cluster_deviations : int64[n, k], float64[n, k, d], float64[n, k, d], or None
+        Points of each row of a device's centroids, their mean and their standard deviation; None of large runs.
     """
 
     sizes: Integers
@@ -82,6 +99,35 @@ class Census(NamedTuple):
     sample: Floats
     sample_device: Integers
     sample_class: Integers
+    sample_cluster: Integers
+    cluster_sizes: Integers | None = None
+    cluster_means: Floats | None = None
+    cluster_deviations: Floats | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
+class LearnedFeatures(NamedTuple):
+    """What a method learned that clusters features of a network, see `p2pkm.methods.deep`.
+
+    Attributes
+    ----------
+    theta : float32[n, P]
+        Last parameters of every device, of a star the hub's too.
+    features : float64[m, D]
+        What is clustered, of every point under the last parameters of its device, in the order of `Census.device`.
+    labels : int64[T + 1, m]
+        Pseudo-labels by every clustering: row t is what round t + 1 was trained on, the last row belongs to the last
+        parameters; -1: none. Without any round of shape [0, m].
+    """
+
+    theta: Any
+    features: Floats
+    labels: Integers
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +176,23 @@ class Result:
     devices : dict of str to float64[n]
         The figures of `p2pkm.metrics.registry` that every device has a value of, by key; the server's, too, if the
         figure has one: devices.npz of the run folder.
+    features : tuple of str, length d, or None
+        Names of the features, if the data have any.
+    learned : LearnedFeatures or None
+        Of `deepfeca` and `deepgossip`; then all centroids, costs and labels are in the space of the features, which
+        `predict` takes, too.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(3), shards)
+    >>> result.centroids.shape, result.clusters.points.sum(axis=0).tolist()
+    ((3, 3, 2), [8, 8, 8])
+    >>> bool((result.predict(X) == result.labels).all())
+    True
     """
 
     centroids: Floats
@@ -152,12 +215,76 @@ class Result:
     exposure: Exposure | None = None
     central: Floats | None = None
     devices: dict[str, Floats] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    learned: LearnedFeatures | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Return what the features are called; without names ``feature 0``, ``feature 1``, ...."""
+        return self.features or tuple(f"feature {j}" for j in range(self.centroids.shape[2]))
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Return the clusters of all devices under one numbering, in the units of the data.
+
+        The numbers are those of the device that `predict` takes by default: the rows of every other device are matched
+        with its rows one to one.
+        """
+        census = self.census
+        number = number_clusters(self.centroids, self.centroids[self.best])
+        means = None if census.cluster_means is None else arrange(self._unscale(census.cluster_means), number)
+        widths = census.cluster_deviations
+        if widths is not None and self.scaling is not None:
+            widths = widths * self.scaling[1][: len(widths), None]
+        return Clusters(
+            number, arrange(self._unscale(self.centroids), number),
+            None if census.cluster_sizes is None else arrange(census.cluster_sizes, number),
+            means, None if widths is None else arrange(widths, number),
+        )  # fmt: skip
+
+    @property
+    def labels(self) -> Integers:
+        """Return the cluster of each point by its own device, int64[m], in ascending row of the data.
+
+        They are numbered as in `clusters`; -1: the device has no centroid.
+
+        Raises
+        ------
+        DataError
+            If the run was too large to keep them.
+        """
+        census = self.census
+        if census.labels is None or census.device is None or census.row is None:
+            raise DataError("above 10 million points labels are not kept; predict gives them, device by device")
+        return self.number_alike(census.device, census.labels)[np.argsort(census.row, kind="stable")]
+
+    def number_alike(self, device: Integers, row: Integers) -> Integers:
+        """Return the clusters of `clusters` that rows of devices' centroids are, int64[m]; -1 stays -1."""
+        return np.where(row < 0, -1, self.clusters.number[device, np.maximum(row, 0)])
+
+    def server_rows(self) -> Floats | None:
+        """Return the server's centroids numbered as in `clusters`, in the units of the data; None without a server."""
+        if self.server_centroids is None:
+            return None
+        rows = np.full((1, max(len(self.server_centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
+        rows[0, : len(self.server_centroids)] = self.server_centroids
+        ordered = arrange(rows, number_clusters(rows, self.centroids[self.best]))[0]
+        if self.scaling is None:
+            return ordered
+        return np.where(np.isinf(ordered), ordered, ordered * self.scaling[1][-1] + self.scaling[0][-1])
+
+    def _unscale(self, rows: Floats) -> Floats:
+        """Return rows[n, k, d] of every device in the units of the data."""
+        if self.scaling is None:
+            return rows
+        shift, span = (part[: len(rows), None] for part in self.scaling)
+        return np.where(np.isinf(rows), rows, rows * span + shift)
 
     @property
     def graph(self) -> "nx.Graph | CSRGraph":
         """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
 
-        A networkx.Graph, above 100,000 devices a topologies.LightGraph. Where devices have names, nodes have a `name`.
+        A networkx.Graph, above 100,000 devices a topologies.CSRGraph. Where devices have names, nodes have a `name`.
         """
         return self._light() if self.topology.n > LARGE else self._draw_up()
 
@@ -205,8 +332,17 @@ class Result:
         folder: Path = call("save", self, path)
         return folder
 
+    def report(self) -> Any:
+        """Return the report of the run with its replay, which a notebook shows; its `save` writes it as one HTML file.
+
+        Returns
+        -------
+        p2pkm.viz.report.page.Page
+        """
+        return call("report", self)
+
     def plot(self) -> "Figure":
-        """Return one figure with all pictures of the result."""
+        """Return one figure with all pictures of the result; a notebook shows it."""
         figure: Figure = call("overview", self)
         return figure
 
@@ -244,6 +380,15 @@ class Result:
             edge["messages"] = edge.get("messages", 0) + int(messages)
             edge["bytes"] = edge.get("bytes", 0) + int(volume)
         return graph
+
+    def __repr__(self) -> str:
+        known = [(name.replace("_", " "), self.summary.get(name)) for name in _TOLD]
+        told = ", ".join(
+            f"{name}: {f'{value:,.5g}' if isinstance(value, float) else value}"
+            for name, value in known
+            if value is not None
+        )
+        return "\n".join(textwrap.wrap(f"<Result {told}>", 100, max_lines=5, placeholder=" ...>"))
 
     def _repr_html_(self) -> str:
         return str(call("card", self))

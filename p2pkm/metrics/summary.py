@@ -30,7 +30,7 @@ from p2pkm.metrics.optional import (
 )
 from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, LearnedFeatures, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
@@ -130,10 +130,20 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.left_out,
-        exposure=exposure, central=prices.baseline,
+        exposure=exposure, central=prices.baseline, learned=_collect_learned(devices, network, state),
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
     return replace(result, summary=summary | figures, devices=values)
+
+
+def _collect_learned(devices: Devices, network: Network, state: Any) -> LearnedFeatures | None:
+    """Return what all devices have learned, the same on every rank; None for methods that learn no features."""
+    learned = optional(state, "learned")
+    if learned is None:
+        return None
+    sizes = network.allgather_by_device(devices.sizes)
+    features, labels = (network.allgather_by_device(part.values, sizes) for part in (learned.features, learned.labels))
+    return LearnedFeatures(network.allgather_by_device(learned.theta), features, np.ascontiguousarray(labels.T))
 
 
 def _tell_reverted(reverted: int, clients: int) -> list[str]:
@@ -189,7 +199,7 @@ def _miss(sizes: Integers, centroids: Floats) -> list[str]:
         who = "no device holds a centroid, so there is no quality to report"
     return [
         f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
-        "lower the minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"
+        "lower minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"
     ]
 
 

@@ -2,14 +2,18 @@
 
 import json
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import pairwise
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.brief import brief
 from p2pkm.core.errors import TopologyError
 from p2pkm.core.late_binding import call
+from p2pkm.core.sorting import find_runs
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,6 +48,14 @@ class Topology:
         Which of these links are in use in which round; None: all of them, always.
     names : tuple of str, length n, or None
         What the devices are called, a hub ``server``; None: by their numbers.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> ring = p2pkm.Topology.from_graph(topologies.ring(4))
+    >>> ring.n, ring.indices.tolist(), ring.degrees.tolist()
+    (4, [1, 3, 0, 2, 1, 3, 0, 2], [2, 2, 2, 2])
     """
 
     indptr: Integers
@@ -68,7 +80,7 @@ class Topology:
         Raises
         ------
         TopologyError
-            As `from_networkx` does; the arrays of a LightGraph have to be a symmetric matrix, sorted, too.
+            As `from_networkx` does; the arrays of a CSRGraph have to be a symmetric matrix, sorted, too.
         """
         import topologies
 
@@ -121,7 +133,7 @@ class Topology:
     @classmethod
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
         """Add what follows from the links."""
-        return cls(indptr, indices, weights, _walk("color", indptr, indices), _bound_diameter(indptr, indices))
+        return cls(indptr, indices, weights, walk("color", indptr, indices), _bound_diameter(indptr, indices))
 
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
         """Return the same graph with its devices in the order of their names among the points, and called so.
@@ -199,16 +211,40 @@ class Topology:
     @cached_property
     def components(self) -> Integers:
         """Return the component of each device, int64[n], numbered by their lowest device."""
-        return _walk("components", self.indptr, self.indices)
+        return walk("components", self.indptr, self.indices)
+
+    @cached_property
+    def spanning_tree(self) -> tuple[Integers, Integers]:
+        """Return parents, -1 at roots, and layers of breadth-first trees, int64[n] each: a root per component.
+
+        A root is least far from both ends of a long path, the lowest such device.
+        """
+        lowest = find_first(self.components, np.zeros(self.n, np.int64))
+        one = self.layers(find_first(self.components, self.layers(lowest)))
+        other = self.layers(find_first(self.components, one))
+        return self.grow(find_first(self.components, -np.maximum(one, other)))
+
+    def grow(self, roots: Integers) -> tuple[Integers, Integers]:
+        """Return the same of breadth-first trees from given roots, int64[components]."""
+        layer = self.layers(roots)
+        upward = np.flatnonzero(layer[self.indices] == (layer - 1).repeat(self.degrees))
+        child = self.indptr.searchsorted(upward, side="right") - 1
+        lowest = find_runs(child)  # edges lie by device and then by neighbor
+        parent = np.full(self.n, -1)
+        parent[child[lowest]] = self.indices[upward[lowest]]
+        return parent, layer
 
     @cached_property
     def mirror(self) -> Integers:
         """Return the opposite (j, i) of every directed edge (i, j), int64[e]."""
-        return _walk("mirror", self.indptr, self.indices)
+        return walk("mirror", self.indptr, self.indices)
 
     def layers(self, roots: Integers | int) -> Integers:
         """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""
-        return _walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
+        return walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
@@ -234,7 +270,7 @@ def _tell_missing(names: tuple[str, ...], others: tuple[str, ...]) -> str:
     return f"{', '.join(map(repr, missing[:_TOLD])) or 'none'}{more} {'has' if len(missing) == 1 else 'have'}"
 
 
-def _walk(name: str, *arrays: Integers) -> Integers:
+def walk(name: str, *arrays: Integers) -> Integers:
     """Call a kernel on a graph: the compiled one, which takes a while to import, where there is much to do."""
     from p2pkm.kernels import load
     from p2pkm.kernels import reference as plain
@@ -272,7 +308,18 @@ def _bound_diameter(indptr: Integers, indices: Integers) -> int:
     """Return the largest eccentricity of small graphs, else twice that of the lowest device of every component."""
     n = len(indptr) - 1
     if n <= _EXACT:
-        return max(int(_walk("layers", indptr, indices, np.array([i])).max()) for i in range(n))
-    component = _walk("components", indptr, indices)
+        return _measure_diameter(indptr.tolist(), indices.tolist())
+    component = walk("components", indptr, indices)
     roots = find_first(component, np.zeros(n, np.int64))
-    return min(2 * int(_walk("layers", indptr, indices, roots).max()), n - 1)
+    return min(2 * int(walk("layers", indptr, indices, roots).max()), n - 1)
+
+
+def _measure_diameter(indptr: list[int], indices: list[int]) -> int:
+    """Return after how many steps no ball around a device, a set of bits, grows any more when it takes in the next."""
+    neighbors = [indices[first:last] for first, last in pairwise(indptr)]
+    balls, steps = [1 << i for i in range(len(neighbors))], 0
+    while True:
+        wider = [reduce(or_, map(balls.__getitem__, own), ball) for own, ball in zip(neighbors, balls, strict=True)]
+        if wider == balls:
+            return steps
+        balls, steps = wider, steps + 1

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.messages import expand_ranges
-from p2pkm.network.graph import Topology, sort_stably
+from p2pkm.core.sorting import narrow
+from p2pkm.network.graph import Topology, sort_stably, walk
 from p2pkm.network.rank_partition import RankPartition
 
 
@@ -74,9 +76,12 @@ class LocalSubgraph:
         return len(self.ids) + len(self.ghosts)
 
     @cached_property
-    def mirror(self) -> Integers:
-        """Return for every edge between two own devices the opposite edge, else -1, int64[e]."""
-        mirror = np.full(len(self.senders), -1)
+    def mirror(self) -> NDArray[np.integer[Any]]:
+        """Return for every edge between two own devices the opposite edge, else -1, int[e] of the smallest type."""
+        kind = narrow(len(self.senders))
+        if not len(self.ghosts):
+            return walk("mirror", self.indptr, self.senders).astype(kind)
+        mirror = np.full(len(self.senders), -1, kind)
         inside = np.flatnonzero(self.senders < len(self.ids))
         mirror[inside] = inside[sort_stably(self.senders[inside])]
         return mirror

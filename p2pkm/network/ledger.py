@@ -5,8 +5,10 @@ from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.brief import brief
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.network.graph import LARGE
 
@@ -49,6 +51,9 @@ class Traffic(NamedTuple):
     age_mean: Floats | None = None
     age_max: Floats | None = None
     refused: Integers | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def rows_per_device(self) -> Integers:
@@ -117,11 +122,12 @@ class Ledger:
     def __init__(self, indptr: Integers) -> None:
         self._indptr, self._degrees = indptr, np.diff(indptr)
         self._senders = np.zeros((4, len(self._degrees)), np.int64)  # of each, over all of its edges, see `edges`
-        self._edges = np.zeros(
-            (4, 0), np.int64
-        )  # the same for what went over some edges only, once there are such messages
+        # the same for what went over some edges only, once there are any; int32 while it holds `_most`, a bound
+        self._edges: NDArray[np.integer[Any]] = np.zeros((4, 0), np.int32)
+        self._most = 0
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
         self._noted: list[ExchangeRecord] = []
+        self._over: list[tuple[Integers, ...]] = []  # edges of sparse messages among them: place, rows, bytes, wire
         self._forget()
 
     def _forget(self) -> None:
@@ -137,25 +143,25 @@ class Ledger:
         """Write down one exchange over the own edges, bool[e], or all; it is added up on demand."""
         if messages.malformed is not None:
             self.refused += messages.malformed * _count_receivers(self._indptr, edges)
-        self._noted.append(
-            ExchangeRecord(stage, turn, messages.rows, 8 * (messages.values.shape[2] - messages.header), edges,
-                           wire=messages.wire)
-        )  # fmt: skip
-        waiting = len(self._noted)
-        if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
-            self._count()  # so many rows are not kept until then
+        row_bytes = 8 * (messages.values.shape[2] - messages.header)
+        self._note(ExchangeRecord(stage, turn, messages.rows, row_bytes, edges, wire=messages.wire))
 
     def count_sparse(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
-        """Add up one exchange of sparse messages; said: which table goes over which own edge; at: stage and turn."""
-        self._count()
+        """Write down one exchange of sparse messages; said: which table goes over which own edge; at: stage, turn."""
         rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)
-        wire = None
+        volume = wire = rows * row_bytes
         if sparse.wire is not None:
             senders = np.searchsorted(self._indptr, said.edges, side="right") - 1
             wire = sparse.wire[np.searchsorted(sparse.who, senders)]
-        _add(self._over_some(), said.edges, rows, row_bytes, wire)
-        if len(self._degrees) <= LARGE:
-            self._keep(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
+        self._over.append((said.edges, rows, volume, wire))
+        self._note(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
+
+    def _note(self, exchange: ExchangeRecord) -> None:
+        """Let an exchange wait, unless so many rows were kept until then."""
+        self._noted.append(exchange)
+        waiting = len(self._noted)
+        if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
+            self._count()
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:
@@ -177,14 +183,14 @@ class Ledger:
     def totals(self) -> tuple[int, int]:
         """Return messages and bytes that the batch has sent so far."""
         self._count()
-        messages, _, volume, _ = self._senders @ self._degrees + self._edges.sum(axis=1)
+        messages, _, volume, _ = self._senders @ self._degrees + self._edges.sum(axis=1, dtype=np.int64)
         return int(messages), int(volume)
 
     @property
     def wire_total(self) -> int:
         """Return the bytes on the wire that the batch has sent so far."""
         self._count()
-        return int(self._senders[3] @ self._degrees + self._edges[3].sum())
+        return int(self._senders[3] @ self._degrees + self._edges[3].sum(dtype=np.int64))
 
     @property
     def edges(self) -> Integers:
@@ -204,7 +210,8 @@ class Ledger:
     def restore(self, senders: Integers, edges: Integers, exchanges: list[ExchangeRecord]) -> None:
         """Take over what was counted before: the figures int64[n, 4] and int64[e, 4], and the exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
-        self._noted = []
+        self._most = int(edges.max(initial=0))
+        self._noted, self._over = [], []
         self._forget()
         for exchange in exchanges:
             self._keep(exchange)
@@ -213,11 +220,21 @@ class Ledger:
     def counted(self) -> tuple[Integers, Integers]:
         """Return the figures for messages over all edges of a device, int64[n, 4], and over some only, int64[e, 4]."""
         self._count()
-        return self._senders.T, self._edges.T
+        return self._senders.T, self._edges.T.astype(np.int64)  # alike on all ranks
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
+        if self._over:
+            where, *more = (np.concatenate(part) for part in zip(*self._over, strict=True))
+            most = sum(max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._over)
+            for total, each in zip(self._over_some(most), (np.ones_like(where), *more), strict=True):
+                np.add.at(total, where, each.astype(total.dtype))
+            self._over.clear()
         for exchange in self._noted:
+            if exchange.who is not None:
+                if len(self._degrees) <= LARGE:
+                    self._keep(exchange)
+                continue
             spoke = np.flatnonzero(exchange.rows >= 0)
             if exchange.edges is None:
                 wire = None if exchange.wire is None else exchange.wire[spoke]
@@ -251,12 +268,18 @@ class Ledger:
         spoke = exchange.rows[senders] >= 0
         where, senders = where[spoke], senders[spoke]
         wire = None if exchange.wire is None else exchange.wire[senders]
-        _add(self._over_some(), where, exchange.rows[senders], exchange.row_bytes, wire)
+        rows = exchange.rows[senders]
+        most = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))
+        _add(self._over_some(most), where, rows, exchange.row_bytes, wire)
 
-    def _over_some(self) -> Integers:
-        """Return the counts of what goes over some edges only, with room for them."""
+    def _over_some(self, more: int) -> NDArray[np.integer[Any]]:
+        """Return the counts of what goes over some edges only, with room for so much more over each."""
+        self._most += more
+        kind = np.int32 if self._most <= np.iinfo(np.int32).max else np.int64
         if not self._edges.size:
-            self._edges = np.zeros((4, int(self._indptr[-1])), np.int64)
+            self._edges = np.zeros((4, int(self._indptr[-1])), kind)
+        elif self._edges.dtype != kind:
+            self._edges = self._edges.astype(kind)
         return self._edges
 
 
@@ -265,7 +288,9 @@ def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 
-def _add(sums: Integers, places: Integers, rows: Integers, row_bytes: int, wire: Integers | None) -> None:
+def _add(
+    sums: NDArray[np.integer[Any]], places: Integers, rows: Integers, row_bytes: int, wire: Integers | None
+) -> None:
     """Add one message of so many rows and bytes on the wire at each place."""
     everywhere, volume = len(places) == sums.shape[1], rows * row_bytes
     for total, more in zip(sums, (1, rows, volume, volume if wire is None else wire), strict=True):

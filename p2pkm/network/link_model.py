@@ -43,6 +43,12 @@ class LinkModel:
     ------
     ExperimentError
         If a figure is out of range.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> p2pkm.LinkModel.of("wan").latency, p2pkm.LinkModel.wan(latency=0.05).latency
+    (0.075, 0.05)
     """
 
     profile: str

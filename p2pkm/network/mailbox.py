@@ -57,6 +57,9 @@ class Mailbox:
         self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
         whole = n == 0 or accepted.min() >= 0
         steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
+        if messages.standing and self._borrowed and self._stands(messages, r):
+            self._hold(messages.values, borrowed=True)
+            return
         if not (whole and steady and not self._borrowed):
             if self._borrow(messages, whole):
                 return
@@ -64,8 +67,12 @@ class Mailbox:
         if whole:
             self._own[:, : messages.values.shape[1], : messages.values.shape[2]] = messages.values
         else:
-            spoke = accepted >= 0
-            self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
+            spoke = np.flatnonzero(accepted >= 0)
+            if self._spare or self._own.shape != messages.values.shape or not messages.values.size:
+                self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
+            else:  # a table is one item: much faster than number by number
+                own, values = (_as_items(tables) for tables in (self._own, messages.values))
+                own[spoke] = values[spoke]
 
     def inbox(self, flags: Mask | None) -> Inbox:
         """Return what was received once all heads are known; flags: bool[e], edges over which something came."""
@@ -141,13 +148,17 @@ class Mailbox:
         return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
 
     def _borrow(self, messages: DenseMessages, whole: bool) -> bool:
-        """Take what all devices send as the tables themselves, if that is possible: states are never written to."""
+        """Take what all devices send as the tables themselves, if possible: it is not written to from then on."""
         _, rows, width = messages.values.shape
         fits = rows >= self.tables.shape[1] and width >= self.tables.shape[2]
         if whole and fits and not self._spare and self._n == len(self.tables):
             self._hold(messages.values, borrowed=True)
             return True
         return False
+
+    def _stands(self, messages: DenseMessages, r: int) -> bool:
+        """Return whether tables in the place of the borrowed ones hold what every device sent last, in full."""
+        return messages.values.shape == self.tables.shape and bool((self._rows == r).all())
 
     def _fit(self, messages: DenseMessages, r: int) -> None:
         """Make tables of one's own that are large enough."""
@@ -163,6 +174,12 @@ class Mailbox:
         self._own = tables[: self._n, : tables.shape[1] - self._spare]
         self._readable = tables.view()
         self._readable.flags.writeable = False
+
+
+def _as_items(tables: Floats) -> Any:
+    """Return tables as one item each, a view; they are copied faster so."""
+    n, rows, width = tables.shape
+    return tables.reshape(n, rows * width).view(np.dtype((np.void, 8 * rows * width)))[:, 0]
 
 
 def narrow(edges: Mask | None, active: Mask | None) -> Mask | None:

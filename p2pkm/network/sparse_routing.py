@@ -24,8 +24,8 @@ class SparseRouter:
     def sort(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
         """Return the edges in use that sparse messages go over, as own edges from the sender, and the table of each."""
         edges = sparse.edges if active is None else sparse.edges[active[sparse.edges]]
-        senders = np.searchsorted(self._indptr, edges, side="right") - 1
-        return Delivery(edges, sparse.tables.take(np.searchsorted(sparse.who, senders)))
+        senders = self._indptr.searchsorted(edges, side="right") - 1
+        return Delivery(edges, sparse.tables.take(sparse.who.searchsorted(senders)))
 
     def wrap(self, said: Delivery) -> Iterator[Floats]:
         """Yield what goes to each peer, as numbers one after another.
@@ -47,10 +47,12 @@ class SparseRouter:
 
     def hand_out(self, said: Delivery, parcels: list[Floats]) -> Delivery:
         """Return what the own devices receive: of each other, and from each peer what it wrapped for this rank."""
-        inside = np.flatnonzero(self._mirror[said.edges] >= 0)
-        edges, values = [self._mirror[said.edges[inside]]], [said.tables.values]
-        starts, rows = [said.tables.starts[inside]], [said.tables.rows[inside]]
-        held = len(said.tables.values)
+        opposite, tables = self._mirror[said.edges].astype(np.int64), said.tables
+        if self._peers:
+            inside = np.flatnonzero(opposite >= 0)
+            opposite, tables = opposite[inside], tables.take(inside)
+        edges, values, starts, rows = [opposite], [tables.values], [tables.starts], [tables.rows]
+        held = len(tables.values)
         for peer, parcel in zip(self._peers, parcels, strict=len(parcels) > 0):
             count, over, width = (int(number) for number in parcel[:3])
             lengths, places, which, flat = np.split(parcel[3:], np.cumsum((count, over, over)))
@@ -65,5 +67,5 @@ class SparseRouter:
         whole = (values[0] if len(values) == 1 else np.concatenate(values)).view()
         whole.flags.writeable = False
         heard = np.concatenate(edges)
-        order = np.argsort(heard)
+        order = heard.argsort()
         return Delivery(heard[order], Tables(whole, np.concatenate(starts), np.concatenate(rows)).take(order))

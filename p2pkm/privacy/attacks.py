@@ -160,7 +160,7 @@ class NoisySum(NamedTuple):
     ----------
     name : SumName
     change : int64[w]
-        By how much one point moves a row, in units.
+        By how much one point moves the numbers that it moves, in units.
     sd : float
         Of the noise of a device, in units.
     """

@@ -35,7 +35,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Keys, Stream
 from p2pkm.kernels.reference import philox
 
 WORDS = 4  # of 8 bytes, that a device sends over every link once
-_FINE = 12  # a unit is at most 2^-12 of the sensitivity
+FINEST = 4096  # the sensitivity is at least so many units
 _EDGES = 1 << 22  # words of masks that are made at once
 _NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)  # math.log and math.sqrt: the same bits on every processor
 
@@ -72,7 +72,7 @@ def grain_of(sensitivity: float, width: int) -> Grain:
     ``q = 2^floor(log2(D / 4096))``, and D grows by ``sqrt(width) q``: where each point is rounded before it is added, a
     coordinate of it is off by at most q / 2, and two points are exchanged at most.
     """
-    unit = 2.0 ** (math.floor(math.log2(sensitivity)) - _FINE)
+    unit = 2.0 ** math.floor(math.log2(sensitivity)) / FINEST
     return Grain(unit, sensitivity + math.sqrt(width) * unit)
 
 

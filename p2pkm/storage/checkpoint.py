@@ -19,6 +19,7 @@ import numpy as np
 
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError
+from p2pkm.core.version import __version__
 from p2pkm.data.stream import pack_stream
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
@@ -47,9 +48,7 @@ def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
         The resolved experiment.
     run : RunConfig
     """
-    from importlib.metadata import version
-
-    return {"version": version("p2pkm"), "config": config, "graph": digest(*run.topology.to_arrays().values()).hex(),
+    return {"version": __version__, "config": config, "graph": digest(*run.topology.to_arrays().values()).hex(),
             "trace": digest(*run.channel.to_arrays().values()).hex(),
             "stream": digest(*pack_stream(run.stream).values()).hex()}  # fmt: skip
 
@@ -167,9 +166,16 @@ class CheckpointWriter:
             self._lock.check()
             (place / FOLDER).mkdir(exist_ok=True)
             write(place / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
-            for old in there[_KEPT - 1 :]:
-                old.unlink()
         except OSError as error:
             self.excuse(str(error.strerror or error))
+        else:
+            self._remove(there[_KEPT - 1 :])
         now = time.monotonic()
         self._next = now + max(_PAUSE, (now - self._begun) / _SHARE)
+
+    def _remove(self, old: list[Path]) -> None:
+        for path in old:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self._tell(f"checkpoint {path} could not be removed: {error.strerror or error}; the run goes on")

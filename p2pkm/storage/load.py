@@ -9,7 +9,7 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, LearnedFeatures, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import explain, require_single_run
@@ -18,12 +18,13 @@ _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number o
     "centroids": {"centroids": 3},
     "labels": {},
     "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows", "wire_bytes"), 1),
-    "census": {"sizes": 1, "sample": 2, "sample_device": 1, "sample_class": 1, "losses": 1, "gtv": 1, "best": 0,
-               "notes": 1},
+    "census": {"sizes": 1, "sample": 2, "sample_device": 1, "sample_class": 1, "sample_cluster": 1, "losses": 1,
+               "gtv": 1, "best": 0, "notes": 1},
     "chain": {"heads": 2},
     "frames": {},
     "exposure": {},
     "devices": {},
+    "learned": {},
 }  # fmt: skip
 
 
@@ -34,6 +35,19 @@ def load(path: str | Path) -> Result:
     ------
     DataError
         If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(3), shards, rounds=3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = p2pkm.load(result.save(folder))
+    >>> bool((again.centroids == result.centroids).all())
+    True
     """
     folder = Path(path)
     require_single_run(folder)
@@ -95,7 +109,7 @@ def _read_topology(path: Path) -> Topology:
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames, exposure, devices = (arrays[name] for name in _NEEDED)
+    centroids, labels, ledger, census, chain, frames, exposure, devices, learned = (arrays[name] for name in _NEEDED)
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
@@ -108,6 +122,8 @@ def _assemble(
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
         Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
         centroids.get("central"), devices,
+        tuple(centroids["features"].tolist()) if "features" in centroids else None,
+        LearnedFeatures(**learned) if learned else None,
     )  # fmt: skip
 
 

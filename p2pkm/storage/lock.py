@@ -43,7 +43,7 @@ class Lock:
         try:
             self._file = _seize(folder)
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, json.dumps(_sign()).encode() + b"\n", 0)
+            os.pwrite(self._file, json.dumps(sign()).encode() + b"\n", 0)
             os.fsync(self._file)
         except BaseException:
             self.release()
@@ -96,7 +96,7 @@ def holder(folder: Path) -> str:
             owner = _read(folder)
         except OSError:
             return _judge(folder)
-        if owner and not _died(owner):
+        if owner and not died(owner):
             return _describe(owner)
         time.sleep(_PAUSE)  # it has not written its name yet
     return _describe({})
@@ -105,7 +105,7 @@ def holder(folder: Path) -> str:
 def _judge(folder: Path) -> str:
     """Return what `holder` does where there are no locks, or no file."""
     owner = _read(folder)
-    if _died(owner) or not (folder / NAME).is_file():
+    if died(owner) or not (folder / NAME).is_file():
         return ""
     return f"{_describe(owner)} (if it has ended, remove {folder / NAME})"
 
@@ -132,6 +132,8 @@ def _seize(folder: Path) -> int:
             if file is not None:
                 return file
         time.sleep(_PAUSE)
+    if not folder.is_dir():  # as in /proc, where nobody makes one
+        raise ExperimentError(f"{folder} cannot be written: there is no way to make it; choose another --out")
     refuse_held(folder)
     raise ExperimentError(f"{folder} is in use by one run after the other; try again, or choose another folder")
 
@@ -154,7 +156,7 @@ def _lock(file: int, path: Path, made: bool) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        if not made and _died(_read(path.parent)):
+        if not made and died(_read(path.parent)):
             path.unlink(missing_ok=True)
         return made
     return True
@@ -167,7 +169,7 @@ def _same(file: int, path: Path) -> bool:
         return False
 
 
-def _sign() -> dict[str, Any]:
+def sign() -> dict[str, Any]:
     """Return what tells this process from all others, also from a later one with the same number."""
     return {"host": platform.node(), "process": os.getpid(), "process_began": _began(os.getpid())}
 
@@ -186,7 +188,7 @@ def _describe(owner: dict[str, Any]) -> str:
     return f"process {owner['process']} on {owner.get('host')}" if owner else "another process"
 
 
-def _died(owner: dict[str, Any]) -> bool:
+def died(owner: dict[str, Any]) -> bool:
     """Return whether a process is known to have died; nothing is known of those of other hosts."""
     if owner.get("host") != platform.node():
         return False

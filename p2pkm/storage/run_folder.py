@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,8 +145,8 @@ class RunFolder:
         The resolved experiment.
     facts : dict
         What the manifest says beside times and versions: ranks, MPI library.
-    names : str or None
-        Names of the devices, for a comment in the configuration.
+    names : mapping of str to str or None
+        Names of devices and features, for comments in the configuration.
 
     Attributes
     ----------
@@ -156,7 +156,9 @@ class RunFolder:
     lock : Lock
     """
 
-    def __init__(self, lock: Lock, config: dict[str, Any], facts: dict[str, Any], names: str | None = None) -> None:
+    def __init__(
+        self, lock: Lock, config: dict[str, Any], facts: dict[str, Any], names: Mapping[str, str | None]
+    ) -> None:
         self.lock, self.path, self.begun, self._config, self._names = lock, lock.folder, False, config, names
         self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
@@ -171,8 +173,9 @@ class RunFolder:
                 self._manifest["aside"] = self._old.name
             self.begun = True
             self._manifest["start"] = _now()
-            said = "" if self._names is None else f"# device names: {json.dumps(self._names, ensure_ascii=False)}\n"
-            self._write_text("config.toml", said + _to_toml(self._config))
+            said = [f"# {what} names: {json.dumps(names, ensure_ascii=False)}\n"
+                    for what, names in self._names.items() if names]  # fmt: skip
+            self._write_text("config.toml", "".join(said) + _to_toml(self._config))
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
 
@@ -180,7 +183,7 @@ class RunFolder:
         """Go on in the folder of a run that has not ended, after these records; what came after them is cut off."""
         with _disk(self.path):
             before = read_manifest(self.path)
-            kept: dict[str, Any] = {name: before[name] for name in ("start", "aside") if name in before}
+            kept: dict[str, Any] = {name: before[name] for name in ("start", "aside", "cwd") if name in before}
             self._manifest |= {**kept, "resumed": before.get("resumed", 0) + 1}
             place, aside = self.path.resolve(), Path(str(kept.get("aside", ""))).name
             self._old = place.with_name(aside) if aside.startswith(f"{place.name}.old-") else None

@@ -10,7 +10,7 @@ from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.storage.lock import holder
 
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
-_ONWARDS = "of which rows are kept, no run folders; the command that began it goes on with it or prints it again"
+_ONWARDS = "of which rows are kept, no run folders; p2pkm resume goes on with it or prints it again"
 _MANY = {
     "study.toml": f"a study, {_ONWARDS}",
     "comparison.json": f"a comparison, {_ONWARDS}",

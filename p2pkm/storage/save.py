@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,22 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.network.graph import LARGE
+from p2pkm.storage.lock import died, sign
 
 _PROBED, _WORTH = 1 << 16, 0.8  # bytes of an array that are packed on trial; keep it packed if it shrinks to less
+_LINES = 1_000_000  # points, and coordinates of centroids; above, there are the arrays alone
+_PARTIAL = re.compile(r"\..+\.(\d{1,9})-(\d*)@(.+)\.partial")
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
 def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
-    """Write a file under another name beside it, then rename it; `write` gets the open file."""
-    beside = folder / f".{name}.partial"
+    """Write a file under another name beside it, then rename it; `write` gets the open file.
+
+    The other name is of this process alone, so that two may write the same file; what dead ones left over is removed.
+    """
+    _tidy(folder)
+    owner = sign()
+    beside = folder / f".{name}.{owner['process']}-{owner['process_began'] or ''}@{owner['host']}.partial"
     try:
         with open(beside, "wb") as file:
             write(file)
@@ -30,6 +40,20 @@ def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+@cache
+def _tidy(folder: Path) -> None:
+    """Remove the unfinished files of processes that have died; once per folder and process, for it may hold many."""
+    for path in folder.glob(".*.partial"):
+        found = _PARTIAL.fullmatch(path.name)
+        if found and died(_name_owner(*found.groups())):
+            with suppress(OSError):  # another process removes it, or it is another user's
+                path.unlink()
+
+
+def _name_owner(process: str, began: str, host: str) -> dict[str, Any]:
+    return {"host": host, "process": int(process), "process_began": began or None}
 
 
 def write_json(folder: Path, name: str, content: Any) -> None:
@@ -54,7 +78,8 @@ def save_result(result: Any, folder: Path) -> None:
     census, ledger = result.census, result.ledger
     archives: Any = {
         "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
-                      "scaling": result.scaling, "central": result.central},
+                      "scaling": result.scaling, "central": result.central,
+                      "features": None if result.features is None else np.array(result.features, np.str_)},
         "labels": {"labels": census.labels, "device": census.device, "row": census.row},
         "ledger": ledger._asdict(),
         "census": {
@@ -65,6 +90,7 @@ def save_result(result: Any, folder: Path) -> None:
         "chain": result.chain._asdict(),
         "frames": {} if result.frames is None else result.frames._asdict(),
         "devices": result.devices,
+        "learned": {} if result.learned is None else result.learned._asdict(),
         "exposure": {} if result.exposure is None else result.exposure._asdict(),
     }  # fmt: skip
     for name, arrays in archives.items():
@@ -77,7 +103,55 @@ def save_result(result: Any, folder: Path) -> None:
         import networkx as nx
 
         write_bytes(folder, "graph.graphml", lambda file: nx.write_graphml(_finite(result.to_networkx()), file))
+    write_tables(result, folder)
     write_json(folder, "summary.json", result.summary)
+
+
+def write_tables(result: Any, folder: Path) -> None:
+    """Write labels.csv and centroids.csv, as spreadsheets read them; of large runs what is not too large."""
+    census, topology = result.census, result.topology
+    if census.labels is not None and len(census.labels) <= _LINES:
+        order = np.argsort(census.row, kind="stable")
+        device, cluster = census.device[order], result.number_alike(census.device, census.labels)[order]
+        names = [_field(topology.label(i)) for i in range(topology.clients)]
+        lines = [
+            f"{row},{names[i]},{c if c >= 0 else ''}\n"
+            for row, i, c in zip(census.row[order].tolist(), device.tolist(), cluster.tolist(), strict=True)
+        ]
+        _write_text(folder, "labels.csv", "row,device,cluster\n", lines)
+    if result.centroids.size <= _LINES:
+        head = ",".join(map(_field, ("cluster", "device", "points", *result.feature_names)))
+        _write_text(folder, "centroids.csv", f"{head}\n", _list_centroids(result))
+
+
+def _list_centroids(result: Any) -> list[str]:
+    """Return the lines of centroids.csv: a cluster over all devices, on each of them, on the server."""
+    clusters, lines = result.clusters, list[str]()
+    sizes = clusters.points
+    pooled = clusters.pool()
+    server = result.server_rows()
+    for c in range(len(pooled)):
+        rows: list[Any] = [("all", None if sizes is None else int(sizes[:, c].sum()), pooled[c])]
+        rows += [
+            (result.topology.label(i), None if sizes is None else int(sizes[i, c]), one[c])
+            for i, one in enumerate(clusters.centroids)
+        ]
+        rows += [] if server is None else [(result.topology.label(result.topology.hub), None, server[c])]
+        for who, points, row in rows:
+            if np.isfinite(row).all():
+                values = ",".join(f"{value:.12g}" for value in row.tolist())
+                lines.append(f"{c},{_field(who)},{'' if points is None else points},{values}\n")
+    return lines
+
+
+def _field(text: str) -> str:
+    """Return a field of a line, in quotes where it needs them."""
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text
+
+
+def _write_text(folder: Path, name: str, head: str, lines: list[str]) -> None:
+    text = head + "".join(lines)
+    write_bytes(folder, name, lambda file: file.write(text.encode()))
 
 
 def write_lines(records: list[dict[str, Any]], folder: Path) -> None:

@@ -6,12 +6,16 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.late_binding import call
+from p2pkm.core.units import count
+from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import Table, find, keys
 
@@ -22,18 +26,32 @@ _RESAMPLES = 9_999
 TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
 _KEPT = "runs/*.json"  # of a study that has not ended
 _SHOWN = 10  # rows in a notebook
+_WHERE = ("algorithm", "graph")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
-    """The runs of a study.
+    """The runs of a study or of a comparison, as `p2pkm.study`, `p2pkm.compare` and `Study.load` return them.
 
     Attributes
     ----------
     rows : list of dict
-        One per run; None where a figure is not known.
+        One per run; None where a figure is not known. What comes before ``seed`` is the configuration.
     path : Path or None
         Its folder.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> found = p2pkm.study(
+    ...     grid={"algorithm": ["gtvmin", "local"]}, seeds="0-2", devices=4, data="grid16:points=10", rounds=5,
+    ... )
+    >>> len(found.rows), found.swept
+    (6, ['algorithm'])
+    >>> print(found.conclusion())  # doctest: +ELLIPSIS
+    Over 3 seeds, gtvmin on ring has the lowest mean cost relative to central k-means...
+    >>> print(found.to_latex(["ratio_mean"]))  # doctest: +ELLIPSIS
+    % Mean ± standard deviation over 3 seeds...
     """
 
     rows: list[Row]
@@ -61,11 +79,112 @@ class Study:
             raise DataError(f"{folder} is not the folder of a study; expected one that p2pkm sweep or compare wrote")
         return cls(rows, folder)
 
-    def to_frame(self) -> Any:
-        """Return a pandas.DataFrame with a row per run; needs pandas."""
-        import pandas as pd
+    @property
+    def swept(self) -> list[str]:
+        """Return the options that the runs differ in, but for the seed."""
+        return find_axes(self.rows)
 
+    @property
+    def failed(self) -> list[Row]:
+        """Return the rows of runs that failed; ``error`` gives the reason."""
+        return [row for row in self.rows if row.get("error") is not None]
+
+    def configurations(self) -> dict[str, dict[int, Row]]:
+        """Return the runs that ended, by configuration in words and by seed."""
+        return group_runs(read_rows(self), self.swept)
+
+    def to_frame(self) -> Any:
+        """Return a pandas.DataFrame with a row per run.
+
+        Raises
+        ------
+        ExperimentError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ExperimentError('to_frame needs pandas: pip install "p2pkm[pandas]"; the attribute rows needs '
+                                  "nothing") from None  # fmt: skip
         return pd.DataFrame(self.rows)
+
+    def to_latex(
+        self, figures: Sequence[str] | None = None, *, spread: str = "sd", caption: str | None = None,
+        label: str | None = None, path: str | os.PathLike[str] | None = None,
+    ) -> str:  # fmt: skip
+        """Return a table for LaTeX with booktabs rules, a line per configuration: means over seeds and their spread.
+
+        The best mean of a column is in bold only if it is significantly better than that of every other
+        configuration: a two-sided paired t-test over the seeds that both have, with Holm's correction for the number
+        of others, at level 0.05. With one seed nothing is in bold.
+
+        Parameters
+        ----------
+        figures : sequence of str, optional
+            Columns of `rows`; None: cost ratio, ARI and bytes, as far as they are known.
+        spread : {"sd", "interval", "none"}
+            After the mean: the standard deviation (n - 1), the 95 % interval of the mean by Student's t, or nothing.
+        caption, label : str, optional
+            With one of them the table comes in a ``table`` environment. LaTeX; it is not escaped.
+        path : path, optional
+            File to write it to.
+
+        Raises
+        ------
+        ExperimentError
+            If a figure is not a number, or spread is none of these.
+        """
+        from p2pkm.storage.latex_table import write_latex
+
+        alone = {"graph": None}  # of the method without messages
+        groups = {
+            name: {seed: row | alone if is_alone(row["algorithm"]) else row for seed, row in group.items()}
+            for name, group in self.configurations().items()
+        }
+        text = write_latex(groups, self.swept, figures, spread, caption, label)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def conclusion(self, figure: str = "ratio_mean") -> str:
+        """Return a sentence to quote: the best configuration, by how much and how surely, or that it is a tie.
+
+        Parameters
+        ----------
+        figure : str
+            What is compared; the cost over that of central k-means by default. The test is that of `to_latex`.
+        """
+        from p2pkm.storage.paired_tests import conclude
+
+        return conclude(self.configurations(), figure)
+
+    def plot(self, kind: str = "seeds", *, figure: str = "ratio_mean") -> Any:
+        """Draw a figure of all configurations and seeds.
+
+        Parameters
+        ----------
+        kind : {"seeds", "differences"}
+            Small multiples, a panel per graph with a dot per seed; or paired differences to the best configuration.
+        figure : str
+            What is drawn; the cost over that of central k-means by default.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        one_of(kind, ("seeds", "differences"), "kind")
+        return call(f"plot_{kind}", self, figure=figure)
+
+    def __repr__(self) -> str:
+        """Return what it is and what came out, in at most five lines."""
+        groups = self.configurations()
+        seeds = len({row.get("seed") for row in self.rows})
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        lines = [f"Study of {count(len(self.rows), 'run')}: {count(len(groups), 'configuration')} of "
+                 f"{', '.join(self.swept) or 'one method'}, {count(seeds, 'seed')}{failed}"]  # fmt: skip
+        lines += [f"failed first: {row['error']}" for row in self.failed[:1]]
+        lines += [self.conclusion()] + [f"folder: {self.path}"] * (self.path is not None)
+        return "\n".join(line.replace("\n", " ") for line in lines)
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
@@ -78,6 +197,7 @@ class Study:
         more = f"<p>and {rest} more; to_frame() returns all</p>" if rest else ""
         failed = sum(row.get("error") is not None for row in self.rows)
         title = f"<p>Study of {len(self.rows)} runs" + (f", {failed} failed" if failed else "") + "</p>"
+        title += f"<p>{html.escape(self.conclusion())}</p>"
         return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
@@ -93,11 +213,23 @@ def load_study(path: str | os.PathLike[str]) -> Any:
     ------
     DataError
         If it is no such folder.
+
+    Examples
+    --------
+    >>> import json
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import p2pkm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "study.jsonl").write_text(json.dumps({"algorithm": "gtvmin", "ratio_mean": 1.01}))
+    ...     table = p2pkm.load_study(folder)
+    >>> list(table["ratio_mean"])
+    [1.01]
     """
     study = Study.load(path)
     try:
         return study.to_frame()
-    except ImportError:
+    except ExperimentError:
         return study.rows
 
 
@@ -127,9 +259,41 @@ def _write(value: Any) -> str:
 
 def name_run(algorithm: str, graph: str | None) -> str:
     """Return a method and where it ran in words: gtvmin on ring, fkm with a server, alone."""
-    if str(algorithm).partition(":")[0] == ALONE:
+    if is_alone(algorithm):
         return algorithm
     return f"{algorithm} with a server" if graph == SERVED else f"{algorithm} on {graph or 'its graph'}"
+
+
+def is_alone(algorithm: str) -> bool:
+    """Return whether it is the method without messages, which has no graph."""
+    return str(algorithm).partition(":")[0] == ALONE
+
+
+def name_configuration(sides: Mapping[str, Any]) -> str:
+    """Return the options of a configuration in words: gtvmin on ring, coupling 2."""
+    rest = [f"{name.replace('_', ' ')} {'none' if sides[name] is None else sides[name]}"
+            for name in sides if name not in _WHERE]  # fmt: skip
+    return ", ".join([name_run(sides["algorithm"], sides.get("graph")), *rest])
+
+
+def find_axes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the options that rows differ in: of the columns before the seed those with several values.
+
+    The star of a method with a server is no graph that anybody chose.
+    """
+    names = dict.fromkeys(name for row in rows for name in takewhile(lambda name: name != "seed", row))
+    values = {name: {str(row.get(name)) for row in rows} - ({SERVED} if name == "graph" else set()) for name in names}
+    return [name for name, known in values.items() if len(known) > 1]
+
+
+def group_runs(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, dict[int, Row]]:
+    """Return the runs of every configuration, in words, by their seeds."""
+    groups: dict[str, dict[int, Row]] = {}
+    names = [*_WHERE, *(name for name in axes if name not in _WHERE)]
+    for row in rows:
+        sides = {name: row.get(name) for name in names}
+        groups.setdefault(name_configuration(sides), {})[row["seed"]] = row
+    return groups
 
 
 def average(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
@@ -201,7 +365,7 @@ def tell_worse(group: Sequence[Mapping[str, Any]]) -> str:
     worse = [row for row in group if is_worse(row.get("ratio_mean"), row.get("ratio_best"))]
     if not worse:
         return ""
-    most = max(worse, key=lambda row: float(row["ratio_mean"] / row["ratio_best"]))
+    most = max(worse, key=lambda row: float(row["ratio_mean"] / row["ratio_best"]) if row["ratio_best"] else np.inf)
     share = f"in {len(worse)} of {len(group)} runs, most " if len(group) > 1 else ""
     when = f"in round {int(most['ratio_best_round'])} of {most['ratio_best_stage']}"
     return f"{share}from ratio {most['ratio_best']:.4f} {when} to {most['ratio_mean']:.4f} at the end"

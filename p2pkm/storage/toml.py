@@ -41,7 +41,7 @@ def load_toml(path: str, what: str, hint: str = "") -> dict[str, Any]:
         with open(path, "rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise ValueError(f"it has more than {_LARGEST} bytes; expected a list of options")
+            raise ValueError(f"it has more than {_LARGEST} bytes")
         return tomllib.loads(content.decode())
     except (ValueError, OSError, RecursionError) as error:  # also of numbers with thousands of digits
-        raise ExperimentError(f"{what} {path} cannot be read: {error}") from None
+        raise ExperimentError(f"{what} {path} cannot be read: {error}; expected a TOML file of options{hint}") from None

@@ -1,4 +1,15 @@
-"""Figures of a run: what a result shows, drawn with matplotlib, which is loaded when the first one is drawn."""
+"""Figures of a run: what a result shows, drawn with matplotlib, which is loaded when the first one is drawn.
+
+Examples
+--------
+>>> import p2pkm, topologies
+>>> X, y = p2pkm.blobs(clusters=3, points=12, seed=0)
+>>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4, seed=0), devices=4, labels=y)
+>>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(4), shards, rounds=3)
+>>> figure = p2pkm.viz.plot_convergence(result)
+>>> len(figure.axes)
+1
+"""
 
 from p2pkm.viz.all_figures import draw_all, overview
 from p2pkm.viz.animation import animate
@@ -7,6 +18,7 @@ from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.comparison import draw_comparison, plot_quality
 from p2pkm.viz.figures.convergence import plot_convergence
 from p2pkm.viz.figures.coupling_path import plot_coupling_path
+from p2pkm.viz.figures.deep import plot_accuracy, plot_features, plot_nearest
 from p2pkm.viz.figures.devices import plot_devices
 from p2pkm.viz.figures.drift import plot_drift
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
@@ -15,7 +27,9 @@ from p2pkm.viz.figures.leaks import plot_leaks
 from p2pkm.viz.figures.number_of_clusters import plot_k
 from p2pkm.viz.figures.partition import plot_partition, plot_partition_of
 from p2pkm.viz.figures.points import plot_points
+from p2pkm.viz.figures.profile import plot_profile
 from p2pkm.viz.figures.progress import plot_progress
+from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
 from p2pkm.viz.figures.study import draw_study, plot_heatmap, plot_measures, plot_study_quality
 
 __all__ = [
@@ -24,23 +38,29 @@ __all__ = [
     "draw_comparison",
     "draw_study",
     "overview",
+    "plot_accuracy",
     "plot_attack",
     "plot_bytes",
     "plot_convergence",
     "plot_coupling_path",
     "plot_devices",
+    "plot_differences",
     "plot_drift",
+    "plot_features",
     "plot_graph",
     "plot_graphs",
     "plot_heatmap",
     "plot_k",
     "plot_leaks",
     "plot_measures",
+    "plot_nearest",
     "plot_partition",
     "plot_partition_of",
     "plot_points",
+    "plot_profile",
     "plot_progress",
     "plot_quality",
+    "plot_seeds",
     "plot_study_quality",
     "plot_topology",
 ]

@@ -1,7 +1,7 @@
 """All figures of a run, in a folder."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -14,15 +14,17 @@ from p2pkm.viz.figures.graph import plot_graph
 from p2pkm.viz.figures.number_of_clusters import plot_k
 from p2pkm.viz.figures.partition import plot_partition
 from p2pkm.viz.figures.points import plot_points
-from p2pkm.viz.style import DPI, save_figure
+from p2pkm.viz.figures.profile import MANY_FEATURES, plot_profile
+from p2pkm.viz.looks import style
+from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.style import DPI
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from p2pkm.metrics.result import Result
 
-FIGURES: dict[str, Callable[..., "Axes"]] = {
+FIGURES: dict[str, Callable[..., "Figure"]] = {
     "convergence": plot_convergence,
     "graph": plot_graph,
     "points": plot_points,
@@ -34,45 +36,51 @@ FIGURES: dict[str, Callable[..., "Axes"]] = {
 _PANELS = 6  # of three rows
 
 
-def figures_of(result: "Result") -> dict[str, Callable[..., "Axes"]]:
+def figures_of(result: "Result") -> dict[str, Callable[..., "Figure"]]:
     """Return the figures that a run has, by name."""
     summary = result.summary
-    more: dict[str, Callable[..., Axes]] = {"k": plot_k} if summary["k_chosen"] else {}
+    more: dict[str, Callable[..., Figure]] = {"k": plot_k} if summary["k_chosen"] else {}
     more |= {"drift": plot_drift} if summary["stream"] else {}
+    if result.centroids.shape[2] >= MANY_FEATURES and result.census.cluster_means is not None:
+        more["profile"] = plot_profile
     if result.groups is not None and result.groups.max() > result.topology.components.max():
         more["groups"] = partial(plot_graph, nodes="group")
     return FIGURES | more
 
 
 def overview(result: "Result") -> "Figure":
-    """Return all figures of a run in one, for notebooks."""
-    from matplotlib.figure import Figure
+    """Return all figures of a run in one, for notebooks, whatever the style."""
+    from p2pkm.viz.picture import Picture
 
-    figure = Figure(figsize=(15, 15), dpi=DPI)
+    figure = Picture(figsize=(15, 15), dpi=DPI)
     panels = figure.subplots(
         4 if len(figures_of(result)) > _PANELS else 3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}
     ).ravel()
-    for ax, draw in zip_longest(panels, figures_of(result).values()):
-        draw(result, ax) if draw else ax.axis("off")
+    with style(None):
+        for ax, draw in zip_longest(panels, figures_of(result).values()):
+            draw(result, ax) if draw else ax.axis("off")
     return figure
 
 
-def draw_all(result: "Result", folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw every figure of a run as PNG and SVG; the same result gives the same bytes.
+def draw_all(result: "Result", folder: str | os.PathLike[str], kinds: Sequence[str] = USUAL) -> list[Path]:
+    """Draw every figure of a run, and write what it draws as a table; the same result gives the same bytes.
 
     Parameters
     ----------
     result : Result
     folder : path
         Made if it does not exist. A file appears under its name only when it is complete.
+    kinds : sequence of {"png", "svg", "pdf", "pgf"}
 
     Returns
     -------
     list of pathlib.Path
-        convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, groups if there
-        are several; each .png and .svg.
+        convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, profile of three
+        features or more, groups if there are several; each of every kind, and as .data.csv.
     """
     place = Path(folder)
     return [
-        path for name, draw in figures_of(result).items() for path in save_figure(partial(draw, result), place, name)
+        path
+        for name, draw in figures_of(result).items()
+        for path in save_figure(partial(draw, result), place, name, kinds)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.units import count
+from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
@@ -106,9 +107,9 @@ def _set_up(result: "Result", frames: "Frames") -> Stage:
     figure = Figure(figsize=(10.4, 5.0), dpi=_DPI)
     graph, cloud = figure.add_axes((0.02, 0.07, 0.40, 0.76)), figure.add_axes((0.585, 0.12, 0.395, 0.69))
     devices, links = _set_up_graph(graph, result, frames)
-    flat = show_flat(result.census.sample)
+    flat = show_flat(result)
     points = flat.place(result.census.sample)
-    draw_points(cloud, points, result.census.sample_class, upright=False)
+    draw_points(cloud, points, read_points(result), upright=False)
     some = frames.centroids[0].shape[0] * frames.centroids[0].shape[1]
     crosses = some <= _CROSSES
     centroids = cloud.scatter(

@@ -1,4 +1,4 @@
-"""What the colors of devices and links in a picture of the graph stand for."""
+"""What the colors of devices, links and points in a picture of the graph stand for."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -36,6 +36,30 @@ class ColorScale(NamedTuple):
     unknown: str = ""
     unit: str = ""
     numbers: str = ""
+
+
+class PointColors(NamedTuple):
+    """What colors the points of the sample.
+
+    Attributes
+    ----------
+    kinds : int64[s]
+        Each with a color of its own; -1: not known.
+    label : str
+        What they are; empty if nothing is known.
+    """
+
+    kinds: Integers
+    label: str
+
+
+def read_points(result: "Result") -> PointColors:
+    """Return the true classes of the points in the sample, without labels the clusters that they were assigned to."""
+    census = result.census
+    if (census.sample_class >= 0).any():
+        return PointColors(census.sample_class, "true class")
+    kinds = result.number_alike(census.sample_device, census.sample_cluster)
+    return PointColors(kinds, "cluster" if (kinds >= 0).any() else "")
 
 
 def cost_per_point(losses: Floats, sizes: Integers) -> Floats:

@@ -38,7 +38,7 @@ def _known(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_card(title: str, figures: Mapping[str, Any], draw: Callable[[], Any]) -> str:
-    """Return a table as HTML, and the picture that `draw` returns the axes of; without it if drawing fails."""
+    """Return a table as HTML, and the picture that `draw` returns; without it if drawing fails."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name.replace("_", " "))}</th>'
         f'<td style="text-align:left">{escape(_write(value))}</td></tr>'

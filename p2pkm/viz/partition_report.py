@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Integers
+from p2pkm.core.brief import brief
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.late_binding import call
 from p2pkm.kernels.reference import tabulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.data.shards import Shards
 
@@ -53,10 +55,13 @@ class PartitionReport(NamedTuple):
             lines.append(f"... and {len(self.sizes) - _LISTED} more devices")
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        return brief(self)
+
     def _repr_html_(self) -> str:
         return str(call("card", self))
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
         """Draw the devices x classes map (without labels: points per device)."""
         from p2pkm.viz import plot_partition_of
 
@@ -74,6 +79,15 @@ def partition_report(shards: "Shards") -> PartitionReport:
     -------
     PartitionReport
         A table if printed, a figure if plotted.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.grid16(points=20)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4), labels=y)
+    >>> report = p2pkm.partition_report(shards)
+    >>> str(report).splitlines()[0]
+    'devices 4, points 320, smallest 80, largest 80, empty 0, classes 16, classes per device 16'
     """
     classes = None
     if shards.labels is not None:

@@ -1,10 +1,13 @@
 """From many features to the two directions of a picture."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Floats
+
+if TYPE_CHECKING:
+    from p2pkm.metrics.result import Result
 
 _ANALYZED = 2_000_000  # numbers; the principal components are those of at most so many
 
@@ -33,12 +36,20 @@ class Projection2D(NamedTuple):
         return np.where(there, np.where(there, table - self.middle, 0.0) @ self.axes, np.nan)
 
 
-def show_flat(sample: Floats) -> Projection2D:
+def show_flat(result: "Result") -> Projection2D:
     """Return how tables of so many features are drawn: as they are, or on two principal components of the sample."""
+    sample = result.census.sample
     d = sample.shape[1]
     if d <= 2:
-        return Projection2D(np.zeros(d), np.eye(d, 2), ("feature 0", "feature 1" if d == 2 else ""), "")
-    step = max(1, -(-sample.size // _ANALYZED))
+        units = "" if result.scaling is None else " (scaled)"
+        called = [f"{name}{units}" for name in result.feature_names]
+        return Projection2D(np.zeros(d), np.eye(d, 2), (called[0], called[1] if d == 2 else ""), "")
+    return find_components(sample)
+
+
+def find_components(sample: Floats) -> Projection2D:
+    """Return how points, float64[m, d], are drawn on their two principal components."""
+    d, step = sample.shape[1], max(1, -(-sample.size // _ANALYZED))
     middle = sample.mean(axis=0) if len(sample) else np.zeros(d)
     _, lengths, axes = np.linalg.svd(sample[::step] - middle, full_matrices=False)
     axes = np.concatenate((axes, np.eye(d)))[:2]

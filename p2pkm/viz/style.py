@@ -1,12 +1,12 @@
 """What all figures share: a fresh canvas without pyplot, colors that the color-blind can tell apart, axes."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.viz.looks import current
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
 DPI = 120
-_DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
 BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
 _LONGEST, _LETTERS = 16, 60  # letters of a name that are written, and of names beside one another on an axis
@@ -39,33 +38,13 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     """
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
+    from p2pkm.viz.picture import Picture
 
-    figure = Figure(figsize=(width, height), dpi=DPI)
+    figure = Picture(figsize=(width, height), dpi=DPI)
+    figure.look = current()
     edges = {"left": 0.1, "right": 0.97, "bottom": 0.13, "top": 0.9} | margins
     size = (edges["left"], edges["bottom"], edges["right"] - edges["left"], edges["top"] - edges["bottom"])
     return figure.add_axes(size)
-
-
-def save_figure(
-    draw: "Callable[[], Axes]", folder: Path, name: str, kinds: tuple[str, ...] = ("png", "svg")
-) -> list[Path]:
-    """Write the figure that is drawn as PNG and SVG, or also PDF; the same figure gives the same bytes.
-
-    The folder is made if it does not exist; a file appears under its name only when it is complete.
-    """
-    from matplotlib import rc_context
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in kinds]
-    with rc_context({"svg.hashsalt": "p2pkm", "svg.fonttype": "none"}):
-        figure: Any = draw().figure
-        for path in paths:
-            draft = path.with_name(f"{path.name}.part")
-            kind = path.suffix[1:]
-            figure.savefig(draft, format=kind, dpi=DPI, metadata=_DATES.get(kind))
-            draft.replace(path)
-    return paths
 
 
 def dress(ax: "Axes", title: str, x: str, y: str) -> None:
@@ -139,6 +118,21 @@ def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> N
             axis.set_tick_params(rotation=35)
             for label in axis.get_ticklabels():
                 label.set(horizontalalignment="right", rotation_mode="anchor")
+
+
+def contrast(one: Any, other: Any) -> float:
+    """Return the contrast ratio of two colors, 1 to 21, as WCAG 2.2 defines it; text needs 4.5."""
+    from matplotlib.colors import to_rgb
+
+    parts = np.array([to_rgb(one), to_rgb(other)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722))
+    return float((high + 0.05) / (low + 0.05))
+
+
+def choose_ink(ground: Any) -> str:
+    """Return black or white, which can be read better on this color."""
+    return max(("black", "white"), key=lambda ink: contrast(ink, ground))
 
 
 def shorten(name: str) -> str:

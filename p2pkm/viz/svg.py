@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _DPI = 110  # of what is a picture inside the figure
 _LONG = re.compile(r"(\d+\.\d\d)\d+")
@@ -17,7 +18,7 @@ _TAG = re.compile(r"<[^>]*>")  # matplotlib writes > in attributes as &gt;
 _PLACES = re.compile(r'\b(?:d|points|x[12]?|y[12]?|width|height)="[^"]*"|(?:translate|rotate)\([^)]*\)')
 
 
-def draw_inline(draw: "Callable[[], Axes]", name: str) -> str:
+def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
     """Return a figure as an ``<svg>`` element without a background, in the fonts of the page.
 
     Parameters
@@ -28,8 +29,11 @@ def draw_inline(draw: "Callable[[], Axes]", name: str) -> str:
     """
     from matplotlib import rc_context
 
+    from p2pkm.viz.looks import style
+    from p2pkm.viz.picture import FONTS
+
     target = io.StringIO()
-    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with style(None), rc_context(FONTS | {"svg.hashsalt": name}):
         figure: Any = draw().figure
         figure.savefig(target, format="svg", dpi=_DPI, metadata={"Date": None})
     text = target.getvalue()

@@ -3,12 +3,14 @@
 Over configurations of data, graph, partition and size: the mean cost ratio to central k-means, that of the worst device
 of any seed, the mean ratio of the start, bytes and rounds of
 
-* default: ``gtvmin`` as it is by default: coupling rehearsal, relaxation auto, accept test, over tree summaries;
+* default: ``gtvmin`` as it is by default: coupling rehearsal, relaxation auto, accept test, over tree summaries,
+  messages of integers;
+* real: the default with real numbers;
 * earlier: the default before that: coupling 30, relaxation 1.5, no accept test, over flooded summaries;
 * rule: coupling auto instead of the rehearsal;
 * bare: the default without the accept test;
 * rows: the default from `rows:least=2`;
-* integers: the default with messages of integers.
+* jacobi, jacobi-integers, async, async-real: the default with another schedule, and with the other kind of numbers.
 
 Below each of them the totals: how many configurations end worse than their start by more than .002, the largest mean,
 the largest worst device.
@@ -25,7 +27,7 @@ import numpy as np
 
 from p2pkm import simulate
 from p2pkm.core.cache import sharing
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.experiments.config import Experiment, prepare, record_defaults
 
 GRAPHS = ("ring 10", "ring 32", "ring 100", "ring 300", "path 32", "path 60", "path 100", "grid 100", "barbell 40",
           "star 16", "star 100", "star 200", "tree 127", "small-world 100", "random-regular:degree=4 64")  # fmt: skip
@@ -47,7 +49,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rule": {"coupling": "auto", "relaxation": "auto", "accept": True},
     "bare": {"accept": False},
     "rows": {"init": "rows:least=2"},
-    "integers": {"quantize": "rice"},
+    "real": {"quantize": "none"},
+    "jacobi": {"schedule": "jacobi"},
+    "jacobi-integers": {"schedule": "jacobi", "quantize": "rice"},
+    "async": {"schedule": "async"},
+    "async-real": {"schedule": "async", "quantize": "none"},
 }
 FIGURES = ("ratio_mean", "ratio_worst", "ratio_start", "excess_predicted", "coupling", "bytes", "wire_bytes", "rounds")
 _WORSE = 2e-3  # than the start
@@ -59,9 +65,9 @@ def play(case: tuple[str, str, str], variant: str, seed: int) -> dict[str, Any]:
     graph, devices = place.split()
     experiment = Experiment(data=data, graph=graph, devices=int(devices), partition=skew, seed=seed)
     ready = prepare(replace(experiment, **VARIANTS[variant]), 1)
-    run, integers = ready.run, ready.experiment.quantize
+    run, numbers = ready.run, record_defaults(ready.experiment, ready.run).quantize
     summary = simulate(
-        run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000, quantize=integers
+        run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000, quantize=numbers
     ).summary
     return {key: summary[key] for key in FIGURES}
 
@@ -76,7 +82,7 @@ def measure(cases: list[tuple[str, str, str]], variants: list[str], seeds: range
 
 def tabulate(rows: list[dict[str, Any]]) -> str:
     """Return a line for every configuration and variant, and the totals of every variant."""
-    lines = [f"{'configuration':52} {'variant':9} {'start':>7} {'mean':>7} {'device':>7} {'c':>6} {'expected':>8} "
+    lines = [f"{'configuration':52} {'variant':15} {'start':>7} {'mean':>7} {'device':>7} {'c':>6} {'expected':>8} "
              f"{'kB':>8} {'wire':>8} {'rounds':>6}"]  # fmt: skip
     totals: dict[str, list[tuple[float, ...]]] = {}
     for case, variant in dict.fromkeys((row["case"], row["variant"]) for row in rows):
@@ -88,7 +94,7 @@ def tabulate(rows: list[dict[str, Any]]) -> str:
         sizes = (mean["bytes"] / 1000, mean["wire_bytes"] / 1000, mean["rounds"])
         totals.setdefault(variant, []).append((change, mean["ratio_mean"], worst, rise, *sizes))
         lines.append(
-            f"{case:52} {variant:9} {mean['ratio_start']:7.4f} {mean['ratio_mean']:7.4f} {worst:7.4f} "
+            f"{case:52} {variant:15} {mean['ratio_start']:7.4f} {mean['ratio_mean']:7.4f} {worst:7.4f} "
             f"{mean['coupling']:6.0f} {mean['excess_predicted']:8.5f} {mean['bytes'] / 1000:8.0f} "
             f"{mean['wire_bytes'] / 1000:8.0f} {mean['rounds']:6.1f}"
         )
@@ -96,7 +102,7 @@ def tabulate(rows: list[dict[str, Any]]) -> str:
         change, mean_ratio, device, rise, *sizes = np.array(found).T
         kb, wire, rounds = (float(one.mean()) for one in sizes)
         lines.append(
-            f"{variant:9} a run ends worse than its start by more than {_WORSE}: {int((change > _WORSE).sum())} of "
+            f"{variant:15} a run ends worse than its start by more than {_WORSE}: {int((change > _WORSE).sum())} of "
             f"{len(found)}; largest rise of a run {change.max():.4f}, of a device {rise.max():.4f}; largest mean "
             f"{mean_ratio.max():.4f}, worst device {device.max():.4f}, mean of all {mean_ratio.mean():.5f}; "
             f"{kb:,.0f} kB, on the wire {wire:,.0f}, {rounds:.1f} rounds"

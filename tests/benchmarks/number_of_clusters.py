@@ -1,6 +1,7 @@
 """How often each index, and the rule, finds the number of clusters: nine data sets x three divisions x seeds.
 
-``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0]`` prints hits by set, index.
+``python -m tests.benchmarks.number_of_clusters [--data-dir DIR] [--seeds 12] [--first 0] [--lean]`` prints hits by set,
+index. ``--lean``: from the rows as a root reads them that have been sent in few bits, as those of `treelloyd` are.
 DIR has the S-sets (Fraenti and Virmajoki 2006) as s1.csv to s4.csv (x0, x1, label); without it they are left out.
 """
 
@@ -18,7 +19,9 @@ from p2pkm.data.partition import dirichlet, iid
 from p2pkm.data.sources import apart, grid16, slike
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES, choose, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
-from tests.support.play_rounds import arrange
+from p2pkm.methods.init.choose_k import ChooseK
+from p2pkm.methods.init.registry import grow_shallow
+from tests.support.play_rounds import arrange, play
 
 K_MAX, ROWS = 25, 32
 OUTSIDE = ("5-d, random", "iris", "wine, scaled", "one Gaussian", "uniform square")  # not among the nine
@@ -78,15 +81,21 @@ def list_sets(folder: Path | None) -> dict[str, Any]:
     return sets | outside
 
 
-def guess(points: Any, labels: Any, n: int, alpha: float | None, seed: int) -> dict[str, int | None]:
+def guess(
+    points: Any, labels: Any, n: int, alpha: float | None, seed: int, *, lean: bool = False
+) -> dict[str, int | None]:
     """Return the k that each index and the rule prefer."""
     from p2pkm.kernels import numba as kernels
 
     owner = iid(len(points), n, seed=seed) if alpha is None else dirichlet(labels, n, alpha=alpha, seed=seed)
     data = [points[owner == i] for i in range(n)]
-    devices = arrange(data, [(i, (i + 1) % n) for i in range(n)], kernels=kernels, seed=seed).devices
-    rows = summarize(devices, np.minimum(ROWS, np.maximum(1, devices.sizes // 2)))
-    table = tabulate(kernels, devices.shared_key, Rows.of(rows.flat()[:, 1:]), K_MAX)
+    ring = arrange(data, [(i, (i + 1) % n) for i in range(n)], kernels=kernels, seed=seed)
+    if lean:
+        stage = ChooseK(K_MAX, grow_shallow(ring.topology), lean=True)
+        table = play(stage, ring, np.full((n, 1, points.shape[1]), np.inf), 1)[1].table.values
+    else:
+        rows = summarize(ring.devices, np.minimum(ROWS, np.maximum(1, ring.devices.sizes // 2)))
+        table = tabulate(kernels, ring.devices.shared_key, Rows.of(rows.flat()[:, 1:]), K_MAX)
     return {"rule": choose(table)} | prefer(table)
 
 
@@ -96,6 +105,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--lean", action="store_true", help="from encoded rows")
     options = parser.parse_args()
     names = ("rule", *INDICES)
     sys.stdout.write(
@@ -107,7 +117,7 @@ def main() -> None:
         for n, alpha in DIVISIONS.values():
             for seed in range(options.first, options.first + options.seeds):
                 points, labels = draw(seed)
-                found = guess(points, labels, n, alpha if len(set(labels)) > 1 else None, seed)
+                found = guess(points, labels, n, alpha if len(set(labels)) > 1 else None, seed, lean=options.lean)
                 hits += [1, *(found[index] == len(set(labels.tolist())) for index in names)]
         total += hits if name not in OUTSIDE else 0
         sys.stdout.write(f"{name:16}{hits[0]:5}" + "".join(f"{hit:11}" for hit in hits[1:]) + "\n")

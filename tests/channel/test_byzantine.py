@@ -20,11 +20,10 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.flooding import group
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
 

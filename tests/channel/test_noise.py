@@ -1,6 +1,7 @@
 """Gaussian noise on every row of centroids that is sent: how much, on what, drawn when, and refused where."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
 from p2pkm.methods.init.pipelines import Stage
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import find
 from p2pkm.methods.server.star import StarState
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
@@ -136,6 +137,16 @@ def test_in_scaled_units_it_is_scaled_alike():
     state = StarState(*[None] * 6, np.zeros((3, 2)), span, None)
     scaled = send(noise(), dense(np.zeros((3, 2, 2))), state=state).values
     assert_allclose(scaled * span[:, None], added(dense(np.zeros((3, 2, 2)))))
+
+
+def test_noise_on_the_centroids_of_a_server_is_in_the_units_of_the_data():
+    X, _ = p2pkm.grid16(points=8, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 2, seed=0), devices=2)
+    found = [
+        p2pkm.simulate(p2pkm.FFCM(2), None, replace(shards, points=times * shards.points), rounds=2, noise=0.1)
+        for times in (1.0, 4.0)
+    ]
+    assert_array_equal(4.0 * found[0].centroids, found[1].centroids)
 
 
 def deal(n):

@@ -17,8 +17,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
-from p2pkm.methods.registry import METHODS
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
 from tests.support.run_cli import ranks as launch

@@ -1,6 +1,7 @@
 """What leaves a device: rows of few points never, points as they are counted, and who has seen whom."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -12,17 +13,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import plan_channel
+from p2pkm.channel.suppression import _sent
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.build_run import RunConfig
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.peer import gtvmin
-from p2pkm.methods.registry import METHODS
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import narrow
 from p2pkm.network.world import connect
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 from tests.support.run_cli import here, solve
 
 LEAST = 4
@@ -615,3 +616,11 @@ def test_points_in_the_units_of_a_method_are_found():
     found.start((), devices, None)
     found.outgoing(messages, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
     assert not found.left.any()
+
+
+def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():
+    devices = SimpleNamespace(degrees=np.ones(3, np.int64))
+    messages = DenseMessages(np.arange(12.0).reshape(3, 2, 2), np.array([3, 1, 2]))
+    ((rows, owners),) = _sent(messages, devices)
+    assert_array_equal(rows, [[0, 1], [2, 3], [4, 5], [8, 9], [10, 11]])
+    assert_array_equal(owners(), [0, 0, 1, 2, 2])

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.pipeline import Channel, plan_channel
+from p2pkm.channel.pipeline import Channel, StageChannel, plan_channel
 from p2pkm.channel.registry import TRANSFORMS
 from p2pkm.channel.transform import SCALING, Context, Order, Transform
 from p2pkm.core.errors import ExperimentError
@@ -257,3 +257,11 @@ def test_the_transform_of_the_page_has_the_same_bits_on_ranks(rounding):
     assert [found[key] for key in ("chain_sha256", "rounded_tables")] == [
         here_[key] for key in ("chain_sha256", "rounded_tables")
     ]
+
+
+@pytest.mark.parametrize("transforms", [(), (Transform(),)])
+def test_no_table_stands_where_a_transform_acts(transforms):
+    messages = DenseMessages(np.zeros((2, 1, 1)), np.array([1, -1]), standing=True)
+    devices = SimpleNamespace()
+    sent = StageChannel(transforms, 0).send(lambda state, devices: messages, None, devices)
+    assert sent.standing is not bool(transforms)

@@ -52,6 +52,13 @@ def test_private_gives_away_what_it_claims(trust):
         assert abs(alone["mu_measured"] - alone["mu_claimed"]) <= 4 * alone["mu_error"]
 
 
+@pytest.mark.parametrize("steps", [0, 2])
+def test_one_point_for_another_gives_away_all_that_is_claimed_of_it(steps):
+    _, found = run("private", "--algorithm", f"private:epsilon=2,radius=5,relation=exchange,steps={steps}")
+    for row in found["rows"]:
+        assert abs(row["mu_measured"] - row["mu_claimed"]) <= 4 * row["mu_error"]
+
+
 @pytest.mark.slow
 def test_measured_mu_of_private_in_20000_trials():
     found = here("attack", "private", "--algorithm", "private:epsilon=2,radius=5", "--format", "json").summary
@@ -85,7 +92,11 @@ def test_a_picture_and_a_table(tmp_path):
     (("gossip", "--out", "picture.txt"), 2, "ends in .png"),
     (("private", "--algorithm", "gtvmin"), 2, "unknown algorithm to attack 'gtvmin'"),
     (("private", "--algorithm", "private:epsilon=1"), 2, "needs radius"),
-    (("private", "--graph", "star"), 2, "cut the graph in two"),
+    (("private", "--graph", "star"), 2, "the graph in two"),
+    (("gossip", "--mu", 1e300), 2, "at most 1000"),
+    (("gossip", "--devices", 1), 2, "of 2 to 2,000 devices"),
+    (("private", "--graph", "one-peer-exponential"), 2, "links have to last"),
+    (("private", "--algorithm", "private:epsilon=1e9,radius=1"), 2, "a smaller epsilon gives"),
 ])  # fmt: skip
 def test_mistakes_are_named(words, code, message):
     found = here("attack", *words)

@@ -154,6 +154,8 @@ def test_no_launcher_on_path(monkeypatch, tmp_path):
         ({"OMP_NUM_THREADS": "9000"}, "warn"),
         ({"NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "many"}, "warn"),
         ({"OMP_NUM_THREADS": "1,2"}, "ok"),
+        ({"OMP_NUM_THREADS": ",2"}, "warn"),
+        ({"OMP_NUM_THREADS": "\N{SUPERSCRIPT TWO}"}, "warn"),
     ],
 )
 def test_threads(capsys, monkeypatch, settings, status):
@@ -385,6 +387,8 @@ PARTS = """#!/usr/bin/env bash
             "HOST slots=8",
         ),
         ("HYDRA", "localhost:many\n", "line 1: 'many' ranks on localhost", "whole number"),
+        ("HYDRA", "localhost:\N{SUPERSCRIPT TWO}\n", "line 1: '\N{SUPERSCRIPT TWO}' ranks on", "whole number"),
+        ("HYDRA", f"localhost:{'9' * 5000}\n", "ranks on localhost", "whole number"),
         ("HYDRA", "localhost:0\n", "line 1: '0' ranks on localhost", "whole number"),
         ("HYDRA", "localhost:1\nno-such-host.invalid:2\n", "line 2: there is no host no-such-host.invalid", "address"),
         ("HYDRA", "two words\n", "line 1: 'two words' is not how", "HOST:8"),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from p2pkm.cli.summary_table import guide, narrate
 from p2pkm.core.units import write_figure
+from p2pkm.metrics.closing_rows import tell_start
 from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.registry import summary_keys
 
@@ -48,3 +49,13 @@ def test_the_summary_stands_before_what_to_try():
     lines = guide(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
     assert lines[1].startswith("Summary: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
     assert any("verify runs/one" in line for line in lines)
+
+
+def test_a_ratio_of_0_at_the_start_was_raised_from_0():
+    for start, ratio, meaning in (
+        (0.0, 1.5, "raised it from 0"),
+        (0.0, 0.0, "lowered it by "),
+        (2.0, 1.5, "lowered it by 25.00 %"),
+    ):
+        figure, found = tell_start({"ratio_start": start, "ratio_mean": ratio})
+        assert meaning in found and figure == write_figure(start)

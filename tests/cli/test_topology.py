@@ -144,7 +144,7 @@ def test_names_in_a_comparison_say_in_what_they_differ():
         (["ring", "rng"], 2, "Did you mean 'ring'"),
         (["ring", "grid", "--devices", 7], 3, "prime"),
         (["ring", "file:nowhere.graphml"], 3, "nowhere"),
-        (["ring", "star", "--out", "x.gif"], 2, ".png, .svg or .pdf"),
+        (["ring", "star", "--out", "x.gif"], 2, ".png, .svg, .pdf or .pgf"),
         (["ring", "star", "--decay", 1], 2, "decay"),
         (["ring", "star", "--alpha", 1], 2, "--points"),
     ],
@@ -163,9 +163,10 @@ def test_a_picture_of_a_comparison_names_everything_without_overlap():
               {**(told := measure(one, GraphQuery(spec)))["measures"], **told["predicted"]})
         for spec, one in zip(specs, built, strict=True)
     ]  # fmt: skip
-    figure = plot_graphs(panels).figure
+    figure = plot_graphs(panels)
     figure.canvas.draw()
-    boxes = [text.get_window_extent() for ax in figure.axes for text in (ax.title, ax._left_title, *ax.texts,
+    panels = figure.axes[0].child_axes
+    boxes = [text.get_window_extent() for ax in panels for text in (ax.title, ax._left_title, *ax.texts,
              *(ax.get_yticklabels() if ax.axison else ())) if text.get_text()]  # fmt: skip
     for i, one in enumerate(boxes):
         assert one.x0 >= 0 and one.x1 <= figure.bbox.x1 and one.y0 >= 0 and one.y1 <= figure.bbox.y1
@@ -186,13 +187,13 @@ def test_draw_writes_the_same_bytes_every_time(tmp_path, kind):
 def test_draw_names_its_file_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert here("topology", "draw", "karate").code == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["karate-34.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["karate-34.data.csv", "karate-34.png"]
 
 
 def test_files_that_cannot_be_drawn(tmp_path):
     (tmp_path / "file").write_text("")
     for out, words in (
-        (tmp_path / "one.gif", ".png, .svg or .pdf"),
+        (tmp_path / "one.gif", ".png, .svg, .pdf or .pgf"),
         (tmp_path / "file" / "one.png", "cannot be written"),
     ):
         ended = here("topology", "draw", "ring", "--out", out)
@@ -201,13 +202,13 @@ def test_files_that_cannot_be_drawn(tmp_path):
 
 def test_pictures_color_devices_by_their_links_where_these_differ():
     even, uneven = (
-        plot_topology(Topology.from_graph(graph), "it") for graph in (topologies.ring(9), topologies.star(9))
+        plot_topology(Topology.from_graph(graph), "it").axes[0] for graph in (topologies.ring(9), topologies.star(9))
     )
     assert not even.child_axes and uneven.child_axes
     marks = uneven.collections[-1]
     assert sorted(marks.get_array().tolist()) == [1] * 8 + [8]
     assert uneven.get_title(loc="left") == "it: 9 devices, 8 links"
-    large = plot_topology(Topology.from_graph(topologies.build("torus", 40_000, light=True)), "torus")
+    large = plot_topology(Topology.from_graph(topologies.build("torus", 40_000, light=True)), "torus").axes[0]
     assert "a sample of 20,000 devices and 5,000 links" in large.get_title(loc="left")
 
 

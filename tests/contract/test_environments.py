@@ -18,9 +18,12 @@ RUNS = {
     "groups": ("--groups", "--graph", "complete", "--scale", "standard"),
     "summaries": ("--init", "flooded-summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
     "ffcm2": ("--algorithm", "ffcm2"),
+    "cells": ("--algorithm", "private:epsilon=4,radius=60", "--data", "blobs:features=3,clusters=3,points=600",
+              "--devices", "6", "-k", "3"),
     "threads": ("--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
-}
+}  # fmt: skip
 DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette")
+WIDE = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"  # X86_V4: from NumPy 2.4 on
 ENVIRONMENTS = {
     "one thread": {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     "seven threads": {"NUMBA_NUM_THREADS": "7", "OMP_NUM_THREADS": "7", "OPENBLAS_NUM_THREADS": "7"},
@@ -32,9 +35,8 @@ ENVIRONMENTS = {
     "no assertions": {"PYTHONOPTIMIZE": "1"},
     "no docstrings": {"PYTHONOPTIMIZE": "2"},
     "hashes": {"PYTHONHASHSEED": "12345"},
-    "no vectors of 512 bits": {"NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_ICL",
-                               "OPENBLAS_CORETYPE": "Haswell"},
-    "no vectors of 256 bits": {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F", "OPENBLAS_CORETYPE": "Nehalem"},
+    "no vectors of 512 bits": {"NPY_DISABLE_CPU_FEATURES": WIDE, "OPENBLAS_CORETYPE": "Haswell"},
+    "no vectors of 256 bits": {"NPY_DISABLE_CPU_FEATURES": f"X86_V3 AVX2 FMA3 {WIDE}", "OPENBLAS_CORETYPE": "Nehalem"},
     "a plain processor": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     "nothing compiled": {"NUMBA_DISABLE_JIT": "1"},
 }  # fmt: skip
@@ -69,6 +71,17 @@ def test_no_bit_depends_on_the_environment(name, usual, tmp_path):
     if name in OWN_CACHE:
         given["NUMBA_CACHE_DIR"] = str(tmp_path)
     assert {one: run(RUNS[one], tmp_path, **given) for one in names} == {one: usual[one] for one in names}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind"), [("no vectors of 512 bits", ("X86_V4", "AVX512")), ("no vectors of 256 bits", "")]
+)
+def test_numpy_does_without_the_vectors_that_it_is_told_to(name, kind, tmp_path):
+    code = ("from numpy._core import _multiarray_umath as m;"
+            "print(*(x for x in m.__cpu_dispatch__ if m.__cpu_features__[x]))")  # fmt: skip
+    taken = there(sys.executable, "-c", code, cwd=tmp_path, **ENVIRONMENTS[name]).out.split()
+    assert not [one for one in taken if one.startswith(kind)]
 
 
 def test_without_compiling_the_plain_kernels_are_taken(monkeypatch):
@@ -129,3 +142,14 @@ def test_a_script_and_numba_that_cannot_be_used(tmp_path, threads):
     ending = there(sys.executable, "-c", code, cwd=tmp_path, NUMBA_NUM_THREADS=threads)
     assert (ending.code != 0) == (threads == "0")
     assert ("p2pkm.core.errors.ExperimentError: NUMBA_NUM_THREADS is 0" in ending.err) == (threads == "0")
+
+
+def test_many_small_runs_of_a_process_are_worth_numba(monkeypatch):
+    from p2pkm.kernels import numba as compiled
+    from p2pkm.kernels import reference as plain
+
+    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.setattr(kernels, "_plain_so_far", 0)
+    picked = [kernels.pick(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
+    assert picked == [plain, plain, compiled]
+    assert kernels.pick(2, 1, kernels._SMALL_ALONE) is plain

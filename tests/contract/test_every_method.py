@@ -6,8 +6,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 
 PEERS = [name for name in METHODS if not needs_hub(build(name, 2))]
 GRAPHS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from p2pkm.methods.init.registry import INITS
-from p2pkm.methods.registry import METHODS
 from tests.contract.test_determinism import start
+from tests.support.methods import METHODS
 from tests.support.programs import perturbed
 
 SIZE = 0.05

@@ -16,12 +16,12 @@ from p2pkm.network.local import LocalNetwork
 from topologies import ring
 
 NAMES = {
-    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "dgc", "epidemic", "flood", "flooded-summaries",
-    "gossip-sum", "group-links", "gtvmin", "interned", "leader", "local", "local-kmeanspp", "min-id-agreement",
-    "number-of-clusters", "pairwise-gossip", "private", "pushsum", "ragged-array", "regrown-tree", "rehearsal",
-    "rehearsal:walk", "running-sums", "saturation-thresholds", "select-candidate", "standardization", "star",
-    "total-variance", "tracking", "tree", "tree-groups", "tree-summaries", "tree-summaries:walk", "tree:front",
-    "tree:routes", "treelloyd",
+    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "deep", "deep:learned", "dgc", "epidemic",
+    "flood", "flooded-summaries", "gossip-sum", "group-links", "gtvmin", "imputation", "interned", "leader",
+    "local", "local-kmeanspp", "median-imputation", "min-id-agreement", "number-of-clusters", "pairwise-gossip",
+    "private", "pushsum", "ragged-array", "regrown-tree", "rehearsal", "rehearsal:walk", "running-sums",
+    "saturation-thresholds", "select-candidate", "standardization", "star", "total-variance", "tracking", "tree",
+    "tree-groups", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
 }  # fmt: skip
 
 

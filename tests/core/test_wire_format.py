@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.wire_format import decode, encode, integer_bits, integer_bytes, to_bytes
+from p2pkm.core.wire_format import decode, encode, integer_bits, integer_bytes, number_bits, to_bytes
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 4))
 SIZES = st.sampled_from([0, 1, 3, 100, 127, 128, 2**15 - 1, 2**15, 2**31, 2**40, 2**62 - 1])
@@ -32,6 +32,14 @@ def test_a_length_does_not_depend_on_the_other_tables(table):
     assert integer_bytes(padded[None], np.array([len(table)]), rice=False) == integer_bytes(table[None], rice=False)
 
 
+def test_numbers_that_are_not_all_whole_or_too_large_take_64_bits_each():
+    whole = np.array([[[1.0, -7.0], [0.0, 0.0]]])
+    assert number_bits(whole) == 1 + integer_bits(whole.astype(np.int64))
+    for odd in (0.5, 2.0**52, np.inf, np.nan):
+        assert number_bits(whole + np.array([[[odd, 0.0], [0.0, 0.0]]])) == 1 + 4 * 64
+    assert number_bits(whole + 0.5, np.array([1])) == 1 + 2 * 64
+
+
 def test_lengths_by_hand():
     table = np.array([[0, 0], [1, -1], [0, 0], [0, 3]])  # zigzag 2, 1, 0, 6
     # parameter 1: 1 + 0 + 0 + 3 ones, 4 zeros, 4 low bits; parameter 0: 9 ones, 4 zeros; parameter 2: 1, 4, 8
@@ -54,3 +62,8 @@ def test_bits_are_left_over_only_in_a_broken_message():
 
 def test_whole_bytes():
     assert_array_equal(to_bytes(np.array([0, 1, 8, 9])), [0, 1, 1, 2])
+
+
+@pytest.mark.parametrize("rice", [True, False])
+def test_a_rank_without_devices_has_no_tables(rice):
+    assert integer_bits(np.zeros((0, 3, 2), np.int64), np.zeros(0, np.int64), rice=rice).shape == (0,)

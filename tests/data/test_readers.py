@@ -281,10 +281,10 @@ def test_arrow_that_cannot_be_used(tmp_path, monkeypatch):
     arrow = pytest.importorskip("pyarrow")
     path = tmp_path / "a.arrow"
     _write_arrow(path, "file", arrow.table({"x": [1.0, None]}))
-    with pytest.raises(DataError, match="is nan at row 1, column 0"):
+    with pytest.raises(DataError, match="row 1, column 'x' has no value, in 1 of 2 rows: --missing drop"):
         read_table(path)
     _write_arrow(path, "file", arrow.table({"x": ["red"]}))
-    with pytest.raises(DataError, match="column 'x' has the type string; expected numbers"):
+    with pytest.raises(DataError, match="row 0, column 'x' is 'red'; expected a number"):
         read_table(path)
     _write_arrow(path, "file", arrow.table({"x": arrow.array([], arrow.float64())}))
     with pytest.raises(DataError, match="has no rows"):
@@ -422,3 +422,37 @@ def test_scripts_read_tables(tmp_path):
     table = p2pkm.read_table(tmp_path / "a.csv", label_column="kind", device_column="site")
     shards = p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device), labels=table.labels)
     np.testing.assert_array_equal(shards.sizes, [2, 1])
+
+
+def test_files_of_images_have_one_shape(tmp_path):
+    for name, shape in {"a": (8, 6), "b": (8, 6), "c": (6, 8)}.items():
+        np.savez(tmp_path / f"{name}.npz", images=np.ones((3, *shape)))
+    assert read_table(tmp_path / "[ab].npz").image == (8, 6)
+    with pytest.raises(DataError, match=r"c\.npz has images of the shape 6x8, but .*b\.npz 8x6"):
+        read_table(tmp_path / "[bc].npz")
+
+
+def test_images_in_an_archive_become_points(tmp_path):
+    pixels = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
+    np.savez(tmp_path / "a.npz", images=pixels, labels=[[7], [5]])  # labels as a column, as Keras has them
+    table = read_table(tmp_path / "a.npz")
+    np.testing.assert_allclose(table.points, pixels.reshape(2, 36) / 255.0, rtol=1e-6)
+    np.testing.assert_array_equal(table.labels, [1, 0])
+    spec = parse_source(str(tmp_path / "a.npz"))
+    assert measure(spec)[:2] == (2, 36) and measure(spec).labeled
+    assert table.image == measure(spec).image == (3, 4, 3)
+    cut = read_table(tmp_path / "a.npz", device_column="0")  # the first pixel: the rest is no image
+    assert cut.points.shape == (2, 35) and cut.image is measure(spec, device_column="0").image is None
+    np.savez(tmp_path / "b.npz", anything=np.full((4, 5, 5), 3.0))  # not of uint8: as they are
+    np.testing.assert_array_equal(read_table(tmp_path / "b.npz").points, np.full((4, 25), 3.0))
+    sizes = np.empty(2, object)
+    sizes[:] = [np.zeros((2, 2)), np.zeros((3, 3))]
+    np.savez(tmp_path / "c.npz", images=sizes)
+    with pytest.raises(DataError, match="bring them to one size"):
+        read_table(tmp_path / "c.npz")
+    np.savez(tmp_path / "d.npz", one=np.zeros((2, 2)), two=np.zeros((3, 3)))
+    with pytest.raises(DataError, match="images of one size"):
+        read_table(tmp_path / "d.npz")
+    np.savez(tmp_path / "e.npz", images=np.zeros((0, 2, 2)))
+    with pytest.raises(DataError, match="at least one"):
+        read_table(tmp_path / "e.npz")

@@ -18,6 +18,7 @@ from p2pkm.data.readers import npy as arrays
 from p2pkm.data.readers import read_table
 from p2pkm.data.shards import Shards
 from p2pkm.data.sources import SOURCES, Table, balls, blobs, digits, grid16, iris, load, parse_source, slike, wine
+from p2pkm.data.synthetic_shapes import KINDS, shapes
 from p2pkm.data.table import encode
 
 # Shards
@@ -290,6 +291,34 @@ def test_blobs_and_their_box():
     np.testing.assert_array_equal(y, np.repeat([0, 1, 2], 7))
 
 
+def test_shapes_are_images_in_which_no_pixel_tells_the_class():
+    images, y = shapes(points=300, side=16, seed=4)
+    assert images.shape == (1800, 256) and images.min() >= 0 and images.max() <= 1
+    np.testing.assert_array_equal(y, np.repeat(np.arange(len(KINDS)), 300))
+    even = np.arange(1800) % 2 == 0
+    means = np.array([images[even & (y == c)].mean(axis=0) for c in range(6)])
+    nearest = ((images[~even, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    assert (nearest == y[~even]).mean() < 0.5  # a sixth is chance
+    again, _ = shapes(points=300, side=16, seed=4)
+    np.testing.assert_array_equal(again, images)
+    assert (shapes(points=300, side=16, seed=5)[0] != images).any()
+
+
+def test_shapes_without_noise_have_their_form():
+    images, y = shapes(points=40, side=32, noise=0.0, contrast=1.0, seed=1)
+    pictures = images.reshape(-1, 32, 32)
+    assert pictures.max() == 1.0  # contrast=1: as bright as can be
+    v, u = np.indices((32, 32))
+    for picture, kind in zip(pictures[y < 4], y[y < 4], strict=True):
+        row, column = ((axis * picture).sum() / picture.sum() for axis in (v, u))
+        distance = np.hypot(v - row, u - column)
+        axes = np.linalg.eigvalsh(np.cov(v.ravel(), u.ravel(), aweights=picture.ravel()))
+        assert (axes[1] > 5 * axes[0]) == (kind == 0)  # a bar is long
+        assert (picture[distance < 1].max() < 0.1) == (kind == 2)  # a ring is empty
+        radius = np.sqrt(picture.sum() / np.pi)
+        assert (picture[distance < radius - 1].min() > 0.99) == (kind == 3)  # a disc is the circle of its area
+
+
 @pytest.mark.slow
 def test_small_sets_and_principal_components():
     assert [f()[0].shape for f in (iris, wine, digits)] == [(150, 4), (178, 13), (1797, 64)]
@@ -321,6 +350,10 @@ def test_small_sets_and_principal_components():
         (lambda: slike(points=-3), "points is -3"),
         (lambda: balls(separation=0.0), "separation is 0.0"),
         (lambda: digits(components=0), "components is 0"),
+        (lambda: shapes(points=0), "points is 0"),
+        (lambda: shapes(side=7), "side is 7; expected a whole number of at least 8"),
+        (lambda: shapes(noise=-0.1), "noise is -0.1"),
+        (lambda: shapes(contrast=1.5), "contrast is 1.5; expected a number above 0 and at most 1"),
         (lambda: apart(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
     ],
 )
@@ -388,7 +421,7 @@ def test_text_tables(tmp_path, name, text):
 def test_text_without_header_and_names_as_devices(tmp_path):
     plain = read_table(write(tmp_path, "a.csv", "1,2\n3,4\n"))
     np.testing.assert_array_equal(plain.points, [[1, 2], [3, 4]])
-    assert plain[1:] == (None,) * 7
+    assert plain[1:] == (None,) * 11
     named = read_table(write(tmp_path, "b.csv", "1,d2\n3,d10\n"), device_column="1")
     np.testing.assert_array_equal(column(named.device), [1, 0])
     first = read_table(write(tmp_path, "c.csv", "5.1,3.5,setosa\n4.9,3.0,setosa\n"), label_column=2)
@@ -420,9 +453,9 @@ def test_numbers_and_names_are_read_alike(tmp_path):
         ("1,2\n3,4,5\n", "line 2: 3 fields, expected 2"),
         ("x,y\n1,2,3\n4,5,6\n", "line 2: 3 fields, expected 2"),
         ("x,y\n1,2\n3,abc\n", "line 3, column 'y' is 'abc'; expected a number"),
-        ("1,2\n3,\n", "line 2, column '1' is ''; expected a number"),
+        ("1,2\n3,\n", "line 2, column '1' has no value, in 1 of 2 rows"),
         ("x;y\n1,5;2\n", "line 2, column 'x' is '1,5'; expected a number with a decimal point"),
-        ("x,y\n1,nan\n", "line 2, column 'y' is 'nan'; expected a finite number"),
+        ("x,y\n1,nan\n", "line 2, column 'y' has no value, in 1 of 1 rows: --drop y"),
         ("1,2\n\n3,-inf\n", "line 3, column '1' is '-inf'; expected a finite number"),
         ("x,label\n1,\n", "line 2, column 'label' is empty"),
         ("label\n1\n", "no column is left for the points; its columns are 'label'"),
@@ -531,7 +564,7 @@ def test_npz_by_name(tmp_path):
 def test_npz_that_cannot_be_used(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     np.savez(path, a=np.zeros((2, 2)), b=np.zeros((2, 2)))
-    with pytest.raises(DataError, match="holds the arrays 'a', 'b'; expected 'X', 'points' or a single 2-D one"):
+    with pytest.raises(DataError, match="holds the arrays 'a', 'b'; expected 'X', 'points', 'images' or a single one"):
         read_table(path)
     np.savez(path, X=np.zeros((2, 2)), y=[1, 2, 3])
     with pytest.raises(DataError, match=r"the labels have shape \(3,\), expected \(2,\)"):
@@ -575,10 +608,10 @@ def test_parquet(tmp_path):
     np.testing.assert_array_equal(table.points, [[1, 0.5], [2, 1.5]])
     np.testing.assert_array_equal(table.labels, [1, 0])
     np.testing.assert_array_equal(table.device, [1, 0])
-    with pytest.raises(DataError, match=r"column 'label' has the type string; expected numbers"):
+    with pytest.raises(DataError, match=r"row 0, column 'label' is 'b'; expected a number"):
         read_table(path, label_column="x")
     parquet.write_table(arrow.table({"x": [1, None], "y": [1, 2]}), path)
-    with pytest.raises(DataError, match="is nan at row 1, column 0"):
+    with pytest.raises(DataError, match="row 1, column 'x' has no value, in 1 of 2 rows"):
         read_table(path)
     parquet.write_table(arrow.table({"x": arrow.array([], arrow.float64())}), path)
     with pytest.raises(DataError, match="has no rows"):
@@ -588,4 +621,4 @@ def test_parquet(tmp_path):
 
 
 def test_a_table_needs_only_points():
-    assert Table(np.zeros((1, 1)))[1:] == (None,) * 7
+    assert Table(np.zeros((1, 1)))[1:] == (None,) * 11

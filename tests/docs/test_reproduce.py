@@ -44,7 +44,9 @@ def modules():
 def run(script, folder, *arguments):
     environment = {name: value for name, value in os.environ.items() if name != "P2PKM_DATA"}
     command = [sys.executable, "-W", "error", FOLDER / f"{script}.py", "--out", folder / "figures", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,8 @@ def small(tmp_path_factory):
 
 
 def test_every_script_is_tried():
-    shared = {"paper", "garst", "deng", "ssets"}
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(QUICK) | set(FECA) | shared
+    others = {"paper", "garst", "deng", "ssets", "feca_table3"}
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(QUICK) | set(FECA) | others
 
 
 @pytest.mark.slow
@@ -284,6 +286,25 @@ def test_feca_script_prints_its_table_and_draws(script, sets, tmp_path, monkeypa
     run_here(script, monkeypatch, "--runs", "1", "--data-dir", sets, "--out", tmp_path, *FECA[script])
     assert "runs  allowed  verdict" in capsys.readouterr().out
     assert (tmp_path / f"{script}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_deep_table_is_printed_for_shapes_and_for_images_of_ones_own(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jax", reason="needs the extra deep")
+    quick = ["--runs", "1", "--rounds", "0", "--out", tmp_path]
+    run_here("feca_table3", monkeypatch, *quick, "--points", "12", "--only", "shapes")
+    printed = capsys.readouterr().out
+    assert "Table 3 on shapes" in printed and "paper: on shapes: DeepFeCA is the best" in printed
+    assert (tmp_path / "feca_table3_shapes_bytes_busiest.png").exists()
+    kept = (tmp_path / "feca_table3_shapes.jsonl").read_text()
+    assert len(kept.splitlines()) == 4 + 3 * 12  # four controls are the same for all splits
+    run_here("feca_table3", monkeypatch, *quick, "--points", "12", "--only", "shapes")
+    assert capsys.readouterr().out == printed  # nothing is run again
+    assert (tmp_path / "feca_table3_shapes.jsonl").read_text() == kept
+    pixels = np.random.default_rng(0).integers(0, 255, (80, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", images=pixels, labels=np.arange(80) % 4)
+    run_here("feca_table3", monkeypatch, *quick, "--data-dir", tmp_path, "--images", "mine.npz")
+    assert "paper" not in capsys.readouterr().out  # nothing of it is about one's own images
 
 
 @pytest.mark.slow

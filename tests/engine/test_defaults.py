@@ -8,9 +8,11 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.core.errors import ExperimentError
-from p2pkm.engine.build_run import PointCount, build_run
+from p2pkm.engine.build_run import PointCount, RunConfig, build_run
 from p2pkm.experiments.config import Experiment, record_defaults
+from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from tests.contract.test_every_method import deal
 from tests.support.run_cli import here
@@ -23,11 +25,16 @@ USUAL = (None, None, None)
 
 def resolve(method, graph=None, **options):
     """Return the method of a run on so many points as its graph has devices, times ten."""
+    return plan(method, graph, **options).algorithm
+
+
+def plan(method, graph=None, **options):
+    """Return the same run."""
     topology = Topology.from_graph(topologies.ring(12) if graph is None else graph)
     given = {name: Experiment(**{name: value}).__dict__[name] for name, value in options.items() if name != "start"}
     given |= {name: value for name, value in options.items() if name == "start"}
     points = PointCount(topology.n, 10 * topology.n, 2)
-    return build_run(method, given, topology, points).algorithm
+    return build_run(method, given, topology, points)
 
 
 def filled(method):
@@ -72,6 +79,43 @@ def test_a_run_fills_in_what_it_can_use(method, options, expected, init):
         assert resolve(found, **options) == found  # what was filled in can be asked for
 
 
+NUMBERS = [  # parameters of the method, options of the run, and whether its tables travel as integers
+    ({}, {}, True), ({"schedule": "async"}, {}, True), ({"relaxation": 1.2}, {}, True), ({"accept": False}, {}, True),
+    ({"init": "rows:lean=true"}, {}, True), ({}, {"link_model": "wan"}, True), ({}, {"byzantine": "0"}, True),
+    ({"init": "bounding-box"}, {}, False),
+    ({}, {"faults": "loss=0"}, True), ({}, {"quantize": "auto"}, True), ({}, {"quantize": None}, False),
+    ({}, {"quantize": "none"}, False), ({"schedule": "jacobi"}, {}, False), ({"local_steps": 2}, {}, False),
+    ({"swaps": True}, {}, False), ({"coupling": "auto"}, {}, False), ({"alpha": 3.0}, {}, False),
+    ({"groups": True}, {}, False), ({"init": "local"}, {}, False), ({"robust": "clip"}, {}, False),
+    ({}, {"start": [[0.0]]}, False), ({}, {"noise": 0.1}, False), ({}, {"faults": "loss=0.1"}, False),
+    ({}, {"byzantine": "1"}, False), ({}, {"min_cluster_size": 2}, False), ({}, {"stream": "drawn:kind=slow"}, False),
+    ({"schedule": "async"}, {"link_model": "wan"}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options", "integers"), NUMBERS)
+def test_tables_travel_as_integers_where_they_may(method, options, integers):
+    run = plan(p2pkm.GTVMin(3, **method), **options)
+    assert (run.channel.find(Quantizer) is not None) == integers
+    numbers = record_defaults(Experiment(), run).quantize
+    assert numbers == Quantization("rice" if integers else "none")
+    if "start" not in options:  # what was filled in can be asked for
+        again = plan(run.algorithm, **options | {"quantize": numbers})
+        assert again.channel.find(Quantizer) == run.channel.find(Quantizer)
+
+
+def test_what_else_does_not_send_integers_by_itself():
+    for name in ("consensus", "treelloyd", "local"):
+        assert plan(find(name)(3)).channel.find(Quantizer) is None
+    assert plan(p2pkm.GTVMin(16)).channel.find(Quantizer) is not None
+    assert plan(p2pkm.GTVMin(17)).channel.find(Quantizer) is None
+    apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
+    for graph in (topologies.one_peer_exponential(8), apart, topologies.build("ring", 5_001)):
+        assert plan(p2pkm.GTVMin(3), graph, allow_disconnected=True).channel.find(Quantizer) is None
+    with pytest.raises(ExperimentError, match="moves on from centroids"):
+        plan(p2pkm.GTVMin(3, local_steps=2), quantize="rice")
+
+
 def test_the_graph_decides_too():
     apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
     assert filled(resolve(p2pkm.GTVMin(3), apart, allow_disconnected=True)) == RULE
@@ -84,8 +128,6 @@ def test_the_graph_decides_too():
 
 @pytest.mark.parametrize("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())
 def test_other_methods_start_along_a_tree_or_flood_alike(name):
-    from p2pkm.methods.registry import find
-
     assert str(resolve(find(name)(3)).init) == "tree-summaries"
     if name in ("admm", "gossip", "dgc"):
         assert str(resolve(find(name)(3), noise=0.1).init) == "flooded-summaries"
@@ -115,8 +157,8 @@ def test_the_experiment_shows_what_was_filled_in():
     assert (again["init"], again["coupling"], again["relaxation"], again["accept"]) == (TREE, *BEST)
     given = json.loads(here("--dry-run", "--devices", 8, "--no-accept", "--coupling", 3).out)
     assert given["coupling"] == 3.0 and given["accept"] is False and "relaxation" not in given
-    method = p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries")
-    assert record_defaults(Experiment(), method).coupling == 7.0
+    run = RunConfig(p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries"), Topology.from_graph(topologies.ring(3)))
+    assert record_defaults(Experiment(), run).coupling == 7.0
 
 
 def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monkeypatch):
@@ -124,7 +166,13 @@ def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monk
     small = ("--devices", 6, "--data", "grid16:points=6", "--rounds", 2, "--no-plot", "-q")
     assert here(*small, "--out", "run").code == 0
     manifest = json.loads(Path("run/manifest.json").read_text("utf-8"))
-    assert manifest["defaults"] == {"init": TREE, "coupling": "rehearsal", "relaxation": "auto", "accept": True}
+    assert manifest["defaults"] == {
+        "init": TREE,
+        "coupling": "rehearsal",
+        "relaxation": "auto",
+        "accept": True,
+        "quantize": "rice",
+    }
     noisy = here("--config", "run/config.toml", "--noise", "0.1", "--out", "none", "--format", "json")
     assert noisy.code == 0, noisy.err
     assert (noisy.summary["coupling"], noisy.summary["init"]) == (10.0, FLOOD)

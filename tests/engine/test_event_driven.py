@@ -67,6 +67,7 @@ def follow(links, flops, count, *, n=None, say=lambda i, turn: 1, bound=8, net=N
             assert awake.sum() == 1 and len(told) < t * n
             i = int(np.flatnonzero(awake)[0])
             told.append((i, read(inbox, topology, i)))
+            assert not inbox.fresh[topology.sources != i].any()
             turns[i] += 1
             inbox = exchange(awake)
             assert (inbox.slots < len(inbox.tables)).all()

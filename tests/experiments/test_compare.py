@@ -1,5 +1,6 @@
 import csv
 import json
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import p2pkm.experiments.study.run
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import split_specs
-from p2pkm.experiments.compare import compare, interval, tabulate
+from p2pkm.experiments.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.study.run import run_study
 from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
@@ -101,7 +102,7 @@ def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
     rows = [one | reach([record("a", 0, one["ratio_mean"], 10)]) for one in rows]
     near = [row("fkm", "server", seed, 1.005) | reach([record("a", 0, 1.005, 10)]) for seed in (0, 1)]
     half = [row("b", "ring", seed, ratio) | reach([record("a", 0, ratio, 10)]) for seed, ratio in ((0, 1.0), (1, 1.5))]
-    text = tabulate(compare([*rows, *near, *half], "a") | {"failed": 0, "error": None, "out": None})
+    text = tabulate(compare_rows([*rows, *near, *half], "a") | {"failed": 0, "error": None, "out": None})
     assert "got worse: a on ring, in 1 of 2 runs, most from ratio 1.0780 in round 5 of tracking to 4.5400 at" in text
     lines = {line.split("  ")[0]: line for line in text.splitlines()}
     assert "never" in lines["a on ring"] and "never" not in lines["fkm with a server"]
@@ -128,7 +129,7 @@ def test_names_of_runs():
 def test_means_and_paired_differences_by_hand():
     rows = [row("a", "ring", 0, 1.0), row("a", "ring", 1, 2.0), row("b", "ring", 1, 2.5), row("b", "ring", 0, 1.25)]
     rows += [row("c", "server", 0, 1.5), row("c", "server", 1, None, error="broken"), row("b", "path", 0, 7.0)]
-    found = compare(rows, "a")
+    found = compare_rows(rows, "a")
     means = {(one["algorithm"], one["graph"]): one["ratio_mean"] for one in found["table"]}
     assert means == {("a", "ring"): 1.5, ("b", "ring"): 1.875, ("c", "server"): 1.5, ("b", "path"): 7.0}
     gaps = {(one["algorithm"], one["graph"]): one for one in found["differences"]}
@@ -226,9 +227,9 @@ def test_ranks_share_the_runs_of_a_comparison(tmp_path):
 
 
 def test_the_figure_shows_every_method_with_its_interval():
-    table = compare([row("a", "ring", s, 1.0 + s / 10) for s in (1, 2)] + [row("b", "star", s, 1.5, 0) for s in (1, 2)],
-                    "a")["table"]  # fmt: skip
-    ax = plot_quality(table, against="bytes_busiest")
+    rows = [row("a", "ring", s, 1.0 + s / 10) for s in (1, 2)] + [row("b", "star", s, 1.5, 0) for s in (1, 2)]
+    table = compare_rows(rows, "a")["table"]
+    ax = plot_quality(table, against="bytes_busiest").axes[0]
     assert len(ax.containers) == 1  # b sends nothing: a line
     words = [text.get_text() for text in ax.get_legend().get_texts()]
     assert words == ["a", "b (sends nothing)", "on ring", "on star"]
@@ -240,7 +241,7 @@ def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
     ending = here("compare", "--algorithm", "gtvmin,fkm", *words, "--seeds", "0", "--out", tmp_path / "c")
     assert ending.code == 0, ending.err
     assert {path.name for path in Path(tmp_path / "c/figures").iterdir()} == {
-        f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg")
+        f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg", "data.csv")
     }
     assert "difference to gtvmin" in ending.out
 
@@ -255,3 +256,22 @@ def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_pat
         seen.append(json.loads(here(*words).out)["rows"][0])
     assert seen[0] == seen[2]
     assert seen[0]["centroids_sha256"] != seen[1]["centroids_sha256"]
+
+
+def test_a_checkout_that_is_not_installed_compares_and_sweeps(tmp_path, monkeypatch):
+    known = metadata.version
+
+    def version(name):
+        if name == "p2pkm":
+            raise metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    words = ("--algorithm", "local", "--data", "grid16:points=2", "--seeds", "0", "--no-plot", "-q")
+    done = here("compare", *words, "--devices", "2", "--out", tmp_path / "c", "--format", "json")
+    assert done.code == 0, done.err
+    (tmp_path / "s.toml").write_text(
+        'algorithm = "local"\ndata = "grid16:points=2"\nseeds = [0]\n[grid]\ndevices = [2]\n'
+    )
+    done = here("sweep", tmp_path / "s.toml", "--out", tmp_path / "s", "-q")
+    assert done.code == 0, done.err

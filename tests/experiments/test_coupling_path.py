@@ -155,7 +155,7 @@ def test_the_folder_has_the_path_line_by_line_and_the_output_is_the_summary(tmp_
     assert np.load(tmp_path / "run/centroids.npz")["centroids"].shape == (3, 4, 16, 2)
     assert listed(tmp_path / "run") == {
         "path.jsonl", "path.csv", "summary.json", "centroids.npz", "figures", "figures/coupling_path.png",
-        "figures/coupling_path.svg",
+        "figures/coupling_path.svg", "figures/coupling_path.data.csv",
     }  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def rows(couplings, fits, gtvs, counts):
 
 
 def test_the_figure_shows_fit_against_gtv_and_the_number_of_clusterings():
-    ax = plot_coupling_path(rows([0, 0.1, 10], [1.0, 2.0, 3.0], [500.0, 40.0, 1.0], [8, 4, 1]))
+    ax = plot_coupling_path(rows([0, 0.1, 10], [1.0, 2.0, 3.0], [500.0, 40.0, 1.0], [8, 4, 1])).axes[0]
     left, right = ax.child_axes
     assert_array_equal(left.lines[0].get_xydata(), [[500, 1], [40, 2], [1, 3]])
     assert_array_equal(right.lines[0].get_xydata(), [[0, 8], [0.1, 4], [10, 1]])
@@ -264,7 +264,7 @@ def test_the_figure_shows_fit_against_gtv_and_the_number_of_clusterings():
 
 
 def test_steps_whose_figures_are_not_known_are_gaps():
-    left, right = plot_coupling_path(rows([1, 2], [None, 2.0], [3.0, None], [1, 1])).child_axes
+    left, right = plot_coupling_path(rows([1, 2], [None, 2.0], [3.0, None], [1, 1])).axes[0].child_axes
     assert np.isnan(left.lines[0].get_xydata()).any(axis=1).all()
     assert not left.texts
     assert right.get_xscale() == "linear"

@@ -10,10 +10,9 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError, TopologyError
-from p2pkm.methods.registry import METHODS
 from p2pkm.storage.load import load
 from tests.methods.building_blocks.test_number_of_clusters import clusters
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 from tests.support.run_cli import here, ranks, there
 
 

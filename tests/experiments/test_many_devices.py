@@ -56,6 +56,7 @@ def test_very_many_devices_come_back(large, tmp_path):
     assert_array_equal(again.topology.indices, result.topology.indices)
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said(large):
     notes = " | ".join(p2pkm.load(large).notes)
     for words in (f"of {N} devices", "without senders", "recorded every 1000", "--record-every 1 records all"):

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.experiments.leak_report import read_devices
 from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
@@ -264,3 +265,10 @@ def test_leaks_of_a_larger_expander_fall_with_distance():
     means = [np.sqrt(found.leak[far == step]).mean() for step in range(1, 6)]
     assert found.certified.all()
     assert_allclose(means[:4], [1, 0.59, 0.47, 0.43], atol=0.02)
+
+
+def test_lists_of_devices():
+    assert read_devices("0, 3-5", "--receivers") == [0, 3, 4, 5]
+    for text in ("", "a", "5-3", "9" * 5000, "9" * 5000 + "-3", "0-9999999", ",".join(["0-999999"] * 20), "-1"):
+        with pytest.raises(ExperimentError, match="--receivers is"):
+            read_devices(text, "--receivers")

@@ -180,7 +180,7 @@ def test_seeds_make_one_folder_each_and_close_with_figures(tmp_path, capsys):
     assert main([*QUICK, "--seeds", "0", "--out", str(out)]) == 2
     assert main([*QUICK, "--seeds", "5", "--out", str(out), "--force"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study"]
-    assert sorted(path.name for path in out.iterdir()) == ["seed-5", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["seed-5", "seeds.toml", "summary.json"]
 
 
 def test_a_run_of_a_list_equals_the_run_of_its_seed(tmp_path):

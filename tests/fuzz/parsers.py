@@ -93,6 +93,30 @@ def _lists(data: bytes) -> object:
     return split_specs([_text(data)])
 
 
+def _stream(data: bytes) -> object:
+    from p2pkm.data.stream import DataStream
+
+    found = DataStream.of(_text(data))
+    assert found is None or DataStream.of(str(found)) == found
+    return found
+
+
+def _tape(data: bytes) -> object:
+    """Read a data tape, and play it; written again it is the same one."""
+    import p2pkm
+    from p2pkm.data.stream_tape import Limits, parse_tape, write_tape
+
+    shards, limits = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2), np.ones((2, 2))]), Limits(2, 9, 2)
+    tape = parse_tape(data.split(b"\n"), shards, limits, "tape")
+    again = parse_tape(write_tape(tape, shards.sizes), shards, limits, "again")
+    assert all(np.array_equal(one, other) for one, other in zip(tape, again, strict=True))
+    for t in range(1, limits.rounds + 1):
+        grown = shards.sizes + tape.growth(t, shards.n)
+        shards = tape.change(t, shards, np.arange(shards.n))
+        assert np.array_equal(shards.sizes, grown) and np.isfinite(shards.points).all()
+    return shards
+
+
 def _memory(data: bytes) -> object:
     import os
 
@@ -220,6 +244,9 @@ def parsers(folder: Path) -> dict[str, tuple[Parser, list[bytes]]]:
         "devices": (_devices, [b"0", b"0,3-5"]),
         "couplings": (_couplings, [b"0.1,0.2,...,30", b"0,5,...,20", b"3,2,1e-3"]),
         "net": (_net, [b"lan", b"wan:latency=0.05,bandwidth=none", b"lora:access=6.84", b"edge:speed=1e9"]),
+        "stream": (_stream, [b"drawn:kind=jump,at=20,share=0.1", b"drawn:kind=slow,step=0.08,seed=1", b"a.jsonl",
+                             b"file:b"]),
+        "tape": (_tape, [TAPE, b"\n".join(reversed(TAPE.split(b"\n")))]),
         "lists": (_lists, [b"gtvmin,fkm:server_n_init=20,feca", b"ring,small-world:degree=4,rewire=0.1"]),
         "memory": (_memory, [b"8G", b"500MB", b"1e9", b"0"]),
         "toml": (files.config, [b"graph = 'ring'\ndevices = 4\nalpha = 0.5\ncentral = false\n", b"seed = 0x1f\n"]),
@@ -262,6 +289,11 @@ def _batches(**columns: Any) -> bytes:
 
 LEAF = b'{"users": ["a", "b"], "num_samples": [1, 2], "user_data": {"a": {"x": [[0, 1]], "y": [3]}, '
 LEAF += b'"b": {"x": [[2.5, 1], [1e3, -2]], "y": [0, 3]}}}'
+TAPE = (
+    b'{"kind": "stream", "devices": 2, "features": 2}\n{"kind": "leave", "round": 7, "device": 0, "number": 2}\n'
+    b'{"kind": "arrive", "round": 3, "device": 1, "point": [0.5, 1e3], "weight": 2}\n\n'
+    b'{"kind": "move", "round": 9, "device": 1, "number": 1, "point": [-1, 2.5]}'
+)
 GRAPHML = (
     b'<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" '
     b'attr.name="weight" attr.type="double"><default>1.0</default></key><graph edgedefault="undirected"><node id="0"/>'

@@ -17,7 +17,7 @@ from tests.fuzz.parsers import parsers, run
 
 FOLDER = tempfile.TemporaryDirectory()
 PARSERS = parsers(Path(FOLDER.name))
-OF_TEXT = "spec algorithm source seeds couplings net lists memory toml csv tsv edgelist json leaf".split()
+OF_TEXT = "spec algorithm source seeds couplings net stream tape lists memory toml csv tsv edgelist json leaf".split()
 ALPHABET = st.sampled_from("0123456789,.-:;=_e \t\n\"'[]{}()<>#&nNaAxyinf\u0663\u00b2\ud800\x00\ufeff")
 QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 

@@ -87,25 +87,46 @@ def gtvmin_case(seed):
     rng = np.random.default_rng(seed)
     n, k, d = draw_shape(rng, 6, 6, 5)
     indptr, indices = draw_graph(rng, n)
-    source = np.repeat(np.arange(n), np.diff(indptr))
-    mirror = np.lexsort((source, indices))
     tables = rng.normal(0, 2, (n, k + 1, d + 1)).round(int(rng.integers(0, 2)) * 3)
     rows = rng.integers(-1, k + 2, n)
     slots = np.where((rows[indices] >= 0) & (rng.random(len(indices)) < 0.9), indices, -1)
     alpha = rng.choice([0.0, 0.1, 1.0, 7.0], len(indices)) * rng.choice([1.0, 1 / 3])
     theta = float(rng.choice([1.0, 0.5, 1.5, 1.9]))
     options = theta, int(rng.integers(1, 4)), bool(rng.integers(2)), bool(rng.integers(2))
-    awake = rng.random(n) < 0.8
+    who = np.flatnonzero(rng.random(n) < 0.8)
     centroids = draw_centroids(rng, n, k, d)
     if seed % 2:  # everybody moves at once, and most have said what they hold
-        awake[:], (tables, rows) = True, pack(centroids)
+        who, (tables, rows) = np.arange(n), pack(centroids)
         tables = tables + (rng.random(n) < 0.2)[:, None, None]
-    if seed % 4 == 3:  # and all have: one look at a link serves both ends
+    if seed % 4 == 3:  # and all have
         centroids = rng.normal(0, 2, (n, k, d)).round(int(rng.integers(0, 2)) * 3)
         tables, rows, slots = centroids, np.full(n, k), indices
     previous = np.where(centroids < np.inf, rng.normal(size=centroids.shape), np.inf)
-    return (*draw_points(rng, n, d), centroids, previous, awake, indptr, freeze(tables), rows, slots, mirror, alpha,
-            *options)  # fmt: skip
+    return (*draw_points(rng, n, d), centroids, previous, who, indptr, freeze(tables), rows, slots, alpha,
+            *options, False)  # fmt: skip
+
+
+@FORMS
+def test_an_update_in_place_is_the_same_update(form):
+    for seed in range(0, 40, 2):
+        case = gtvmin_case(seed)
+        apart, moves = form.gtvmin(*case)
+        table = case[3].copy()
+        within, same_moves = form.gtvmin(*case[:3], table, *case[4:-1], True)
+        assert within is table
+        assert_array_equal(within, apart)
+        assert_array_equal(same_moves, moves)
+
+
+def test_rows_at_the_edge_of_what_is_near_are_matched_as_by_a_search():
+    rng = np.random.default_rng(0)
+    centroids = np.array([[[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]]])
+    for step in (0.5, 0.999, 1.0 - 1e-9, 1.0, 1.001, 1.5):  # half of the least distance is 1
+        table = centroids.copy()
+        table[0, 0, 0] = step
+        case = (*draw_points(rng, 1, 2), centroids, centroids, np.arange(1), np.array([0, 1]), freeze(table),
+                np.full(1, 3), np.zeros(1, int), np.full(1, 2.0), 1.0, 1, True, False, False)  # fmt: skip
+        assert_same(case, "gtvmin")
 
 
 def assert_same(case, name):
@@ -262,18 +283,18 @@ def test_a_batch_is_as_many_batches_of_one(form):
             one = form.kmeans(*its, tols[i : i + 1], keys[i : i + 1], purpose, first)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
-        points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
-        given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, *rest
+        points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
+        given = points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, *rest
         whole, _ = form.gtvmin(*given)
-        _, alpha, *options = rest
+        alpha, *options = rest
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             links, part = slice(indptr[i], indptr[i + 1]), np.array([0, offsets[i + 1] - offsets[i]])
-            mine = (one[i : i + 1] for one in (centroids, previous, awake))
+            mine = centroids[i : i + 1], previous[i : i + 1], np.zeros(int(i in who), np.int64)
             one, _ = form.gtvmin(
                 points[own], weights[own], part, *mine, indptr[i : i + 2] - indptr[i], tables, rows, slots[links],
-                np.full(links.stop - links.start, -1), alpha[links], *options,
+                alpha[links], *options,
             )  # fmt: skip
-            assert_array_equal(whole[i], one[0] if awake[i] else centroids[i])
+            assert_array_equal(whole[i], one[0])
 
 
 def philox_of_numpy(counter, step, key, purpose):

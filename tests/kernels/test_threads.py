@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
-from tests.kernels.test_kernels import draw_points, freeze, gtvmin_case
+from tests.kernels.test_kernels import draw_points, gtvmin_case
 
 
 @pytest.fixture(params=[2, 3, 5])
@@ -27,25 +27,6 @@ def divided(monkeypatch, request):
     for name in ("gtvmin", "kmeans", "cost"):
         monkeypatch.setattr(import_module(f"p2pkm.kernels.numba.{name}"), "divide", watch)
     return ranges
-
-
-def circle(n, rng, k, d):
-    """Return a case of GTVMin on a ring where all have said what they hold: one look at a link serves both ends."""
-    indices = np.sort((np.arange(n)[:, None] + [-1, 1]) % n, axis=1).ravel()
-    source = np.repeat(np.arange(n), 2)
-    centroids = rng.normal(size=(n, k, d))
-    links = np.full(n, k), indices, np.lexsort((source, indices)), rng.random(2 * n), 1.0, 1, True, False
-    indptr = np.arange(0, 2 * n + 1, 2)
-    return (*draw_points(rng, n, d), centroids, centroids, np.ones(n, bool), indptr, freeze(centroids), *links)
-
-
-@pytest.mark.parametrize(("k", "d"), [(4, 2), (3, 5), (9, 2)])
-def test_links_between_the_ranges_of_two_threads_are_looked_at_from_both_ends(divided, k, d):
-    for seed in range(12):
-        case = circle(17, np.random.default_rng(seed), k, d)
-        for one, other in zip(compiled.gtvmin(*case), plain.gtvmin(*case), strict=True):
-            assert_array_equal(one, other)
-    assert len(divided) > 12
 
 
 def test_no_kernel_depends_on_the_number_of_threads(divided):

@@ -6,6 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import p2pkm
+from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages, Tables
+from p2pkm.network.ledger import Ledger
 from tests.support.play_rounds import random_links
 
 # 0 - 1, 1 - 2, 1 - 3, 2 - 3: degrees 1, 3, 2, 2; 8 directed edges in the order 01 10 12 13 21 23 31 32.
@@ -165,3 +167,18 @@ def test_the_totals_are_the_sums_over_edges_and_records():
     rows = np.bincount(result.ledger.sender, result.ledger.rows)
     assert (rows * DEGREES).sum() == result.ledger.edge_rows.sum()
     assert result.ledger.rows_per_device.sum() == 2 * result.ledger.edge_rows.sum()
+
+
+def test_what_goes_over_some_edges_is_counted_beyond_32_bits():
+    who, rows, edges = np.array([1]), np.array([2**27]), np.array([2])
+    said = Delivery(edges, Tables(np.zeros((0, 1)), who, rows))
+    ledger, over = Ledger(np.array([0, 1, 4])), np.array([False, False, True, True])
+    for turn in range(6):  # 2^30 bytes each
+        ledger.count_sparse(SparseMessages(who, said.tables, edges), said, (0, turn))
+        ledger.count_dense(DenseMessages(np.zeros((2, 1, 1)), np.array([-1, 2**27])), over, 1, turn)
+        assert_array_equal(ledger.edges[2:, 2], np.array([2, 1]) * (turn + 1) * 2**30)
+        assert ledger.totals == (3 * (turn + 1), 3 * (turn + 1) * 2**30)
+    again = Ledger(np.array([0, 1, 4]))
+    again.restore(*ledger.counted, [])
+    again.count_sparse(SparseMessages(who, said.tables, edges), said, (0, 6))
+    assert again.volume(edges)[0] == 13 * 2**30

@@ -231,3 +231,36 @@ def test_pack_moves_real_rows_to_the_front_in_their_order():
     assert_array_equal(table[0, :, 0], [np.inf, 3.0, np.inf, 1.0])
     many = np.where(np.arange(90) % 3 == 1, np.inf, np.arange(90.0)).reshape(1, 90, 1)
     assert_array_equal(pack(many)[0][0, :60, 0], np.arange(90)[np.arange(90) % 3 != 1])
+
+
+def test_standing_tables_are_read_where_they_are_until_they_no_longer_stand():
+    network, (n, k) = LocalNetwork(place(build(4, [(0, 1), (1, 2), (2, 3), (0, 3)]), 0, 1)), (4, 2)
+    network.open()
+    some, rest = np.array([k, -1, k, -1]), np.array([-1, k, -1, k])
+    first = np.arange(16.0).reshape(n, k, 2)
+    network.exchange(DenseMessages(first, np.full(n, k)))
+    state = first.copy()
+    for rows in (some, rest):
+        state[rows > 0] += 100.0
+        inbox = network.exchange(DenseMessages(state, rows, standing=True))
+        assert np.shares_memory(inbox.tables, state)
+        assert_array_equal(inbox.tables, state)
+        assert_array_equal(inbox.rows, np.full(n, k))
+        assert_array_equal(inbox.fresh, (rows > 0)[inbox.senders])
+    other = state.copy()
+    other[some > 0] += 7.0
+    inbox = network.exchange(DenseMessages(other, some))  # the tables of the silent ones are of no meaning
+    other[:], expected = np.nan, state.copy()
+    expected[some > 0] += 7.0
+    assert_array_equal(inbox.tables, expected)
+
+
+@pytest.mark.parametrize("before", [np.array([2, 1, 2, 2]), np.array([2, -1, 2, 2])])
+def test_tables_do_not_stand_unless_every_device_has_sent_a_full_one(before):
+    network = LocalNetwork(place(build(4, [(0, 1), (1, 2), (2, 3)]), 0, 1))
+    network.open()
+    network.exchange(DenseMessages(np.arange(16.0).reshape(4, 2, 2), before))
+    state = np.full((4, 2, 2), 50.0)
+    inbox = network.exchange(DenseMessages(state, np.array([2, -1, -1, 2]), standing=True))
+    assert not np.shares_memory(inbox.tables, state)
+    assert_array_equal(inbox.tables[2], [[8, 9], [10, 11]])

@@ -14,8 +14,8 @@ from p2pkm.storage.checksums import NAME, Fault, check_files, write_checksums
 from tests.support.run_cli import SMALL, here
 
 KEPT = (
-    "census.npz centroids.npz chain.npz config.toml graph.graphml labels.npz ledger.npz manifest.json rounds.jsonl "
-    "summary.json"
+    "census.npz centroids.csv centroids.npz chain.npz config.toml graph.graphml labels.csv labels.npz ledger.npz "
+    "manifest.json rounds.jsonl summary.json"
 ).split()
 TRIES = 25
 

@@ -323,6 +323,15 @@ def test_a_folder_that_was_there_stays():
     assert listed(Path()) == {"a"}
 
 
+def test_a_folder_that_cannot_be_made_is_not_said_to_be_in_use(monkeypatch):
+    def refuse(self, **_given):
+        raise FileNotFoundError(self)  # as mkdir in /proc
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ExperimentError, match="a cannot be written"), Lock(Path("a")):
+        pass
+
+
 @pytest.mark.mpi
 def test_refused_on_ranks(live):
     ending = there(*ranks(3), "-m", "p2pkm", *SMALL, "--out", "run", "--force")

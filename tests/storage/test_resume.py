@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from p2pkm.methods.peer.gtvmin import GTVMin
-from p2pkm.methods.registry import METHODS
 from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import check_files
 from tests.support import kill_runs as killed
-from tests.support.methods import spell
+from tests.support.methods import METHODS, spell
 from tests.support.programs import resume as resume_program
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
@@ -304,7 +303,7 @@ def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
     _, copies = _kept(tmp_path, monkeypatch)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "99.0")
+    monkeypatch.setattr(checkpoint, "__version__", "99.0")
     ending = here("resume", copies[3])
     assert ending.code == 2 and "and this is 99.0" in ending.err
 

@@ -68,7 +68,7 @@ def test_rounds_are_the_trace_of_the_result(tmp_path):
     assert all(list(record) == KEYS for record in found)
     assert found == json.loads(json.dumps(found), parse_constant=pytest.fail)
     stages = list(dict.fromkeys(record["stage"] for record in found))
-    assert stages == ["tree-summaries", "rehearsal", "gtvmin", "accept-test"]
+    assert stages == ["total-variance", "tree-summaries", "rehearsal", "gtvmin", "accept-test"]
     for stage in stages:
         numbers = [record["round"] for record in found if record["stage"] == stage]
         assert numbers == list(range(len(numbers)))

@@ -354,7 +354,7 @@ MORE = {
 --data loop.csv                           | 3 | there is no file loop.csv
 --data folder.csv                         | 3 | is a folder
 --data good.csv/x.csv                     | 3 | there is no file
---data http://example.org/a.csv           | 3 | there is no file
+--data http://example.org/a.csv           | 3 | addresses are not read, download the file
 --data ''                                 | 2 | unknown data ''
 --data good.csv --label-column ''         | 3 | no column '' for --label-column
 --data good.csv --label-column -1         | 3 | no column '-1'
@@ -383,9 +383,9 @@ P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header states
 --data cut.parquet                        | 3 | cannot be read as Parquet
 --data text.parquet                       | 3 | cannot be read as Parquet
 --data nothing.parquet                    | 3 | cannot be read as Parquet
---data null.parquet                       | 3 | nan at row 1, column 0
---data text-column.parquet                | 3 | 'x' has the type string; expected numbers
---data list.parquet                       | 3 | expected numbers
+--data null.parquet                       | 3 | row 1, column 'x' has no value
+--data text-column.parquet                | 3 | row 0, column 'x' is 'a'; expected a number
+--data list.parquet                       | 3 | is '[1.0]'; expected a number
 --data half.parquet                       | 3 | the id 0.5
 --data no-device.parquet                  | 3 | the devices are nan at row 1
 --data negative.parquet                   | 3 | the id -1
@@ -416,8 +416,8 @@ P2PKM_MEMORY=0 --data bomb.parquet        | 3 | unpacks to 400000000 bytes
 --data users.json --device-column user    | 3 | has no columns to name
 --data text.arrow                         | 3 | cannot be read as Arrow
 --data cut.arrow                          | 3 | cannot be read as Arrow
---data null.arrow                         | 3 | nan at row 1, column 0
---data words.feather                      | 3 | 'x' has the type string; expected numbers
+--data null.arrow                         | 3 | row 1, column 'x' has no value
+--data words.feather                      | 3 | row 0, column 'x' is 'a'; expected a number
 --data old.feather                        | 3 | Feather of version 1; write it anew
 P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
 --data text.h5ad                          | 3 | cannot be read as AnnData
@@ -448,6 +448,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --data blobs:box=0                        | 2 | box is 0.0
 --data balls:separation=0                 | 2 | separation is 0.0
 --data slike:points=0                     | 2 | points is 0
+--data shapes:side=7                      | 2 | side is 7
+--data shapes:contrast=2                  | 2 | at most 1
 --data digits:components=0                | 2 | components is 0
 --data communities:second=x               | 2 | Known: fresh, same, shifted
 --data communities:clusters=500           | 2 | at most 400
@@ -558,7 +560,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --seeds ''                                | 2 | is not a list of seeds
 --seeds 0-                                | 2 | is not a list of seeds
 --seeds -1                                | 2 | is not a list of seeds
---seeds 5-1                               | 2 | is empty or more than
+--seeds 5-1                               | 2 | the smaller number first, such as 2-5
 --seeds 0-99999999                        | 2 | more than 10000 seeds
 --seeds 1,1                               | 2 | names a seed twice
 --seeds 99999999999999999999              | 2 | is not a list of seeds
@@ -595,7 +597,7 @@ P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
 --config hex.toml                         | 2 | expected a number of at most 64 bits
 --config time.toml                        | 2 | expected a whole number
 --config moment.toml                      | 2 | expected text
---config twice.toml                       | 2 | cannot be read
+--config twice.toml                       | 2 | expected a TOML file of options
 --config inf.toml                         | 2 | expected a finite number
 --config dotted.toml                      | 2 | a table or a list
 --config tables.toml                      | 2 | a table or a list
@@ -661,6 +663,7 @@ plan --bandwidth inf                      | 2 | bandwidth is inf
 plan --devices 0                          | 2 | devices is 0
 plan --graph complete --devices 1000000   | 3 | links, more than
 plan --graph file:billion.npz             | 3 | nodes, but only 2 values
+plan --stream drawn:share=2               | 2 | stream share is 2.0
 plan --data missing.csv                   | 3 | there is no file missing.csv
 plan --data billion.npy                   | 3 | states 16000000000 bytes
 plan --data pickle.npz                    | 3 | no .npz archive
@@ -693,8 +696,8 @@ topology describe file:nested.json        | 3 | cannot be read as .json
 topology describe karate --devices 5      | 3 | karate has 34 devices
 topology draw                             | 2 | Missing argument 'GRAPH'
 topology draw rnig                        | 2 | Did you mean 'ring'?
-topology draw ring --out x.exe            | 2 | ends in .png, .svg or .pdf
-topology draw ring --out ''               | 2 | ends in .png, .svg or .pdf
+topology draw ring --out x.exe            | 2 | ends in .png, .svg, .pdf or .pgf
+topology draw ring --out ''               | 2 | ends in .png, .svg, .pdf or .pgf
 topology draw gallery:../x                | 3 | the gallery has no
 topology leaks                            | 2 | Missing argument 'GRAPH'
 topology leaks rnig                       | 2 | Did you mean 'ring'?
@@ -704,7 +707,7 @@ topology leaks ring --receivers 16        | 2 | receivers has device 16
 topology leaks ring --public 3-1          | 2 | expected numbers of devices, such as 0,3-5
 topology leaks ring --faults loss=2       | 2 | faults loss is 2
 topology leaks ring --stale-policy drop   | 2 | there are no faults
-topology leaks ring --out x.exe           | 2 | ends in .png, .svg or .pdf
+topology leaks ring --out x.exe           | 2 | ends in .png, .svg, .pdf or .pgf
 topology leaks karate --devices 5         | 3 | karate has 34
 doctor extra                              | 2 | unexpected extra argument
 doctor --devices 4                        | 2 | No such option

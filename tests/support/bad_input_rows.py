@@ -50,6 +50,13 @@ FILES = {
     "null.toml": 'out = "a\\u0000b"\n',
     "range.toml": "rounds = -1\n",
     "flag.toml": "force = true\n",
+    "word.jsonl": "arrive\n",
+    "round.jsonl": '\n{"kind": "leave", "round": 99, "device": 0, "number": 0}\n',
+    "head.jsonl": '{"kind": "stream", "features": 3}\n',
+    "point.jsonl": '{"kind": "arrive", "round": 1, "device": 0, "point": [1, 2, 3]}\n',
+    "large.jsonl": '{"kind": "arrive", "round": 1, "device": 0, "point": [1, 1e300]}\n',
+    "weight.jsonl": '{"kind": "arrive", "round": 1, "device": 0, "point": [1, 2], "weight": 0}\n',
+    "gone.jsonl": '{"kind": "leave", "round": 1, "device": 0, "number": 9999}\n',
     "plain.txt": "a file where a folder should be",
 }
 
@@ -133,8 +140,8 @@ compare --out full                        | is in use, but not by a comparison
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30 --init leader | but private has no init
 --algorithm private:epsilon=1,radius=30 --scale minmax | nothing is to be found in them beforehand
---algorithm private:epsilon=1,radius=30 --graph star | cut the graph in two
---algorithm private:epsilon=1,radius=30,curious=2 | cut the graph in two
+--algorithm private:epsilon=1,radius=30 --graph star | the graph in two
+--algorithm private:epsilon=1,radius=30,curious=2 | the graph in two
 --init won                             | unknown init 'won'
 --init local:hops=1                      | It takes no keys
 --init flooded-summaries:hop=1                 | Did you mean 'hops'?
@@ -192,6 +199,14 @@ run fly                                   | unexpected extra argument
 --config list.toml                        | a table or a list
 --config date.toml                        | expected a whole number
 --config null.toml                        | cannot be used
+--stream drift                            | unknown stream 'drift'. Known: drawn, file
+--stream drawn:kind=leap                  | kind is 'leap'. Known: birth, jump, none, slow, turn
+--stream drawn:share=2                    | stream share is 2.0
+--stream drawn:at=0                       | stream at is 0
+--stream missing.jsonl                    | the data tape missing.jsonl cannot be read
+--stream word.jsonl                       | word.jsonl, line 1: not JSON
+--stream round.jsonl                      | round.jsonl, line 2: round is 99
+--stream head.jsonl --algorithm kfed      | kfed cannot follow a stream
 --config range.toml                       | rounds is -1
 --config flag.toml                        | unknown key 'force'
 --out plain.txt                           | is a file
@@ -205,6 +220,11 @@ run fly                                   | unexpected extra argument
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
 --algorithm local --graph ring            | star
+--stream head.jsonl                       | the data tape is for 3 features, but there are 2
+--stream point.jsonl                      | point is 3 coordinates; expected a list of 2 numbers
+--stream large.jsonl                      | point has 1e+300; expected finite numbers
+--stream weight.jsonl                     | weight is 0; expected a number above 0
+--stream gone.jsonl                       | leave of point 9999 of device 0, which is not there
 --algorithm fkm -k 81                     | 81 clusters of 80 points
 --algorithm fkm --true-centers missing.csv     | missing.csv
 --algorithm fkm --true-centers five.csv        | 1 features, the data 2
@@ -245,12 +265,12 @@ CONTENT = """
 --data missing.csv                        | there is no file missing.csv
 --data full                               | unknown data
 --data file:full                          | is a folder
---data file:points.xlsx                   | suffix '.xlsx'
+--data file:points.xlsx                   | is a spreadsheet; export the sheet
 --data empty.csv                          | is empty
 --data header.csv                         | no points
 --data ragged.csv                         | line 3: 3 fields, expected 2
 --data text.csv                           | line 3, column 'y' is 'red'
---data nan.csv                            | line 3, column 'x' is 'nan'
+--data nan.csv                            | line 3, column 'x' has no value, in 1 of 2 rows
 --data inf.csv                            | line 3, column 'y' is 'inf'
 --data blank.csv                          | is empty
 --data binary.csv                         | not UTF-8
@@ -278,5 +298,5 @@ CONTENT = """
 --data pickled.npy                        | without pickles
 --data broken.npy                         | cannot be read
 --data pickle.npz                         | no .npz archive
---data several.npz                        | 'X', 'points' or a single 2-D
+--data several.npz                        | 'X', 'points', 'images' or a single
 """.strip().splitlines()

@@ -1,8 +1,11 @@
 """Methods by name, with what some of them must be given."""
 
+from p2pkm.methods.registry import METHODS as ALL
 from p2pkm.methods.registry import find
 
 GIVEN = {"private": {"epsilon": 100.0, "radius": 40.0, "trust": "none"}}  # little noise, and on any connected graph
+LEARNERS = ("deepfeca", "deepgossip")  # need images, and an extra: they have tests of their own
+METHODS = [name for name in ALL if name not in LEARNERS]
 
 
 def build(name, k, **options):

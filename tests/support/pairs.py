@@ -10,8 +10,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 from p2pkm.data.partition import PARTITIONS
-from p2pkm.methods.registry import METHODS
-from tests.support.methods import spell
+from tests.support.methods import METHODS, spell
 from tests.support.run_cli import here
 from topologies import FAMILIES, TIME_VARYING
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices
+from p2pkm.core.messages import SparseMessages
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
@@ -48,15 +49,19 @@ def play(algorithm, table, start, rounds, schedule=None):
     network.open()
     start = np.array(start, float)
     state = algorithm.initial_state(devices, Start(start, np.ones(len(devices), np.bool_)))
-    inbox = network.exchange(algorithm.message(state, devices.at_stage_start(schedule.opening)))
+    inbox = _deliver(network, algorithm.message(state, devices.at_stage_start(schedule.opening)))
     history = [state.centroids.copy()]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             now = devices.at_turn(t, turn, awake)
             state = algorithm.update(state, inbox, now)
-            inbox = network.exchange(algorithm.message(state, now))
+            inbox = _deliver(network, algorithm.message(state, now))
             history.append(state.centroids.copy())
     return np.array(history), state
+
+
+def _deliver(network, messages):
+    return network.deliver(messages) if isinstance(messages, SparseMessages) else network.exchange(messages)
 
 
 def last(algorithm, table, start, rounds):

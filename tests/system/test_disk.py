@@ -91,7 +91,7 @@ def test_a_disk_without_room_for_names(tmp_path, disk):
 
 
 def test_a_list_of_seeds_on_a_full_disk(disk):
-    _fill(disk, 300_000)
+    _fill(disk, 500_000)
     ending = here(*MANY, "--seeds", "0-9", "--out", disk / "list", "-q")
     assert ending.code == 4 and ending.out == "" and "Traceback" not in ending.err
     assert ending.err.count("No space left on device") == 1

@@ -1,6 +1,7 @@
 """Reports in a browser: what the replay draws and says, by mouse, keyboard and touch, on narrow and large pages."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.support.run_cli import here
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see .ci/extended")
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_AXE = next((path for path in (os.environ.get("AXE_CORE"), "/usr/share/nodejs/axe-core/axe.min.js")
+             if path and Path(path).is_file()), None)  # fmt: skip
 pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(_CHROMIUM is None, reason="there is no chromium on the PATH: see .ci/extended"),
@@ -168,12 +171,13 @@ def test_more_features_are_seen_along_principal_components(browser, tmp_path):
     with Opened(browser, folder / "report.html") as opened:
         opened.go(1)
         table = frames["centroids"][1].reshape(-1, 4).astype(float)
-        wanted = show_flat(load(folder).census.sample).place(table[np.isfinite(table).all(axis=1)])
+        wanted = show_flat(load(folder)).place(table[np.isfinite(table).all(axis=1)])
         assert straighten(opened.crosses(), wanted) < 0.5
 
 
 def test_the_slider_moves_by_mouse(browser, ring):
     with Opened(browser, ring[0] / "report.html") as opened:
+        opened.go(0)
         box = opened.page.locator("#replay-slider").bounding_box()
         middle = box["y"] + box["height"] / 2
         before = opened.crosses()
@@ -332,13 +336,38 @@ def test_touch(browser, ring):
 # ------------------------------------------------------------------------------------------------------ every page
 
 
+def test_the_replay_opens_on_the_last_frame_and_plays_from_the_first(browser, ring):
+    with Opened(browser, ring[0] / "report.html") as opened:
+        assert opened.frame == 5
+        opened.page.click("#replay-play")
+        assert opened.frame < 5
+        opened.wait(5)
+
+
+@pytest.mark.skipif(_AXE is None, reason="there is no axe.min.js: set AXE_CORE to that of the package axe-core")
+@pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_fits_into_400_pixels_in_both_schemes(browser, ring, scheme):
-    with Opened(browser, ring[0] / "report.html", 400, color_scheme=scheme) as opened:
+def test_axe_finds_no_violations(browser, ring, scheme, width):
+    with Opened(browser, ring[0] / "report.html", width, color_scheme=scheme, bypass_csp=True) as opened:
+        opened.page.add_script_tag(content=Path(_AXE).read_text("utf-8"))
+        found = opened.page.evaluate("axe.run().then((found) => found.violations)")
+        told = [(one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
+        assert not told
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_fits_into_390_pixels_in_both_schemes(browser, ring, scheme):
+    with Opened(browser, ring[0] / "report.html", 390, color_scheme=scheme) as opened:
         opened.page.fill("#replay-device", "3")
         assert opened.overflow() <= 0
         tip, stage = (opened.page.locator(name).bounding_box() for name in ("#replay-tip", ".stage"))
         assert stage["x"] <= tip["x"] and tip["x"] + tip["width"] <= stage["x"] + stage["width"]
+        cut = opened.page.evaluate(
+            "[...document.querySelectorAll('main *')].filter((one) => !one.closest('.scroll, .figures figure, svg')"
+            "&& one.offsetParent && one.getBoundingClientRect().right > innerWidth + 1)"
+            ".map((one) => one.outerHTML.slice(0, 90))"
+        )
+        assert cut == []
         sizes = opened.page.evaluate(
             "[...document.querySelectorAll('p, td, th, dd, dt, label, button')].filter(one => one.offsetParent)"
             ".map(one => parseFloat(getComputedStyle(one).fontSize))"

@@ -28,6 +28,7 @@ algorithm = ["gtvmin", "consensus"]
 graph = ["ring", "path"]
 """
 RUNS = 8
+LIMIT = 120  # seconds; jobs take some ten, but ranks that never meet (launch/README.md, "A second trap") wait for ever
 pytestmark = [pytest.mark.system, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
@@ -40,7 +41,7 @@ class Cluster(NamedTuple):
         """Run a command as a user who has activated the environment would."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = environment(PATH=path, MPIR_CVAR_CH4_NETMOD="ofi", **self.settings, **more)  # as launch/slurm.sbatch says
-        limited = ["timeout", "-k", "2", "200", *map(str, words)]
+        limited = ["timeout", "-k", "2", str(LIMIT), *map(str, words)]
         return subprocess.run(limited, cwd=folder, capture_output=True, text=True, check=False, env=env)
 
     def submit(self, *words, folder, until=lambda: False):
@@ -50,16 +51,21 @@ class Cluster(NamedTuple):
         """
         done = self.run("sbatch", "--parsable", *words, folder=folder)
         assert done.returncode == 0, done.stderr
-        number, limit, told = done.stdout.strip(), time.monotonic() + 200, False
-        while self.run("squeue", "--noheader", f"--jobs={number}", folder=folder).stdout:
-            assert time.monotonic() < limit
+        number, limit, told = done.stdout.strip(), time.monotonic() + LIMIT, False
+        while state := self.run("squeue", "--noheader", "--format=%T %r", f"--jobs={number}", folder=folder).stdout:
+            if time.monotonic() > limit:
+                self.run("scancel", number, folder=folder)
+                pytest.fail(f"job {number} has not ended after {LIMIT} s: {state}{read_output(folder)}", pytrace=False)
             if not told and until():
                 self.run("scancel", "--signal=TERM", number, folder=folder)
                 told = True
             time.sleep(0.3)
         shown = self.run("scontrol", "--oneliner", "show", "job", number, folder=folder).stdout
-        printed = "".join(path.read_text() for path in sorted(folder.glob("p2pkm-*.out")))
-        return re.findall(r"JobState=(\S+) .*?ExitCode=(\d+):", shown), printed
+        return re.findall(r"JobState=(\S+) .*?ExitCode=(\d+):", shown), read_output(folder)
+
+
+def read_output(folder):
+    return "".join(path.read_text() for path in sorted(folder.glob("p2pkm-*.out")))
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,8 @@ def package(tmp_path_factory):
 
 
 def test_the_page_has_all_files_and_commands():
-    assert set(FILES) == {"matched.py", "oneshot.py", "graphs.py", "partitions.py", "pyproject.toml", "try_it.py"}
+    assert set(FILES) == {"matched.py", "oneshot.py", "graphs.py", "partitions.py", "pyproject.toml", "try_it.py",
+                          "test_my_methods.py"}  # fmt: skip
     assert len(COMMANDS) == 3
 
 
@@ -72,6 +73,13 @@ def test_a_round_of_matched_averaging_worked_out_by_hand(package):
     found = last(find("matched")(2), table, np.array([[[0.0], [10.0]], [[10.0], [0.0]]]), 1)
     low, high = (2 * 1.0 + 1 * 1.0) / 3, (1 * 10.0 + 3 * 12.0) / 4
     np.testing.assert_allclose(found[:, :, 0], [[low, high], [high, low]], rtol=1e-15)
+
+
+def test_the_tests_of_the_page_pass(package):
+    module = importlib.import_module("test_my_methods")
+    (mark,) = module.test_it_keeps_what_methods_promise.pytestmark
+    for method in mark.args[1]:
+        module.test_it_keeps_what_methods_promise(method)
 
 
 def test_what_a_device_changes_is_known_to_neighbors_alone_after_a_round(package):

@@ -582,3 +582,18 @@ def test_a_cut_that_would_take_too_long_is_refused():
     with pytest.raises(topologies.GraphError, match="ask for 1"):
         measures.find_cut(topologies.random_regular(4000, degree=6, seed=1), 3)
     assert measures.find_cut(topologies.random_regular(4000, degree=6, seed=1), 1) is None
+
+
+@pytest.mark.parametrize("steps", [5, 10_000])
+def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
+    monkeypatch.setattr(spectrum, "_PROBES", 3_000)
+    monkeypatch.setattr(spectrum, "_SAMPLED", 3_000)
+    matrix, null = mixing_laplacian(topologies.build("small-world", 1_500, light=True))
+    apart = spectrum.find_spectrum(matrix, null, 1), spectrum.sample_spectrum(matrix, null, steps, 1)
+    with monkeypatch.context() as patch:
+        if steps == 5:  # else the sample takes more steps than the walk
+            patch.setattr(spectrum, "sample_spectrum", None)
+        both = spectrum.find_both(matrix, null, steps, 1)
+    for one, other in zip(both, apart, strict=True):
+        assert one[2:] == other[2:]
+        np.testing.assert_array_equal(one[:2], other[:2])

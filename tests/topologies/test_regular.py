@@ -272,6 +272,8 @@ def test_check():
         topologies.check(nx.Graph([(0, 1), (4, 4)]))
     with pytest.raises(GraphError, match=r"got list; expected a networkx\.Graph"):
         topologies.check([(0, 1)])
+    with pytest.raises(GraphError, match=r"got str; expected .*, such as topologies\.build\('ring', 8\)"):
+        topologies.show("ring")
 
 
 # --- files ---

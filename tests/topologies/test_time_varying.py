@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import topologies
 from topologies import GraphError
-from topologies.csr_graph import is_connected, sources
+from topologies.csr_graph import sources
 from topologies.families.random import draws
 from topologies.time_varying import random as drawn
 
@@ -52,7 +52,7 @@ def product(graph):
 def test_masks_are_symmetric_and_cover_a_connected_union(name):
     graph = build(name)
     topologies.check(graph.union)
-    assert is_connected(graph.union)
+    assert graph.union.connected
     rounds = graph.period or 40
     for turn in range(rounds):
         mask = graph.active(turn)
@@ -252,7 +252,7 @@ def test_peer_samplers_are_regular_and_fresh():
     rounds = [links(graph, turn) for turn in range(10)]
     assert len({tuple(one) for one in rounds}) == 10
     for turn in range(10):
-        assert (graph.degrees(turn) == 3).all() and is_connected(graph.at(turn))
+        assert (graph.degrees(turn) == 3).all() and graph.at(turn).connected
 
 
 @pytest.mark.parametrize("n", [10, 11])

@@ -9,7 +9,9 @@ import p2pkm
 import topologies
 from p2pkm.viz import draw_all, plot_drift
 from p2pkm.viz.figures.drift import find_breaks
+from p2pkm.viz.report.run_page import draw_run
 from tests.engine.test_point_feed import deal, write
+from tests.support.run_cli import here
 
 
 def solve(stream=None, rounds=6):
@@ -37,7 +39,7 @@ def test_the_breaks_are_marked(tmp_path):
                            ("drawn:kind=birth,at=9", [])):  # fmt: skip
         result = solve(stream)
         assert find_breaks(result) == breaks
-        lines = [line for line in plot_drift(result).get_lines() if line.get_linestyle() == "--"]
+        lines = [line for line in plot_drift(result).axes[0].get_lines() if line.get_linestyle() == "--"]
         assert [line.get_xdata()[0] for line in lines] == breaks
 
 
@@ -46,4 +48,12 @@ def test_only_runs_with_a_stream_have_the_figure(tmp_path):
     result = solve("drawn:kind=slow", 2)
     assert "drift.png" in {path.name for path in draw_all(result, tmp_path / "a")}
     assert "drift.png" not in {path.name for path in draw_all(solve(rounds=2), tmp_path / "b")}
-    assert not plot_drift(solve(rounds=2)).get_lines()
+    assert not plot_drift(solve(rounds=2)).axes[0].get_lines()
+
+
+def test_the_report_has_the_figure(tmp_path):
+    run = tmp_path / "run"
+    ending = here("--data", "grid16:points=1", "--devices", "3", "-k", "2", "--rounds", "1", "--stream",
+                  "drawn:kind=jump", "--no-plot", "--out", run)  # fmt: skip
+    assert ending.code == 0, ending.err
+    assert "Points that change" in draw_run(run)[0]

@@ -22,7 +22,7 @@ def solve(**options):
 
 def test_every_group_has_a_color_and_a_name():
     result = solve(groups=2)
-    ax = plot_graph(result, nodes="group")
+    ax = plot_graph(result, nodes="group").axes[0]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == [f"group {group}" for group in np.unique(result.groups)]
     marks = next(part for part in ax.collections if len(part.get_offsets()) == 6)
@@ -39,7 +39,7 @@ def test_only_runs_with_groups_have_the_figure(tmp_path):
     shards = p2pkm.Shards.deal(points, np.arange(len(points)) % 4, devices=4)
     one = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(4), shards, rounds=1, baselines=False)
     assert one.groups.max() == 0 and "groups" not in figures_of(one)
-    without = plot_graph(solve(), nodes="group")
+    without = plot_graph(solve(), nodes="group").axes[0]
     assert [text.get_text() for text in without.get_legend().get_texts()] == ["no groups"]
 
 
@@ -51,4 +51,4 @@ def test_the_report_has_the_figure(tmp_path):
     assert ending.code == 0, ending.err
     assert (run / "figures" / "groups.svg").is_file()
     assert here("report", run).code == 0
-    assert "devices by group" in (run / "report.html").read_text()
+    assert "The communication graph by groups: 2 groups of" in (run / "report.html").read_text()

@@ -16,7 +16,7 @@ def solve(**options):
 
 def test_every_index_has_a_curve_with_its_best_number():
     result = solve(k_max=9)
-    ax = plot_k(result)
+    ax = plot_k(result).axes[0]
     labels = [line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")]
     assert len(labels) == len(INDICES) + 1
     assert "Calinski-Harabasz: 4" in labels and "chosen: 4" in labels
@@ -27,7 +27,7 @@ def test_every_index_has_a_curve_with_its_best_number():
 def test_only_runs_that_chose_have_the_figure(tmp_path):
     assert "k.png" in {path.name for path in draw_all(solve(k_max=9), tmp_path / "auto")}
     assert "k.png" not in {path.name for path in draw_all(solve(), tmp_path / "given")}
-    assert not plot_k(solve()).get_lines()
+    assert not plot_k(solve()).axes[0].get_lines()
 
 
 def test_the_report_has_the_figure_and_the_table(tmp_path):

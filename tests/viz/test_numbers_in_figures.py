@@ -104,7 +104,7 @@ def test_pages_leave_text_alone_that_looks_like_an_attribute():
 @pytest.mark.slow
 @pytest.mark.parametrize("plot", [plots.plot_points, plots.plot_convergence, plots.plot_graph, plots.plot_devices])
 def test_figures_of_small_and_far_numbers(run, plot):
-    ax = plot(run)
+    ax = plot(run).axes[0]
     ax.figure.canvas.draw()
     for panel in [ax, *ax.child_axes]:
         for axis in (panel.xaxis, panel.yaxis):

@@ -269,7 +269,7 @@ def test_one_feature_has_a_line_per_device(tmp_path):
     report(folder)
     told, found = unpack(folder / "report.html")
     cloud = told["cloud"]
-    assert cloud["names"] == ["feature 0", "device"] and cloud["line"] is True
+    assert cloud["names"] == ["x", "device"] and cloud["line"] is True
     heights = cloud["low"][1] + found["points"].reshape(-1, 2)[:, 1] / cloud["levels"] * (
         cloud["high"][1] - cloud["low"][1]
     )
@@ -314,7 +314,8 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "local – gtvmin on star", "bytes of the busiest device", "Quality against traffic",
+                  "local – gtvmin on star", "bootstrap intervals, without correction", "bytes of the busiest device",
+                  "Quality against traffic",
                   "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words
@@ -331,10 +332,15 @@ def test_the_verdict_of_many_runs_tells_ties_what_is_never_reached_and_what_got_
     rows = [*runs("a", (1.001, 1.002, 1.003), None, 9), *runs("b", (1.003, 1.002, 1.0011), None, 6),
             *runs("c", (1.5, 1.6, 1.7), 1.02, None)]  # fmt: skip
     text = _judge(_average(rows, ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 9, 0)
-    assert "Tied with it (the paired 95 % interval of the difference contains 0): b on ring." in text
+    assert "Tied with it (paired t-test over seeds, Holm correction, level 0.05): b on ring." in text
     assert "Last: c on ring" in text and "Never within 1 % of it: c on ring." in text
     assert "first: b on ring, after 4 rounds (6 with initialization)" in text
     assert "got worse before the end of c on ring, in 3 of 3 runs, most from ratio 1.0200 in round 7 of c" in text
+    same = [row for name, rounds in (("a", 6), ("b", 6), ("d", 3)) for row in runs(name, (1.003, 1.002), None, rounds)]
+    text = _judge(_average(same[:4], ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 4, 0)
+    assert "first: a on ring and b on ring, after 4 rounds (6 with initialization)" in text
+    text = _judge(_average(same, ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 6, 0)
+    assert "first: d on ring, after 1 round (3 with initialization)" in text
     single = _judge(_average([rows[0], rows[3]], ["algorithm", "graph"]), ["algorithm", "graph"], 2, 0)
     assert "Lowest cost: a" in single and "chance" in single and "Best" not in single and "Last" not in single
 
@@ -350,29 +356,38 @@ def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
     assert "8 runs ended, 1 failed." in text and f"mufc with a server, seed 1DataError: {EVIL}" in text
 
 
-def test_a_study_has_its_axes_figures_and_file(tmp_path):
+def test_a_study_has_its_axes_figures_and_file(tmp_path, monkeypatch):
     rows = [
-        {"algorithm": "gtvmin", "graph": graph, "seed": seed, "coupling": coupling, "error": None, "devices": 16,
-         "ratio_mean": 1.5 + seed if graph == "ring" else 1.1, "ratio_worst": 2.0 + seed, "bytes": 1000 * coupling,
-         "spectral_gap": 0.1}
+        {"algorithm": "gtvmin", "graph": graph, "coupling": coupling, "seed": seed, "error": None, "devices": 16,
+         "ratio_mean": 1.5 + seed / 100 if graph == "ring" else 1.1, "ratio_worst": 2.0 + seed,
+         "bytes": 1000 * coupling, "spectral_gap": 0.1}
         for graph in ("ring", "star") for seed in (0, 1) for coupling in (1, 10)
     ]  # fmt: skip
-    rows.append({"algorithm": "gtvmin", "graph": "moon", "seed": 0, "coupling": 1, "error": "TopologyError: no moon"})
+    rows.append({"algorithm": "gtvmin", "graph": "moon", "coupling": 1, "seed": 0, "error": "TopologyError: no moon"})
     (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "study.toml").write_text('seeds = "0-1"\n')
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "heat_map.svg").write_text(
         "<svg xmlns='http://www.w3.org/2000/svg'><script>x</script></svg>"
     )
-    assert report(tmp_path)["kind"] == "study"
+    monkeypatch.chdir(tmp_path.parent)
+    assert report(tmp_path.name)["kind"] == "study"
     reader = read(tmp_path / "report.html")
-    for words in ("Study of 9 runs over algorithm, graph, seed, coupling", "Best: gtvmin on star, coupling 1,",
-                  "Last: gtvmin on ring, coupling 10, 2 times as much as", "TopologyError: no moon", 'seeds = "0-1"',
+    for words in ("Study of 9 runs over algorithm, graph, coupling, seed", "Best: gtvmin on star, coupling 1,",
+                  "Last: gtvmin on ring, coupling 10, 50 % more than", "TopologyError: no moon",
+                  "intervals by Student's t, each without correction", 'seeds = "0-1"',
                   f"python -m p2pkm sweep {tmp_path}/study.toml"):  # fmt: skip
         assert words in reader.text, words
     (picture,) = [attrs for tag, attrs in reader.found if tag == "img"]
     assert picture["alt"] == "heat map" and picture["src"].startswith("data:image/svg+xml;base64,")
-    assert not [tag for tag, _ in reader.found if tag == "svg"]
+    labels = [attrs["aria-label"] for tag, attrs in reader.found if tag == "figure"]
+    assert [label[:18] for label in labels] == ["Small multiples: t", "Paired differences", "heat map"]
+    sentence = (
+        "Over 2 seeds, gtvmin on star, coupling 1 has the lowest mean cost relative to central k-means, 1.1000, but is "
+        "tied with gtvmin on star, coupling 10 (difference 0.0000, 95 % interval 0.0000 to 0.0000; paired t-test"
+    )
+    assert sentence in reader.text and sentence in labels[1]
+    assert reader.text.count("tied") >= 3 and reader.text.count("worse") >= 2
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals

@@ -25,7 +25,7 @@ def texts(ax):
 
 
 def test_measures_stand_against_rounds_a_mark_per_method_and_graph():
-    ax = plot_measures(rows(couplings=(1.0,)))
+    ax = plot_measures(rows(couplings=(1.0,))).axes[0]
     gap, near = ax.child_axes
     assert (gap.get_xlabel()[:12], near.get_xlabel()[:9]) == ("spectral gap", "effective")
     assert texts(gap) == ["ring", "grid", "complete"]
@@ -46,17 +46,17 @@ def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
     pandas = pytest.importorskip("pandas")
     (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
     for source in (rows(), pandas.DataFrame(rows()), Study(rows()), tmp_path, str(tmp_path)):
-        assert plot_heatmap(source, "coupling", "graph").images[0].get_array().shape == (3, 2)
+        assert plot_heatmap(source, "coupling", "graph").axes[0].images[0].get_array().shape == (3, 2)
 
 
 def test_a_map_holds_means_over_everything_else():
     ax = plot_heatmap([*rows(), rows()[0] | {"error": "broken", "rounds_to_1pct": 1e9}], "coupling", "graph",
-                      "rounds_to_1pct")  # fmt: skip
+                      "rounds_to_1pct").axes[0]  # fmt: skip
     assert ax.images[0].get_array().tolist() == [[41, 41], [21, 21], [3, 3]]
     assert texts(ax) == ["41", "41", "21", "21", "3", "3"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "10"]
     missing = plot_heatmap([row for row in rows() if (row["coupling"], row["graph"]) != (1.0, "grid")], "coupling",
-                           "graph")  # fmt: skip
+                           "graph").axes[0]  # fmt: skip
     assert np.isnan(missing.images[0].get_array().filled(np.nan)).sum() == 1
     assert len(missing.texts) == 5
 
@@ -70,25 +70,42 @@ def far(row):
 def test_a_map_says_never_where_no_run_came_near_central_k_means():
     mixed = [far(row) for row in rows()]
     mixed[0]["rounds_to_1pct_of_central"] = None  # one of four runs at coupling 1
-    ax = plot_heatmap(mixed, "coupling", "graph", "rounds_to_1pct_of_central")
+    ax = plot_heatmap(mixed, "coupling", "graph", "rounds_to_1pct_of_central").axes[0]
     assert texts(ax) == ["42.33 (3/4)", "42", "never", "never", "never", "never"]
 
 
 def test_marks_of_runs_that_never_came_near_central_k_means_are_hollow():
-    ax = plot_measures([far(row) for row in rows(couplings=(1.0,))])
+    ax = plot_measures([far(row) for row in rows(couplings=(1.0,))]).axes[0]
     faces = [one.lines[0].get_markerfacecolor() == "white" for one in ax.child_axes[0].containers]
     assert faces == [False, True, True] * 2
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     assert legend[0] == "gtvmin (never within 1 % of central on 2 of 3 graphs: hollow)"
-    of_central = plot_measures([far(row) for row in rows()], value="rounds_to_1pct_of_central")
+    of_central = plot_measures([far(row) for row in rows()], value="rounds_to_1pct_of_central").axes[0]
     assert texts(of_central.child_axes[0]) == ["ring"]
     assert "2 of 3 graphs" in of_central.get_legend().get_texts()[1].get_text()
 
 
+@pytest.mark.parametrize("change", [dict, far], ids=["as they are", "with notes"])
+def test_the_legend_of_many_methods_is_inside_the_figure(change):
+    many = [row | {"algorithm": f"{row['algorithm']}{i}"} for row in rows(couplings=(1.0,)) for i in range(5)]
+    figure = plot_measures([change(row) for row in many])
+    figure.canvas.draw()
+    assert figure.axes[0].get_legend().get_window_extent().y0 >= 0
+
+
 def test_quality_has_a_mark_per_configuration_with_its_extremes():
-    ax = plot_study_quality(rows())
+    ax = plot_study_quality(rows()).axes[0]
     assert len(ax.containers) == 12
     assert ax.get_xscale() == "log" and "least to most" in ax.get_title(loc="left")
+
+
+def test_quality_near_central_k_means_has_numbers_to_read_it_by():
+    near = [row | {"ratio_mean": 1 + row["ratio_mean"] / 1000} for row in rows()]
+    for table, least in ((near, {0.0, 0.1, 0.2}), (rows(), {0.0, 0.1, 1.0})):
+        ax = plot_study_quality(table).axes[0]
+        low, high = ax.get_ylim()
+        shown = {round(float(place), 6) for place in ax.get_yticks() if low <= place <= high}
+        assert least <= shown and (0.2 in shown) is (table is near), shown
 
 
 @pytest.mark.slow

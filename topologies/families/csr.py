@@ -7,7 +7,7 @@ the same graph; drawn by chance it follows the same distribution, but the same s
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from topologies.csr_graph import CSRGraph, Integers, is_connected, pack
+from topologies.csr_graph import CSRGraph, Integers, pack
 from topologies.families import random as randomized
 from topologies.families.random import (
     albert_options,
@@ -119,7 +119,7 @@ def _redraw(
 
     for drawn in draws(seed, family):
         graph = pack(n, *draw(default_rng(drawn)), name=family)
-        if is_connected(graph):
+        if graph.connected:
             return graph
     raise unconnected(n, family, option)
 

@@ -26,6 +26,13 @@ def karate(n: int | None = None, *, weighted: bool = False) -> Graph:
     ----------
     Zachary (1977), An information flow model for conflict and fission in small groups,
     Journal of Anthropological Research 33.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.karate()
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (34, 78)
     """
     import networkx
 
@@ -51,6 +58,13 @@ def davis(n: int | None = None) -> Graph:
     References
     ----------
     Davis, Gardner and Gardner (1941), Deep South, University of Chicago Press.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.davis()
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (32, 89)
     """
     import networkx
 
@@ -77,6 +91,13 @@ def les_miserables(n: int | None = None, *, weighted: bool = False) -> Graph:
     References
     ----------
     Knuth (1993), The Stanford GraphBase, ACM Press; after Hugo (1862), Les Miserables.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.les_miserables()
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (77, 254)
     """
     import networkx
 
@@ -101,6 +122,13 @@ def florentine(n: int | None = None) -> Graph:
     References
     ----------
     Padgett and Ansell (1993), Robust action and the rise of the Medici, American Journal of Sociology 98.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.florentine()
+    >>> sorted(graph["Medici"])
+    ['Acciaiuoli', 'Albizzi', 'Barbadori', 'Ridolfi', 'Salviati', 'Tornabuoni']
     """
     import networkx
 
@@ -108,7 +136,19 @@ def florentine(n: int | None = None) -> Graph:
 
 
 def file(n: int | None = None, *, path: str) -> Graph:
-    """Read a graph from a file, as `read` does, and refuse a contradicting n."""
+    r"""Read a graph from a file, as `read` does, and refuse a contradicting n.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import topologies
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "links.csv").write_text("0,1\n1,2\n")
+    ...     graph = topologies.file(path=f"{folder}/links.csv")
+    >>> sorted(graph.edges)
+    [('0', '1'), ('1', '2')]
+    """
     graph = read(path)
     agree(n, len(graph), f"file:{path}")
     return graph

@@ -31,6 +31,13 @@ def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) 
     References
     ----------
     Watts and Strogatz (1998), Collective dynamics of 'small-world' networks, Nature 393.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.small_world(20, degree=4, rewire=0.1, seed=1)
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (20, 40)
     """
     import networkx
 
@@ -55,6 +62,13 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
     References
     ----------
     Steger and Wormald (1999), Generating random regular graphs quickly, Combinatorics, Probability and Computing 8.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.random_regular(10, degree=4, seed=1)
+    >>> set(dict(graph.degree).values())
+    {4}
     """
     import networkx
 
@@ -86,6 +100,13 @@ def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
     References
     ----------
     Erdos and Renyi (1959), On random graphs I, Publicationes Mathematicae 6; Gilbert (1959), Random graphs.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.erdos_renyi(20, p=0.3, seed=1)
+    >>> graph.number_of_nodes()
+    20
     """
     return _random(whole(n, "erdos-renyi: n", 1), seed, _chance(p, "erdos-renyi: p"), "erdos-renyi")
 
@@ -105,6 +126,13 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
     References
     ----------
     Barabasi and Albert (1999), Emergence of scaling in random networks, Science 286.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.barabasi_albert(20, m=2, seed=1)
+    >>> graph.number_of_edges(), max(degree for _, degree in graph.degree) > 4
+    (36, True)
     """
     import networkx
 
@@ -128,6 +156,13 @@ def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> G
     References
     ----------
     Gilbert (1961), Random plane networks; Penrose (2003), Random Geometric Graphs, Oxford University Press.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.random_geometric(20, seed=1)
+    >>> graph.number_of_nodes()
+    20
     """
     import networkx
 
@@ -152,6 +187,13 @@ def communities(n: int, *, p: float = 0.6, bridges: int = 1, seed: int = 0) -> G
     bridges : int
         From 1 to the number of pairs.
     seed : int
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.communities(20, bridges=1, seed=0)
+    >>> sum((i < 10) != (j < 10) for i, j in graph.edges)  # links between the two
+    1
     """
     from numpy.random import SeedSequence, default_rng
 

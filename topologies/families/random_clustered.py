@@ -26,6 +26,13 @@ def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0
     References
     ----------
     Holme and Kim (2002), Growing scale-free networks with tunable clustering, Physical Review E 65.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.powerlaw_cluster(20, m=2, seed=1)
+    >>> graph.number_of_nodes()
+    20
     """
     import networkx
 
@@ -57,6 +64,13 @@ def stochastic_block_model(
     References
     ----------
     Holland, Laskey and Leinhardt (1983), Stochastic blockmodels: first steps, Social Networks 5.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.stochastic_block_model(20, blocks=2, seed=1)
+    >>> graph.number_of_nodes()
+    20
     """
     import networkx
 

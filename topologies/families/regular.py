@@ -15,6 +15,13 @@ def ring(n: int) -> Graph:
     """Link every device with the next one, and the last with the first.
 
     Cost: n edges, diameter n // 2. One device has no link, two have one.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.ring(4)
+    >>> sorted(graph.edges)
+    [(0, 1), (0, 3), (1, 2), (2, 3)]
     """
     size = whole(n, "ring: n", 1)
     return assemble(size, cycle(range(size)))
@@ -24,6 +31,13 @@ def path(n: int) -> Graph:
     """Link every device with the next one.
 
     Cost: n - 1 edges, diameter n - 1, the largest of all connected graphs.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.path(4)
+    >>> sorted(graph.edges)
+    [(0, 1), (1, 2), (2, 3)]
     """
     size = whole(n, "path: n", 1)
     return assemble(size, ((i, i + 1) for i in range(size - 1)))
@@ -33,6 +47,13 @@ def star(n: int) -> Graph:
     """Link device 0, the hub, with all others.
 
     Cost: n - 1 edges, diameter 2 (n > 2); the hub carries all traffic.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.star(5)
+    >>> sorted(graph[0])
+    [1, 2, 3, 4]
     """
     size = whole(n, "star: n", 1)
     return assemble(size, ((0, i) for i in range(1, size)))
@@ -42,6 +63,13 @@ def complete(n: int) -> Graph:
     """Link every device with every other.
 
     Cost: n (n - 1) / 2 edges, diameter 1.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.complete(5)
+    >>> graph.number_of_edges()
+    10
     """
     size = whole(n, "complete: n", 1)
     return assemble(size, combinations(range(size), 2))
@@ -51,6 +79,13 @@ def tree(n: int, *, branching: int = 2) -> Graph:
     """Link device i > 0 with its parent (i - 1) // branching: a balanced tree, filled level by level.
 
     Cost: n - 1 edges, diameter about 2 log(n) / log(branching); branching 1 is a path.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.tree(7)
+    >>> sorted(graph[1])
+    [0, 3, 4]
     """
     size = whole(n, "tree: n", 1)
     children = whole(branching, "tree: branching", 1)
@@ -72,6 +107,13 @@ def grid(n: int, *, rows: int | None = None) -> Graph:
     ------
     GraphError
         If rows does not divide n, or n is a prime above 3 and rows is not given.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.grid(12, rows=3)
+    >>> sorted(graph[5])
+    [1, 4, 6, 9]
     """
     height, width = sides(n, rows, "grid")
     lines = [range(r * width, (r + 1) * width) for r in range(height)]
@@ -95,6 +137,13 @@ def torus(n: int, *, rows: int | None = None) -> Graph:
     ------
     GraphError
         As `grid` does.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.torus(12, rows=3)
+    >>> sorted(graph[0])
+    [1, 3, 4, 8]
     """
     height, width = sides(n, rows, "torus")
     lines = [range(r * width, (r + 1) * width) for r in range(height)]
@@ -117,6 +166,13 @@ def exponential(n: int, *, base: int = 2) -> Graph:
     ----------
     Ying, Yuan, Chen, Hu, Pan and Yin (2021), Exponential graph is provably efficient for decentralized deep training,
     Advances in Neural Information Processing Systems 34.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.exponential(8)
+    >>> sorted(graph[0])
+    [1, 2, 4, 6, 7]
     """
     size, steps = strides(n, base)
     links = {(min(i, j), max(i, j)) for step in steps for i in range(size) for j in [(i + step) % size]}
@@ -127,6 +183,13 @@ def barbell(n: int) -> Graph:
     """Link two cliques of n // 2 devices: directly, or, for odd n, through one device between them.
 
     Cost, with h = n // 2: h (h - 1) edges and one for the bridge (two for odd n), diameter 3 (odd: 4) if h > 1.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.barbell(8)
+    >>> sorted(graph.edges(3))
+    [(3, 0), (3, 1), (3, 2), (3, 4)]
     """
     size = whole(n, "barbell: n", 1)
     half = size // 2
@@ -154,6 +217,13 @@ def caveman(n: int, *, size: int = 4) -> Graph:
     References
     ----------
     Watts (1999), Networks, dynamics, and the small-world phenomenon, American Journal of Sociology 105.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.caveman(12, size=4)
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (12, 18)
     """
     total = whole(n, "caveman: n", 1)
     cave = whole(size, "caveman: size", 3)

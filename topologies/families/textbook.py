@@ -26,6 +26,13 @@ def hypercube(n: int) -> Graph:
     References
     ----------
     Saad and Schultz (1988), Topological properties of hypercubes, IEEE Transactions on Computers 37.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.hypercube(8)
+    >>> sorted(graph[0])
+    [1, 2, 4]
     """
     digits = dimensions(n)
     return assemble(n, ((i, i | 1 << b) for i in range(n) for b in range(digits) if not i >> b & 1))
@@ -40,6 +47,13 @@ def ladder(n: int) -> Graph:
     ----------
     n : int
         Even.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.ladder(8)
+    >>> sorted(graph[0])
+    [1, 4]
     """
     half = _half(n, "ladder")
     rails = [link for first in (0, half) for link in _shift(path(half).edges, first)]
@@ -55,6 +69,13 @@ def circular_ladder(n: int) -> Graph:
     ----------
     n : int
         Even.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.circular_ladder(8)
+    >>> sorted(graph[0])
+    [1, 3, 4]
     """
     half = _half(n, "circular-ladder")
     rails = [*cycle(range(half)), *cycle(range(half, n))]
@@ -65,6 +86,13 @@ def wheel(n: int) -> Graph:
     """Link device 0, the hub, with all others, and these in a ring: a star that survives its hub.
 
     Cost: 2 (n - 1) edges (n > 3), degree 3 and n - 1 at the hub, diameter 2 (n > 4).
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.wheel(6)
+    >>> sorted(graph[1])
+    [0, 2, 5]
     """
     size = whole(n, "wheel: n", 1)
     return assemble(size, [*((0, i) for i in range(1, size)), *cycle(range(1, size))])
@@ -81,6 +109,13 @@ def bipartite(n: int, *, left: int | None = None) -> Graph:
         At least 2.
     left : int, optional
         From 1 to n - 1; by default n // 2.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.bipartite(6, left=2)
+    >>> sorted(graph[0])
+    [2, 3, 4, 5]
     """
     size = whole(n, "bipartite: n", 2)
     first = size // 2 if left is None else whole(left, "bipartite: left", 1)
@@ -103,6 +138,13 @@ def lollipop(n: int, *, clique: int | None = None) -> Graph:
     References
     ----------
     Brightwell and Winkler (1990), Maximum hitting time for random walks on graphs, Random Structures & Algorithms 1.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.lollipop(10, clique=6)
+    >>> sorted(graph[9])
+    [8]
     """
     size = whole(n, "lollipop: n", 1)
     dense = (size + 1) // 2 if clique is None else whole(clique, "lollipop: clique", 1)
@@ -126,6 +168,13 @@ def margulis(n: int) -> Graph:
     ----------
     Margulis (1973), Explicit constructions of concentrators, Problems of Information Transmission 9; Gabber and Galil
     (1981), Explicit constructions of linear-sized superconcentrators, Journal of Computer and System Sciences 22.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.margulis(9)
+    >>> graph.number_of_nodes()
+    9
     """
     size = whole(n, "margulis: n", 1)
     side = isqrt(size)
@@ -157,6 +206,13 @@ def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "
     ----------
     Bellet, Kermarrec and Lavoie (2022), D-Cliques: compensating for data heterogeneity with topology in decentralized
     federated learning, International Symposium on Reliable Distributed Systems.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.d_cliques(12, size=4)
+    >>> graph.number_of_nodes(), graph.number_of_edges()
+    (12, 21)
     """
     total, each = whole(n, "d-cliques: n", 1), whole(size, "d-cliques: size", 1)
     if between not in ("complete", "ring"):

@@ -16,7 +16,7 @@ _FEW = 100_000  # nodes that can be made and looked at, whatever the file contai
 
 
 def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
-    """Read an undirected graph; its nodes come out in sorted order, under their own labels.
+    r"""Read an undirected graph; its nodes come out in sorted order, under their own labels.
 
     Parameters
     ----------
@@ -37,6 +37,17 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     GraphError
         If the file is missing, empty, too large or cannot be parsed; if the graph is directed, has parallel links,
         self-loops, bad weights or, with more than one node and unless `isolated`, nodes without a link.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import topologies
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "links.csv").write_text("0,1\n1,2\n")
+    ...     graph = topologies.read(Path(folder, "links.csv"))
+    >>> sorted(graph.edges)
+    [('0', '1'), ('1', '2')]
     """
     source = Path(path)
     reader = _reader(source)

@@ -7,11 +7,14 @@ Measure(value=8, exact=True, how='')
 >>> round(measures.predict(topologies.ring(16), coupling=10).contraction.value, 4)
 0.9524
 
-Every measure takes a networkx.Graph or a LightGraph. Up to 1,000 devices all but the connectivities of dense graphs are
+Every measure takes a networkx.Graph or a CSRGraph. Up to 1,000 devices all but the connectivities of dense graphs are
 exact; above they are estimated by sampling and Lanczos' recurrence, so that a million devices take seconds, and `how`
 says in which way and how well.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
+from topologies.csr_graph import CSRGraph
 from topologies.measures.centrality import betweenness, closeness, count_within
 from topologies.measures.connectivity import edge_connectivity, find_cut, vertex_connectivity
 from topologies.measures.degrees import clustering, degrees, hub_load
@@ -29,11 +32,10 @@ from topologies.measures.spectral import (
     effective_resistance,
     find_connectivity,
     find_gap,
+    find_mixing,
     find_resistance,
     kirchhoff_index,
     laplacian,
-    mixing_laplacian,
-    sample_mixing,
     spectral_gap,
 )
 from topologies.measures.time_varying import (
@@ -84,7 +86,7 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
 
     Parameters
     ----------
-    graph : networkx.Graph, LightGraph or TimeVaryingGraph
+    graph : networkx.Graph, CSRGraph or TimeVaryingGraph
         Of one that changes, `spectral_gap` and `effective_neighbors` are those of its rounds; the other measures look
         at all links that are ever active.
     decay : float
@@ -94,9 +96,16 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
     """
     links = read(graph)
     low, mean, high = degrees(links)
-    far = find_distances(links, seed)
-    resistors = find_spectrum(*laplacian(links), seed)
-    found = {
+    check_decay(decay)
+    with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each of the three takes seconds on a large graph
+        walk = pool.submit(lambda: find_spectrum(*laplacian(links), seed))
+        mixing = (
+            pool.submit(_describe_rounds, graph, decay, seed)
+            if varies(graph)
+            else pool.submit(_describe_mixing, links, decay, seed)
+        )
+        far, resistors = pool.submit(find_distances, links, seed).result(), walk.result()
+    return {
         "devices": Measure(len(links)),
         "links": Measure(links.number_of_edges()),
         "degree_min": low,
@@ -111,16 +120,13 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
         "vertex_connectivity": vertex_connectivity(links, seed=seed),
         "hub_load": hub_load(links),
         "path_load": path_load(links, seed=seed),
-    }
-    if varies(graph):
-        return found | _describe_rounds(graph, decay, seed)
-    check_decay(decay)
-    mixing = find_spectrum(*mixing_laplacian(links), seed)
-    near = mixing if mixing.exact else sample_mixing(links, decay, seed)
-    return found | {
-        "spectral_gap": find_gap(links, mixing),
-        "effective_neighbors": count_neighbors(links, near, decay),
-    }
+    } | mixing.result()
+
+
+def _describe_mixing(links: CSRGraph, decay: float, seed: int) -> dict[str, Measure]:
+    """Return the measures of averaging over all links of a graph."""
+    mixing, near = find_mixing(links, decay, seed)
+    return {"spectral_gap": find_gap(links, mixing), "effective_neighbors": count_neighbors(links, near, decay)}
 
 
 def _describe_rounds(graph: Changing, decay: float, seed: int) -> dict[str, Measure]:

@@ -15,7 +15,7 @@ def closeness(graph: AnyGraph, *, seed: int = 0) -> Floats:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the random devices of an estimate.
 

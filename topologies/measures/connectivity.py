@@ -4,7 +4,7 @@ from typing import Any
 
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
-from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, join, read
+from topologies.measures.types import AnyGraph, Integers, Measure, count_links, find_sources, read
 
 _WORK = 100_000_000  # nodes and arcs that all flows together may look at once
 _LARGE = 100_000  # devices; above, only the smallest degree is given
@@ -20,7 +20,7 @@ def edge_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the flows that are drawn for an estimate.
     """
@@ -65,7 +65,7 @@ def find_cut(graph: AnyGraph, most: int) -> list[int] | None:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     most : int
 
     Raises
@@ -138,7 +138,7 @@ def _far_pairs(links: CSRGraph) -> Integers:
 def _limit(links: CSRGraph) -> Measure:
     """Return the smallest degree, which is at least either connectivity; exact where it has to be equal."""
     least = int(count_links(links).min())
-    if len(links) > 1 and not join(links):
+    if len(links) > 1 and not links.connected:
         return Measure(0, how=_APART)
     how = "an upper bound: the smallest degree"
     return Measure(least, least <= 1, "" if least <= 1 else how)

@@ -42,7 +42,7 @@ def clustering(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the random devices and pairs of an estimate.
     """

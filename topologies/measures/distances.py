@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from topologies.csr_graph import CSRGraph
-from topologies.measures.types import EXACT, AnyGraph, Measure, join, read, to_matrix
+from topologies.measures.types import EXACT, AnyGraph, Measure, read, to_matrix
 
 _WORK = 80_000_000  # devices and links that the searches of an estimate may look at
 _FEWEST, _MOST = 16, 256  # searches of an estimate, half of them from random devices
@@ -32,7 +32,7 @@ def diameter(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the random devices of an estimate.
     """
@@ -55,7 +55,7 @@ def find_distances(links: CSRGraph, seed: int) -> Distances:
     import numpy as np
 
     n = len(links)
-    if not join(links):
+    if not links.connected:
         nowhere = Measure(math.inf, how="no path between some devices")
         return Distances(nowhere, nowhere)
     searches = n if n <= EXACT else int(np.clip(_WORK // (n + len(links.indices)), _FEWEST, _MOST))

@@ -104,12 +104,29 @@ def find_spectrum(matrix: Any, null: Floats, seed: int) -> Spectrum:
         values = np.linalg.eigvalsh(matrix.toarray())[1:]
         values[np.abs(values) <= 1e-13 * n * np.abs(values).max(initial=0.0)] = 0.0
         return Spectrum(values, np.ones(n - 1))
+    return _find(matrix, null, seed)[0]
+
+
+def find_both(matrix: Any, null: Floats, steps: int, seed: int) -> tuple[Spectrum, Spectrum]:
+    """Return what `find_spectrum` and `sample_spectrum` do, by one walk where the second would repeat the first."""
+    found, path = _find(matrix, null, seed)
+    steps, probes = _count_steps(matrix, steps)
+    if path.probes == probes and len(path.diagonal) >= steps:
+        return found, path.gather(len(null) - 1, (0, -1), steps)
+    return found, sample_spectrum(matrix, null, steps, seed)
+
+
+def _find(matrix: Any, null: Floats, seed: int) -> tuple[Spectrum, "_Path"]:
+    """Return the spectrum of a large matrix, and the walk through it."""
+    import numpy as np
+
+    n = len(null)
     starts = np.random.default_rng(seed).normal(size=(n, int(np.clip(_PROBES // n, 1, 64))))
-    found = _walk(lambda v: matrix @ v, starts, null, _limit(matrix.nnz + n, starts), (0, -1))
-    links = (matrix.nnz - n) // 2
+    path = _walk(lambda v: matrix @ v, starts, null, _limit(matrix.nnz + n, starts), (0, -1))
+    found, links = path.gather(n - 1, (0, -1)), (matrix.nnz - n) // 2
     if found.error > _CLOSE and min(n, 2 * (links - n) + 2) <= _FACTORED:
-        return _invert(matrix, starts, null, float(found.values[-1]))
-    return found
+        found = _invert(matrix, starts, null, float(found.values[-1]))
+    return found, path
 
 
 def sample_spectrum(matrix: Any, null: Floats, steps: int, seed: int) -> Spectrum:
@@ -124,11 +141,16 @@ def sample_spectrum(matrix: Any, null: Floats, steps: int, seed: int) -> Spectru
     """
     import numpy as np
 
-    n, cost = len(null), matrix.nnz + len(null)
-    steps = int(np.clip(min(steps, _WORK // cost), 1, min(_MOST, n - 1)))
-    probes = int(np.clip(min(_SAMPLED // n, _WORK // _SHARE // (cost * steps)), 1, _SAMPLES))
-    starts = np.random.default_rng(seed).normal(size=(n, probes))
-    return _walk(lambda v: matrix @ v, starts, null, steps, (0, -1), close=0.0)
+    steps, probes = _count_steps(matrix, steps)
+    starts = np.random.default_rng(seed).normal(size=(len(null), probes))
+    return _walk(lambda v: matrix @ v, starts, null, steps, (0, -1), close=0.0).gather(len(null) - 1, (0, -1))
+
+
+def _count_steps(matrix: Any, wanted: int) -> tuple[int, int]:
+    """Return how many of the steps wanted `sample_spectrum` takes, and from how many probes."""
+    n, cost = matrix.shape[0], matrix.nnz + matrix.shape[0]
+    steps = max(min(wanted, _WORK // cost, _MOST, n - 1), 1)
+    return steps, max(min(_SAMPLED // n, _WORK // _SHARE // (cost * steps), _SAMPLES), 1)
 
 
 def _limit(work: int, starts: Floats) -> int:
@@ -146,7 +168,7 @@ def _walk(
     limit: int,
     ends: tuple[int, ...],
     close: float = _CLOSE,
-) -> Spectrum:
+) -> "_Path":
     """Walk from all starts at once until the ends of the spectrum stand still.
 
     Parameters
@@ -162,7 +184,7 @@ def _walk(
     """
     import numpy as np
 
-    n, probes = starts.shape
+    probes = starts.shape[1]
     before, v, beta = np.zeros_like(starts), _part(starts, null), np.zeros(probes)
     v /= np.linalg.norm(v, axis=0)
     diagonal, beside = [], []
@@ -183,20 +205,33 @@ def _walk(
                 break
         w /= np.where(beta > 0, beta, 1.0)
         before, v = v, w
-    found = _gather(diagonal, beside, n - 1, ends)
-    return found._replace(steps=0) if complete else found
+    return _Path(diagonal, beside, complete)
 
 
-def _gather(diagonal: list[Floats], beside: list[Floats], total: int, ends: tuple[int, ...]) -> Spectrum:
-    """Put the quadratures of all probes together."""
-    import numpy as np
+class _Path(NamedTuple):
+    """The coefficients of a recurrence, float64[probes] at each step, and whether it has seen all there is to see."""
 
-    parts = [_diagonalize(diagonal, beside, probe) for probe in range(len(diagonal[0]))]
-    values, weights = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    error = min(_gauge(*part, ends) for part in parts)
-    order, probes = np.argsort(values), len(parts)
-    how = f"Lanczos, {len(diagonal)} steps from {probes} random vector{'s' * (probes > 1)}"
-    return Spectrum(values[order], weights[order] * total / probes, error, how, probes, len(diagonal))
+    diagonal: list[Floats]
+    beside: list[Floats]
+    complete: bool
+
+    @property
+    def probes(self) -> int:
+        """Return how many vectors the recurrence began with."""
+        return len(self.diagonal[0])
+
+    def gather(self, total: int, ends: tuple[int, ...], steps: int | None = None) -> Spectrum:
+        """Put the quadratures of all probes together, after so many steps."""
+        import numpy as np
+
+        diagonal, beside, probes = self.diagonal[:steps], self.beside[:steps], self.probes
+        count = len(diagonal)
+        parts = [_diagonalize(diagonal, beside, probe) for probe in range(probes)]
+        values, weights = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        error, order = min(_gauge(*part, ends) for part in parts), np.argsort(values)
+        how = f"Lanczos, {count} steps from {probes} random vector{'s' * (probes > 1)}"
+        seen = 0 if self.complete and count == len(self.diagonal) else count
+        return Spectrum(values[order], weights[order] * total / probes, error, how, probes, seen)
 
 
 def _gauge(values: Floats, weights: Floats, errors: Floats, ends: tuple[int, ...]) -> float:
@@ -230,7 +265,8 @@ def _invert(matrix: Any, starts: Floats, null: Floats, high: float) -> Spectrum:
     def apply(v: Floats) -> Floats:
         return _part(np.concatenate((np.zeros((1, v.shape[1])), solver.solve(v[1:]))), null)
 
-    found = _walk(apply, starts, null, _limit(matrix.nnz + solver.nnz, starts), (-1,))
+    path = _walk(apply, starts, null, _limit(matrix.nnz + solver.nnz, starts), (-1,))
+    found = path.gather(len(null) - 1, (-1,))
     values = np.append(1 / found.values[::-1], high)
     return found._replace(values=values, weights=np.append(found.weights[::-1], 0.0), how=f"{found.how}, inverted")
 
@@ -255,7 +291,8 @@ def walk_to_top(apply: Callable[[Floats], Floats], n: int, work: int, seed: int)
     import numpy as np
 
     starts = 1 + np.random.default_rng(seed).random((n, 1))
-    found = _walk(apply, starts, np.zeros(n), _limit(work + n, starts), (-1,), close=0.1 * _CLOSE)
+    path = _walk(apply, starts, np.zeros(n), _limit(work + n, starts), (-1,), close=0.1 * _CLOSE)
+    found = path.gather(n - 1, (-1,))
     return Measure(float(found.values[-1]), False, f"{found.how}; {_tell_residual(found.error, 'a lower bound')}")
 
 

@@ -26,7 +26,7 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
 
     Parameters
     ----------
-    graph : networkx.Graph, LightGraph or Topology
+    graph : networkx.Graph, CSRGraph or Topology
     couplings : sequence of float
         At least 0.
     scaled : bool

@@ -22,7 +22,7 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the random devices of an estimate.
     """

@@ -29,7 +29,6 @@ from topologies.measures.types import (
     Measure,
     count_links,
     find_sources,
-    join,
     read,
     to_matrix,
 )
@@ -100,7 +99,7 @@ def predict(
 
     Parameters
     ----------
-    graph : networkx.Graph, LightGraph or TimeVaryingGraph
+    graph : networkx.Graph, CSRGraph or TimeVaryingGraph
         The weights of its links multiply their strength.
     coupling : float, optional
         c: the strength of a link is c / sqrt(deg_i deg_j).
@@ -297,7 +296,7 @@ def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int) -> Measure
     """Return 1 / (1 + 2 l), l the second smallest eigenvalue of the Laplacian of the strengths."""
     if len(links) == 1:
         return Measure(None, how="a single device")
-    if not strengths.any() or not join(links):
+    if not strengths.any() or not links.connected:
         return Measure(1.0)
     low = find_spectrum(*laplacian(links, strengths), seed).low()
     how = low.how.replace("an upper bound", "a lower bound")  # what rises with the eigenvalue falls here

@@ -5,7 +5,7 @@ from typing import Any
 
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
-from topologies.measures.lanczos import Spectrum, find_spectrum, sample_spectrum
+from topologies.measures.lanczos import Spectrum, find_both, find_spectrum, sample_spectrum
 from topologies.measures.types import (
     EXACT,
     AnyGraph,
@@ -14,7 +14,6 @@ from topologies.measures.types import (
     Measure,
     count_links,
     find_sources,
-    join,
     read,
     to_matrix,
 )
@@ -34,7 +33,7 @@ def algebraic_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
 
     Parameters
     ----------
-    graph : networkx.Graph or LightGraph
+    graph : networkx.Graph or CSRGraph
     seed : int
         Of the random vectors of an estimate.
     """
@@ -139,14 +138,14 @@ def find_connectivity(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the algebraic connectivity from the spectrum of the Laplacian."""
     if len(links) == 1:
         return Measure(None, how=_ALONE)
-    return spectrum.low() if join(links) else Measure(0.0, how=_APART)
+    return spectrum.low() if links.connected else Measure(0.0, how=_APART)
 
 
 def find_gap(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the spectral gap from the spectrum of I - W."""
     if len(links) == 1:
         return Measure(1.0)
-    if not join(links):
+    if not links.connected:
         return Measure(0.0, how=_APART)
     low = spectrum.low()
     return low._replace(value=min(float(spectrum.values[0]), 2 - float(spectrum.values[-1])))
@@ -154,12 +153,22 @@ def find_gap(links: CSRGraph, spectrum: Spectrum) -> Measure:
 
 def sample_mixing(links: CSRGraph, decay: float, seed: int) -> Spectrum:
     """Return the spectrum of I - W, above 1,000 devices as many steps of it as the effective neighbors need."""
-    matrix, null = mixing_laplacian(links)
     if len(links) <= EXACT:
-        return find_spectrum(matrix, null, seed)
+        return find_spectrum(*mixing_laplacian(links), seed)
+    return sample_spectrum(*mixing_laplacian(links), _count_steps(len(links), decay), seed)
+
+
+def find_mixing(links: CSRGraph, decay: float, seed: int) -> tuple[Spectrum, Spectrum]:
+    """Return the spectrum of I - W, and what `sample_mixing` returns."""
+    if len(links) <= EXACT:
+        return (find_spectrum(*mixing_laplacian(links), seed),) * 2
+    return find_both(*mixing_laplacian(links), _count_steps(len(links), decay), seed)
+
+
+def _count_steps(n: int, decay: float) -> int:
+    """Return how many steps the effective neighbors of n devices need."""
     a, r = _find_pole(decay)
-    steps = math.ceil((1 + math.log(2 * a * len(links) / _SURE) / math.log(r)) / 2)
-    return sample_spectrum(matrix, null, steps, seed)
+    return math.ceil((1 + math.log(2 * a * n / _SURE) / math.log(r)) / 2)
 
 
 def count_neighbors(links: CSRGraph, spectrum: Spectrum, decay: float) -> Measure:
@@ -196,7 +205,7 @@ def find_resistance(links: CSRGraph, spectrum: Spectrum) -> Measure:
     """Return the mean resistance from the spectrum of the Laplacian."""
     if len(links) == 1:
         return Measure(None, how=_ALONE)
-    if not join(links):
+    if not links.connected:
         return Measure(math.inf, how=_APART)
     total = spectrum.sum(lambda low: 1 / low)
     return total._replace(value=2 / (len(links) - 1) * (total.value or 0.0))

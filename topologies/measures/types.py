@@ -103,11 +103,3 @@ def to_matrix(links: CSRGraph, values: Any = None) -> Any:
     kind = np.int32 if len(links.indices) < 2**31 else np.int64
     data = np.ones(len(links.indices)) if values is None else values
     return csr_array((data, links.indices.astype(kind), links.indptr.astype(kind)), (len(links), len(links)))
-
-
-def join(links: CSRGraph) -> bool:
-    """Return whether there is a path between any two devices."""
-    from scipy.sparse import csgraph
-
-    reached = csgraph.breadth_first_order(to_matrix(links), 0, return_predecessors=False)
-    return len(reached) == len(links)

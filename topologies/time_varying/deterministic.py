@@ -31,6 +31,13 @@ def one_peer_exponential(n: int) -> TimeVaryingGraph:
     ----------
     Ying, Yuan, Chen, Hu, Pan and Yin (2021), Exponential graph is provably efficient for decentralized deep training,
     Advances in Neural Information Processing Systems 34.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.one_peer_exponential(8)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (3, [8, 8, 4])
     """
     import numpy as np
 
@@ -60,6 +67,13 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
     ----------
     Ying, Yuan, Hu, Chen and Yin (2021), BlueFog: make decentralized algorithms practical for optimization and deep
     learning, arXiv:2111.04287.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.inner_outer_exponential(8)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (4, [7, 7, 7])
     """
     machines, each = _count_machines(n, size, "inner-outer-exponential")
     return _alternate(machines, each, _powers(machines) or [0], _powers(each - 1) or [0], "inner-outer-exponential")
@@ -80,6 +94,13 @@ def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
     ----------
     Ying, Yuan, Hu, Chen and Yin (2021), BlueFog: make decentralized algorithms practical for optimization and deep
     learning, arXiv:2111.04287.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.inner_outer_ring(8)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (4, [7, 7, 7])
     """
     machines, each = _count_machines(n, size, "inner-outer-ring")
     return _alternate(machines, each, [int(machines > 1)], [int(each > 1)], "inner-outer-ring")
@@ -132,6 +153,13 @@ def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     ----------
     Takezawa, Sato, Bao, Niwa and Yamada (2023), Beyond exponential graph: communication-efficient topologies for
     decentralized learning via finite-time convergence, Advances in Neural Information Processing Systems 36.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.hyper_hypercube(8)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (3, [4, 4, 4])
     """
     import numpy as np
 
@@ -164,6 +192,13 @@ def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     References
     ----------
     As for `hyper_hypercube`, algorithm 2.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.simple_base(5)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (5, [2, 2, 2])
     """
     import numpy as np
 

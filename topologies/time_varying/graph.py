@@ -24,7 +24,7 @@ class TimeVaryingGraph:
 
     Attributes
     ----------
-    union : LightGraph
+    union : CSRGraph
         All links that are ever in use; connected.
     period : int or None
         After so many rounds everything repeats; None: never.
@@ -33,6 +33,13 @@ class TimeVaryingGraph:
         function of the round alone, and the same at both ends of a link.
     own_mixing : callable or None
         The weights that the paper gives the links in use, see `mixing`; None: it gives none.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.one_peer_exponential(8)
+    >>> graph.n, graph.period, graph.union.number_of_edges()
+    (8, 3, 20)
     """
 
     union: CSRGraph
@@ -62,6 +69,12 @@ class TimeVaryingGraph:
 
     def __len__(self) -> int:
         return self.n
+
+    def __repr__(self) -> str:
+        period = "never" if self.period is None else f"after {self.period:,} rounds"
+        links = self.union.number_of_edges()
+        name = f" {self.name!r}" if self.name else ""
+        return f"<TimeVaryingGraph{name}: {self.n:,} devices, {links:,} links ever in use, repeats {period}>"
 
     def _repr_html_(self) -> str:
         from topologies.notebook import show_card

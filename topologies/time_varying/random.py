@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topologies.csr_graph import CSRGraph, Integers, is_connected, sources
+from topologies.csr_graph import CSRGraph, Integers, sources
 from topologies.errors import GraphError
 from topologies.families import csr as large
 from topologies.families.random import draws, geometric_options, regular_options, unconnected
@@ -42,6 +42,13 @@ def peer_sampler(n: int, *, degree: int = 4, period: int = 32, seed: int = 0) ->
     Jelasity, Voulgaris, Guerraoui, Kermarrec and van Steen (2007), Gossip-based peer sampling, ACM Transactions on
     Computer Systems 25; Dhasade, Kermarrec, Pires, Sharma and Vujasinovic (2023), Decentralized learning made easy with
     DecentralizePy, EuroMLSys.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.peer_sampler(8, degree=4, period=3)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (3, [16, 16, 16])
     """
     size, links = regular_options(n, degree, "peer-sampler")
 
@@ -70,6 +77,13 @@ def random_matchings(n: int, *, period: int = 32, seed: int = 0) -> TimeVaryingG
     References
     ----------
     Boyd, Ghosh, Prabhakar and Shah (2006), Randomized gossip algorithms, IEEE Transactions on Information Theory 52.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.random_matchings(8, period=3)
+    >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
+    (3, [4, 4, 4])
     """
     size = whole(n, "random-matchings: n", 1)
 
@@ -113,6 +127,13 @@ def random_waypoint(
     Johnson and Maltz (1996), Dynamic source routing in ad hoc wireless networks, in Mobile Computing, Kluwer;
     Bettstetter, Resta and Santi (2003), The node distribution of the random waypoint mobility model for wireless ad
     hoc networks, IEEE Transactions on Mobile Computing 2.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> graph = topologies.random_waypoint(8, radius=0.6, period=3)
+    >>> graph.period, graph.n
+    (3, 8)
     """
     size, reach = geometric_options(n, radius, "random-waypoint")
     if not is_weight(speed):
@@ -208,6 +229,6 @@ def _redraw(
     length = whole(period, f"{family}: period", 1)
     for drawn in draws(seed, family):
         graph = record(n, islice(play(default_rng(drawn)), length), family)
-        if is_connected(graph.union):
+        if graph.union.connected:
             return graph
     raise unconnected(n, family, "period")

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from p2pkm.core.mpi_environment import expected_size, launched, local_size, star
 from p2pkm.kernels import compiles, load
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_NUMBERS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
 _LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
 from mpi4py import MPI; print(MPI.Get_library_version().splitlines()[0])"""
 _MEMORY, _DISK, _MB, _GB = 150, 100, 1e6, 1e9  # the first two: MB that a rank, and a run folder, may need
@@ -130,7 +132,7 @@ def _threads(ranks: int, cores: int) -> Check:
     if not given:
         return Check("ok", "threads", "each library decides; under mpirun p2pkm sets one per rank")
     found = " ".join(f"{name}={value}" for name, value in given.items())
-    wrong = [name for name, value in given.items() if not value.replace(",", "").isdigit()]
+    wrong = [name for name, value in given.items() if not _NUMBERS.fullmatch(value)]
     if wrong:
         return Check("warn", "threads", found, f"not a whole number: {', '.join(wrong)}")
     most = max(int(value.split(",")[0]) for value in given.values())

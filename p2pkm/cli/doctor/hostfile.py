@@ -77,6 +77,6 @@ def _parse(number: int, line: str, whose: str) -> _Host:
         right = "HOST slots=8" if open_mpi else "HOST:8"
         raise _Wrong(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
     name, ranks = found.groups(default="1")
-    if not ranks.isdigit() or int(ranks) == 0:
+    if not (ranks.isdecimal() and len(ranks) < 10) or int(ranks) == 0:
         raise _Wrong(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")
     return _Host(number, name, int(ranks))

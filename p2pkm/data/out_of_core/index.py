@@ -13,6 +13,7 @@ from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows
 from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Column
 from p2pkm.data.readers.folder import several
+from p2pkm.data.readers.intake import TIDY, Intake
 
 
 class Stored(NamedTuple):
@@ -39,12 +40,18 @@ class Stored(NamedTuple):
 
 
 def open_stored(
-    path: str, partition: Spec | None, label_column: Column, device_column: Column, *, classes: bool = True
+    path: str,
+    partition: Spec | None,
+    label_column: Column,
+    device_column: Column,
+    *,
+    intake: Intake = TIDY,
+    classes: bool = True,
 ) -> Stored | None:
     """Return the files of a folder or pattern, or the one file whose points need not be read as a whole, else None.
 
     One .npy file stays on disk with partition `blocks`, one .parquet file with whole numbers as column of devices.
-    Without `classes` no label is read, and none is known.
+    An `intake` of its own has a file read into memory. Without `classes` no label is read, and none is known.
 
     Raises
     ------
@@ -53,7 +60,7 @@ def open_stored(
     """
     found = several(path, SUFFIXES)
     suffix = Path(found[0] if found else path).suffix.lower()
-    if suffix not in FORMATS or (not found and not Path(path).expanduser().is_file()):
+    if intake != TIDY or suffix not in FORMATS or (not found and not Path(path).expanduser().is_file()):
         return None
     if found:
         files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in found)

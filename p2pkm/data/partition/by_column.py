@@ -28,6 +28,12 @@ def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: i
     ------
     DataError
         If a number between 0 and the largest is missing, or the column names another number of devices than n.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> partition.column(["Turku", "Oulu", "Turku"]).tolist()
+    [1, 0, 1]
     """
     given = np.asarray(values)
     device = encode(_natural(given), given.shape[0] if given.ndim else 0, "devices")
@@ -94,6 +100,12 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
     ------
     DataError
         If there are fewer than n x minimum points.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> partition.fill([0, 0, 0, 0], 2, minimum=2).tolist()
+    [0, 1, 1, 0]
     """
     dealt, n = np.asarray(device, dtype=np.int64), whole(n, 1, "n")
     if whole(minimum, 0, "minimum") == 0:

@@ -52,6 +52,14 @@ def beta(  # noqa: PLR0913 - a public signature
     References
     ----------
     Garst and Reinders (2023), equation (2).
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, _ = p2pkm.grid16(points=10)
+    >>> device = p2pkm.partition.beta(X, 4, beta=0.1, seed=0)
+    >>> device.shape, int(device.max())
+    ((160,), 3)
     """
     points, n, beta = matrix(X), whole(n, 1, "n"), positive(beta, "beta")
     low, high = _corners(box, points)

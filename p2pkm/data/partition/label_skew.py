@@ -31,6 +31,13 @@ def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     -------
     int64[m]
         Device of each point; so for all partitions.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> device = partition.iid(10, 3, seed=0)
+    >>> len(device), sorted(set(device.tolist()))
+    (10, [0, 1, 2])
     """
     m, n = whole(m, 0, "m"), whole(n, 1, "n")
     device = np.arange(m, dtype=narrow(max(m, n)))
@@ -46,6 +53,12 @@ def blocks(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     ----------
     m, n, minimum, seed : int
         As in `iid`; nothing is drawn unless devices must be filled up.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> partition.blocks(7, 3).tolist()
+    [0, 0, 0, 1, 1, 2, 2]
     """
     m, n = whole(m, 0, "m"), whole(n, 1, "n")
     return fill(np.repeat(np.arange(n, dtype=np.int64), m // n + (np.arange(n) < m % n)), n, minimum, seed)
@@ -79,6 +92,13 @@ def dirichlet(
     References
     ----------
     Hsu, Qi and Brown (2019), arXiv:1909.06335, for ``by="device"``.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> device = partition.dirichlet([0, 1] * 50, 4, alpha=0.3, seed=0)
+    >>> device.shape, int(device.max())
+    ((100,), 3)
     """
     labels, n, alpha = _labels(y), whole(n, 1, "n"), positive(alpha, "alpha")
     rng = generator(seed, f"dirichlet by {one_of(by, ('class', 'device'), 'by')}")
@@ -152,6 +172,13 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
     References
     ----------
     McMahan et al. (2017), arXiv:1602.05629, section 3.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> device = partition.by_label([0, 0, 1, 1, 2, 2], 3, labels=1, seed=0)
+    >>> device.tolist()
+    [0, 0, 1, 1, 2, 2]
     """
     classes, n, labels = _labels(y), whole(n, 1, "n"), whole(labels, 1, "labels")
     owner = np.repeat(np.arange(n, dtype=narrow(n)), labels)
@@ -172,6 +199,13 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
         Concentration, above 0; the smaller, the more unequal are the sizes.
     minimum, seed : int
         As in `iid`.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> import numpy as np
+    >>> int(np.bincount(partition.quantity(100, 4, alpha=0.5, seed=0)).sum())
+    100
     """
     m, n, alpha = whole(m, 0, "m"), whole(n, 1, "n"), positive(alpha, "alpha")
     rng = generator(seed, "quantity")
@@ -198,6 +232,13 @@ def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int 
         Clusters per device, at least 1; None: all of them.
     minimum, seed : int
         As in `iid`.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> device = partition.mufc([0, 1, 2, 3] * 10, 4, local=2, seed=0)
+    >>> device.shape, int(device.max())
+    ((40,), 3)
     """
     labels, n = _labels(clusters), whole(n, 1, "n")
     pools = _rows_of(labels)

@@ -1,7 +1,8 @@
 """Files of points, one or several: text, NumPy, Arrow, LEAF and AnnData."""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import matrix
+from p2pkm.core.validation import matrix, one_of
 from p2pkm.data.readers.anndata import read_annotated, split_part
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
 from p2pkm.data.readers.columns import Column, Parts, as_index, assign, listed, table_of
 from p2pkm.data.readers.concatenate import join
 from p2pkm.data.readers.csv import read_text
 from p2pkm.data.readers.folder import name_files, several
+from p2pkm.data.readers.intake import ANSWERS, TIDY, Intake
 from p2pkm.data.readers.leaf import read_leaf
-from p2pkm.data.readers.npy import LARGEST, load_array, load_arrays, refuse_endless
+from p2pkm.data.readers.npy import LABELS, LARGEST, find_image, find_points, load_array, load_arrays, refuse_endless
 from p2pkm.data.table import Table
 
 
-def read_table(path: str | Path, label_column: Column = None, device_column: Column = None) -> Table:
-    """Read points, and labels and devices if there are any.
+def read_table(  # noqa: PLR0913 - the public signature
+    path: str | Path, label_column: Column = None, device_column: Column = None, *, columns: Sequence[str] = (),
+    drop: Sequence[str] = (), encode: Sequence[str] = (), missing: str = "refuse",
+) -> Table:  # fmt: skip
+    r"""Read points, and labels and devices if there are any.
 
     Parameters
     ----------
@@ -32,6 +37,13 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
         ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are other matrices of an AnnData file than its X.
     label_column, device_column : str or int, optional
         Name or index of a column; None: the one named label, client or device, if there is one.
+    columns, drop, encode : sequence of str
+        Of text and Arrow files: the features (none named: all other columns), columns to leave out, and columns of
+        categories, which become a feature of 0 and 1 for each, or of dates, which become days since 1970-01-01.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values. "drop": their rows are left out, `Table.rows` says which are kept.
+        "mean", "median": they are NaN; give the same to `Shards.deal` (``missing=True``) and `simulate`, which fills
+        them in by messages.
 
     Raises
     ------
@@ -40,27 +52,37 @@ def read_table(path: str | Path, label_column: Column = None, device_column: Col
 
     Examples
     --------
-    >>> table = p2pkm.read_table("cells.h5ad:obsm:X_pca", label_column="cell_type", device_column="site")
-    >>> shards = p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device), labels=table.labels)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import p2pkm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sites.csv")
+    ...     _ = path.write_text("age,sex,hospital\n61,f,Turku\n48,m,Oulu\n,f,Oulu\n")
+    ...     table = p2pkm.read_table(path, device_column="hospital", encode=["sex"], missing="drop")
+    >>> table.features, table.points.tolist()
+    (('age', 'sex=f', 'sex=m'), [[61.0, 1.0, 0.0], [48.0, 0.0, 1.0]])
+    >>> p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device)).n
+    2
     """
+    intake = Intake(tuple(columns), tuple(drop), tuple(encode), one_of(missing, ANSWERS, "missing"))
     place, _ = split_part(str(path))
     found = several(place, SUFFIXES)
     if found is None:
-        return table_of(place, _read(Path(path).expanduser(), label_column, device_column))
-    parts = _gather(str(path), found, label_column, device_column)
+        return table_of(place, _read(Path(path).expanduser(), label_column, device_column, intake))
+    parts = _gather(str(path), found, label_column, device_column, intake)
     if parts.device is not None:
         return table_of(str(path), parts)
     device = np.repeat(np.arange(len(found)), parts.lengths)
     return table_of(str(path), parts._replace(device=device))._replace(names=name_files(found))
 
 
-def _gather(path: str, files: list[str], label: Column, device: Column) -> Parts:
+def _gather(path: str, files: list[str], label: Column, device: Column, intake: Intake) -> Parts:
     """Read several files, end to end."""
     place, part = split_part(path)
     found: list[tuple[str, Parts]] = []
     size = 0
     for one in files:
-        parts = _read(Path(one + part), label, device)
+        parts = _read(Path(one + part), label, device, intake)
         table_of(one, parts)  # now, while it is known which file it is
         size += parts.points.nbytes
         if size > LARGEST:
@@ -72,17 +94,28 @@ def _gather(path: str, files: list[str], label: Column, device: Column) -> Parts
     return join(found)._replace(lengths=tuple(len(one.points) for _, one in found))
 
 
-def _read(file: Path, label: Column, device: Column) -> Parts:
+def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
     """Read one file as its suffix says."""
     path = Path(split_part(str(file))[0])
     if not os.path.exists(path):  # also if the name is too long to be one
-        raise DataError(f"there is no file {path} (looked in {Path.cwd()}); check the path")
+        remote = ": addresses are not read, download the file" if re.match(r"\w{2,}:/", str(path)) else ""
+        raise DataError(f"there is no file {path} (looked in {Path.cwd()}); check the path{remote}")
     refuse_endless(path, f"a file of points: {', '.join(SUFFIXES)}")
     reader = SUFFIXES.get(path.suffix.lower())
     if reader is None:
+        if path.suffix.lower() in SPREADSHEETS:
+            raise DataError(
+                f"{path} is a spreadsheet; export the sheet with the points as CSV (UTF-8), one row per point and one "
+                "line of column names, and give that file"
+            )
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
+    frame = _FRAMES.get(path.suffix.lower())
+    if frame is None and intake != TIDY:
+        raise DataError(
+            f"{path} has no named columns; --columns, --drop, --encode and --missing are for {', '.join(_FRAMES)}"
+        )
     try:
-        return reader(file, label, device)
+        return reader(file, label, device) if frame is None else frame(file, label, device, intake)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
@@ -94,32 +127,41 @@ def _read_npy(path: Path, label: Column, device: Column) -> Parts:
 
 
 def _read_npz(path: Path, label: Column, device: Column) -> Parts:
-    """Read `X`, `points` or the only 2-D array, with `y`, `labels` or `label`, and `client` or `device`, beside it."""
+    """Read points, or images that become points, with labels and devices beside them."""
     arrays = load_arrays(path)
-    if "X" in arrays or "points" in arrays:
-        name = "X" if "X" in arrays else "points"
-    else:
-        flat = [key for key, array in arrays.items() if array.ndim == 2]
-        if len(flat) != 1:
-            raise DataError(
-                f"{path} holds the arrays {listed(list(arrays))}; expected 'X', 'points' or a single 2-D one"
-            )
-        name = flat[0]
-    classes, label = _beside(arrays, label, ("y", "labels", "label"))
+    name = find_points({key: array.shape for key, array in arrays.items()})
+    if name is None:
+        raise DataError(
+            f"{path} holds the arrays {listed(list(arrays))}; expected 'X', 'points', 'images' or a single one of two "
+            "dimensions, or of three or four: images of one size, [n, height, width] or [n, height, width, channels]"
+        )
+    classes, label = _beside(arrays, label, LABELS)
     owner, device = _beside(arrays, device, ("client", "device"))
     wrong = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
     if wrong is not None:
         raise DataError(f"{path} has no array {wrong!r}; its arrays are {listed(list(arrays))}")
-    parts = _split(path, arrays[name], label, device)
+    parts = _split(path, _flatten(path, arrays[name]), label, device)
     return parts._replace(
-        label=parts.label if classes is None else classes, device=parts.device if owner is None else owner
-    )
+        label=parts.label if classes is None else classes, device=parts.device if owner is None else owner,
+        image=find_image(arrays[name].shape, parts.points.shape[1]),
+    )  # fmt: skip
+
+
+def _flatten(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+    """Return images as points, pixels row by row and 0 to 255 as 0 to 1; points as they are."""
+    if array.ndim not in (3, 4):
+        return array
+    if 0 in array.shape:
+        raise DataError(f"{path} holds images of shape {array.shape}; expected at least one, of at least one pixel")
+    flat = array.reshape(len(array), -1)
+    return flat / np.float32(255) if array.dtype == np.uint8 else flat
 
 
 def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ...]) -> tuple[Any, Column]:
     """Return the array of labels or devices, or else the column of the points that is to be taken."""
     if given is None:
-        return next((arrays[name] for name in usual if name in arrays), None), None
+        found = next((arrays[name] for name in usual if name in arrays), None)
+        return (found.ravel() if found is not None and found.shape[1:] == (1,) else found), None
     return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
 
 
@@ -131,6 +173,12 @@ def _split(path: Path, array: Any, label: Column, device: Column) -> Parts:
     return Parts(numbers[:, roles.points], label_at, device_at)
 
 
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_FRAMES: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # columns with names, of any kind
+    **dict.fromkeys((".csv", ".tsv"), read_text),
+    ".parquet": read_parquet,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
+}
 SUFFIXES: dict[str, Callable[[Path, Column, Column], Parts]] = {
     ".csv": read_text,
     ".tsv": read_text,

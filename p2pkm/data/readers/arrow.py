@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import finite
-from p2pkm.data.readers.columns import Column, Parts, assign, plain
+from p2pkm.data.readers.columns import Column, Parts, assign, plain, take_columns
+from p2pkm.data.readers.intake import TIDY, Intake, Places, read_column
 from p2pkm.data.readers.npy import refuse_bomb
 
 _MAGIC, _OLD = b"ARROW1", b"FEA1"  # how a file of record batches begins, and one of the first Feather
 
 
-def read_parquet(path: Path, label: Column, device: Column) -> Parts:
+def read_parquet(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
     """Read a .parquet file; every column that is neither label nor device is a feature."""
     pyarrow = _pyarrow(path)
     from pyarrow import parquet
@@ -24,14 +25,14 @@ def read_parquet(path: Path, label: Column, device: Column) -> Parts:
         with parquet.ParquetFile(path) as file:
             refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-        return _part(path, frame, label, device)
+        return _part(path, frame, label, device, intake)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, too
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def read_arrow(path: Path, label: Column, device: Column) -> Parts:
+def read_arrow(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
     """Read a file of record batches: Arrow IPC, as a file or as a stream, which Feather (version 2) is as well."""
     pyarrow = _pyarrow(path)
     with path.open("rb") as file:
@@ -47,7 +48,7 @@ def read_arrow(path: Path, label: Column, device: Column) -> Parts:
                 batch.validate(full=True)  # else a damaged file could point anywhere
                 batches.append(batch)
         frame = pyarrow.Table.from_batches(batches) if batches else pyarrow.table({})
-        return _part(path, frame, label, device)
+        return _part(path, frame, label, device, intake)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -63,23 +64,34 @@ def _batches(pyarrow: Any, file: Any, indexed: bool) -> Iterator[Any]:
         yield from pyarrow.ipc.open_stream(file)
 
 
-def _part(path: Path, frame: Any, label: Column, device: Column) -> Parts:
+def _part(path: Path, frame: Any, label: Column, device: Column, intake: Intake) -> Parts:
     """Part the columns of a frame into points, labels and devices."""
     names = [str(name) for name in frame.column_names]
     if not len(frame):
         raise DataError(f"{path} has no rows; expected one point per row")
-    roles = assign(str(path), names, label, device)
-    points = np.empty((len(frame), len(roles.points)))
-    for at, j in enumerate(roles.points):
-        values = _values(frame, j)
-        if values.dtype.kind not in "biuf":
-            raise DataError(
-                f"{path}, column {names[j]!r} has the type {frame.column(j).type}; expected numbers: encode "
-                "or drop it, or name it as --label-column or --device-column"
-            )
-        points[:, at] = values
+    roles = assign(str(path), names, label, device, intake)
+    places = Places("row", range(len(frame)))
+    columns = [_read(frame, names[j], j, places, encode=j in roles.encode) for j in roles.points]
     label_at, device_at = (None if at is None else plain(_values(frame, at)) for at in (roles.label, roles.device))
-    return Parts(finite(points, str(path)), label_at, device_at, tuple(names[j] for j in roles.points))
+    known = [values == values for values in (label_at, device_at) if values is not None]
+    kept = np.ones(len(frame), np.bool_) if intake.missing != "drop" else np.logical_and.reduce(
+        [np.ones(len(frame), np.bool_), *known])  # fmt: skip
+    parts = take_columns(str(path), [names[j] for j in roles.points], columns, places, kept, intake)
+    rows = slice(None) if parts.rows is None else parts.rows
+    return parts._replace(
+        points=finite(parts.points, str(path), missing=intake.fills),
+        label=None if label_at is None else label_at[rows],
+        device=None if device_at is None else device_at[rows],
+    )
+
+
+def _read(frame: Any, name: str, column: int, places: Places, encode: bool) -> Any:
+    """Return a column as `read_column` does; numbers as they are."""
+    values = _values(frame, column)
+    if values.dtype.kind in "biuf" and not encode:
+        return values.astype(np.float64)
+    texts = ["" if value is None else str(value) for value in frame.column(column).to_pylist()]
+    return read_column(name, texts, places, encode)
 
 
 def _values(frame: Any, column: int) -> NDArray[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.readers.intake import TIDY, Categories, Intake, Places, Problem, mark_missing, one_hot, refuse
 from p2pkm.data.table import Table, encode
 
 Column = str | int | None
@@ -26,11 +27,14 @@ class Roles(NamedTuple):
         Columns of the points, ascending.
     label, device : int or None
         Columns of the label and of the device.
+    encode : tuple of int
+        Those of the points that are categories or dates.
     """
 
     points: list[int]
     label: int | None
     device: int | None
+    encode: tuple[int, ...] = ()
 
 
 class Parts(NamedTuple):
@@ -45,6 +49,14 @@ class Parts(NamedTuple):
         Names of the features, if the file has any.
     lengths : tuple of int
         Points of each of several files.
+    categories : tuple of Categories
+        Columns that become features in `table_of`, when the values of all files are known.
+    rows : int64[m] or None
+        Rows of the file that are kept; None: all.
+    total : int or None
+        Rows of the file, if `rows` says which are kept.
+    image : tuple of int or None
+        As in `Table`.
     """
 
     points: NDArray[Any]
@@ -52,9 +64,13 @@ class Parts(NamedTuple):
     device: Any = None
     names: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
+    categories: tuple[Categories, ...] = ()
+    rows: NDArray[np.int64] | None = None
+    total: int | None = None
+    image: tuple[int, ...] | None = None
 
 
-def assign(where: str, names: Sequence[str], label: Column, device: Column) -> Roles:
+def assign(where: str, names: Sequence[str], label: Column, device: Column, intake: Intake = TIDY) -> Roles:
     """Find the columns by name or index, or by their usual names if none is given.
 
     Raises
@@ -67,9 +83,66 @@ def assign(where: str, names: Sequence[str], label: Column, device: Column) -> R
     if label_at is not None and label_at == device_at:
         raise DataError(f"{where}: column {names[label_at]!r} is both label and device; name two different columns")
     points = [j for j, name in enumerate(names) if j not in (label_at, device_at) and not _INDEX.fullmatch(name)]
+    wanted, dropped, encoded = (
+        {_locate(where, names, one, f"--{option}") for one in given}
+        for option, given in (("columns", intake.columns), ("drop", intake.drop), ("encode", intake.encode))
+    )
+    points = [j for j in points if j not in dropped and (j in wanted or not wanted)]
     if not points:
         raise DataError(f"{where}: no column is left for the points; its columns are {listed(names)}")
-    return Roles(points, label_at, device_at)
+    if odd := sorted(encoded - set(points)):
+        raise DataError(
+            f"{where}: column {names[odd[0]]!r} is named by --encode, but is no feature; leave it out there"
+        )
+    return Roles(points, label_at, device_at, tuple(sorted(encoded)))
+
+
+def take_columns(
+    where: str, names: Sequence[str], columns: Sequence[Any], places: Places, kept: NDArray[np.bool_],
+    intake: Intake,
+) -> Parts:  # fmt: skip
+    """Return the points of columns that were read, without incomplete rows if these are to be dropped.
+
+    Parameters
+    ----------
+    columns : sequence of float64[m], Categories or Problem
+    places : Places
+    kept : bool[m]
+        Rows that are not to be dropped for another reason.
+
+    Raises
+    ------
+    DataError
+        If columns are no features, or values are missing; all of them are named.
+    """
+    problems = [one for one in columns if isinstance(one, Problem)]
+    fit = [(name, one) for name, one in zip(names, columns, strict=True) if not isinstance(one, Problem)]
+    fill = intake.fills
+    complete, lost = mark_missing([name for name, _ in fit], [one for _, one in fit], places, fill=fill)
+    refuse(where, [*problems, *(() if intake.missing == "drop" else lost)], len(names))
+    rows = np.flatnonzero(kept if fill else complete & kept)
+    if not len(rows):
+        raise DataError(f"{where}: every row has a missing value; --drop the columns that are mostly empty")
+    numbers = [(name, one[rows]) for name, one in fit if not isinstance(one, Categories)]
+    coded = tuple(one._replace(values=one.values[rows]) for _, one in fit if isinstance(one, Categories))
+    points = np.stack([one for _, one in numbers], axis=1) if numbers else np.empty((len(rows), 0))
+    whole = len(rows) == len(kept)
+    return Parts(
+        points, names=tuple(name for name, _ in numbers), categories=coded, rows=None if whole else rows,
+        total=len(kept),
+    )  # fmt: skip
+
+
+def _locate(where: str, names: Sequence[str], given: str, option: str) -> int:
+    """Return the index of a column that an option names."""
+    if given in names:
+        return list(names).index(given)
+    index = as_index(given)
+    if index is None or not 0 <= index < len(names):
+        raise DataError(
+            f"{where} has no column {given!r} for {option}; its columns are {listed(names)} (or 0 to {len(names) - 1})"
+        )
+    return index
 
 
 def find(where: str, names: Sequence[str], given: Column, role: str, usual: Sequence[str]) -> int | None:
@@ -111,14 +184,19 @@ def listed(names: Sequence[str]) -> str:
 
 def table_of(where: str, parts: Parts) -> Table:
     """Build the table of a file from its points and its raw columns of labels and devices."""
-    points, label, device, *_ = parts
+    points, label, device, names = parts[:4]
+    more, called = one_hot(parts.categories)
+    if more:
+        points, names = np.column_stack([points, *more]), (*names, *called)
     labels = None if label is None else encode(label, len(points), f"{where}: the labels")
     if device is None:
         owner = None
     else:
         owner = plain(np.asarray(device))
         encode(owner, len(points), f"{where}: the devices")
-    return Table(np.ascontiguousarray(points), labels, None if labels is None else int(labels.max()) + 1, owner)
+    classes = None if labels is None else int(labels.max()) + 1
+    return Table(np.ascontiguousarray(points), labels, classes, owner, features=tuple(map(str, names)) or None,
+                 rows=parts.rows, total=parts.total, image=parts.image)  # fmt: skip
 
 
 def plain(values: NDArray[Any]) -> NDArray[Any]:

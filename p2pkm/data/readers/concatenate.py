@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.columns import Parts, listed
+from p2pkm.data.readers.intake import Categories
 
 _TEXT = "OUS"
 
@@ -27,18 +28,37 @@ def join(found: Sequence[tuple[str, Parts]]) -> Parts:
         None if getattr(first, role) is None else np.concatenate([getattr(one, role) for _, one in found])
         for role in ("label", "device")
     )
-    return Parts(np.concatenate([one.points for _, one in found]), label, device, first.names)
+    categories = tuple(
+        Categories(kinds[0].name, np.concatenate([one.values for one in kinds]))
+        for kinds in zip(*(one.categories for _, one in found), strict=True)
+    )
+    sizes = [one.total or len(one.points) for _, one in found]
+    begins = np.cumsum([0, *sizes])
+    kept = [
+        begin + (np.arange(size) if one.rows is None else one.rows)
+        for begin, size, (_, one) in zip(begins[:-1], sizes, found, strict=True)
+    ]
+    whole = all(one.rows is None for _, one in found)
+    return Parts(
+        np.concatenate([one.points for _, one in found]), label, device, first.names, categories=categories,
+        rows=None if whole else np.concatenate(kept), total=int(begins[-1]), image=first.image,
+    )  # fmt: skip
 
 
 def _check_alike(place: str, one: Parts, where: str, first: Parts) -> None:
-    features = one.points.shape[1], first.points.shape[1]
+    features = [parts.points.shape[1] + len(parts.categories) for parts in (one, first)]
     if features[0] != features[1]:
         raise DataError(f"{place} has {features[0]} features, but {where} has {features[1]}; expected the same in all")
-    if one.names != first.names:
-        odd = [name for name in one.names if name not in first.names] or one.names
+    names, known = ((*parts.names, *(column.name for column in parts.categories)) for parts in (one, first))
+    if names != known:
+        odd = [name for name in names if name not in known] or names
         raise DataError(
-            f"{place} has the features {listed(odd)}, but {where} {listed(first.names)}; expected the same in the same "
-            "order"
+            f"{place} has the features {listed(odd)}, but {where} {listed(known)}; expected the same in the same order"
+        )
+    if one.image != first.image:
+        shapes = ["x".join(map(str, parts.image)) if parts.image else "none" for parts in (one, first)]
+        raise DataError(
+            f"{place} has images of the shape {shapes[0]}, but {where} {shapes[1]}; expected the same in all"
         )
     for role in ("label", "device"):
         kinds = [_kind(getattr(parts, role)) for parts in (one, first)]

@@ -1,7 +1,6 @@
 """Text files of numbers, .csv and .tsv: read by NumPy; looked through line by line where that fails or names occur."""
 
 import csv
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, Column, Parts, Roles, assign
+from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, Column, Parts, Roles, assign, take_columns
+from p2pkm.data.readers.intake import TIDY, Intake, Places, is_number, read_column, to_number
 
 
 class Head(NamedTuple):
@@ -31,20 +31,20 @@ class Head(NamedTuple):
     skipped: int
 
 
-def read_text(path: Path, label: Column, device: Column) -> Parts:
+def read_text(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
     """Read a file of lines with the same number of fields.
 
     Raises
     ------
     DataError
-        If a line is ragged or a field is no finite number; the message names line and column.
+        If a line is ragged, or columns are no features; the message names lines and columns, and what to do.
     """
     try:
-        head = _read_head(path, {str(column) for column in (label, device) if column is not None})
-        roles = assign(str(path), head.names, label, device)
+        head = _read_head(path, {str(column) for column in (label, device) if column is not None} | intake.named)
+        roles = assign(str(path), head.names, label, device, intake)
         numbers = _load(path, head)
-        if numbers is None or not np.isfinite(numbers).all():
-            return _scan(path, head, roles)
+        if numbers is None or not np.isfinite(numbers).all() or roles.encode:
+            return _scan(path, head, roles, intake)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
     except csv.Error as error:
@@ -84,27 +84,12 @@ def _read_head(path: Path, wanted: set[str]) -> Head:
 
 def _is_header(top: list[str], second: list[str], wanted: set[str]) -> bool:
     """Tell a header from a first point with a name in it, like 5.1,3.5,setosa: names stand below the name, too."""
-    texts = [j for j, field in enumerate(top) if not _is_number(field)]
+    texts = [j for j, field in enumerate(top) if not is_number(field)]
     if len(texts) in (0, len(top)) or not second:
         return bool(texts)
     known = {*LABEL_NAMES, *DEVICE_NAMES, *wanted}
     named = any(top[j] in known or top[j].lower() in known for j in texts)
-    return named or any(j >= len(second) or _is_number(second[j]) for j in texts)
-
-
-def _to_number(field: str) -> float:
-    """Read a number as other programs would: 1_000 and the digits of other scripts are text."""
-    if "_" in field or not field.isascii():
-        raise ValueError(field)
-    return float(field)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        _to_number(field)
-    except ValueError:
-        return False
-    return True
+    return named or any(j >= len(second) or is_number(second[j]) for j in texts)
 
 
 def _load(path: Path, head: Head) -> NDArray[np.float64] | None:
@@ -126,45 +111,45 @@ def _load(path: Path, head: Head) -> NDArray[np.float64] | None:
     return numbers if numbers.shape[1] == len(head.names) else None
 
 
-def _scan(path: Path, head: Head, roles: Roles) -> Parts:
-    """Read line by line; labels and devices may be names."""
-    names: dict[int, list[str]] = {j: [] for j in (roles.label, roles.device) if j is not None}
-    points: list[list[float]] = []
-    for line, fields in _rows(path, head.delimiter):
+def _scan(path: Path, head: Head, roles: Roles, intake: Intake) -> Parts:
+    """Read line by line; labels and devices may be names, and features need not be numbers yet."""
+    named = [j for j in (roles.label, roles.device) if j is not None]
+    fields: dict[int, list[str]] = {j: [] for j in (*roles.points, *named)}
+    lines: list[int] = []
+    for line, found in _rows(path, head.delimiter):
         if line <= head.skipped:
             continue
-        if len(fields) != len(head.names):
+        if len(found) != len(head.names):
             raise DataError(
-                f"{path}, line {line}: {len(fields)} fields, expected {len(head.names)} as in the first line; "
+                f"{path}, line {line}: {len(found)} fields, expected {len(head.names)} as in the first line; "
                 "mend or drop the line"
             )
-        points.append([_number(path, line, head.names[j], fields[j]) for j in roles.points])
-        for j, seen in names.items():
-            if not fields[j]:
-                raise DataError(
-                    f"{path}, line {line}, column {head.names[j]!r} is empty; expected a value on each line"
-                )
-            seen.append(fields[j])
-    label_at, device_at = (None if at is None else _typed(names[at]) for at in (roles.label, roles.device))
-    return Parts(np.array(points, dtype=np.float64), label_at, device_at, _features(head, roles))
-
-
-def _number(path: Path, line: int, name: str, field: str) -> float:
-    try:
-        number = _to_number(field)
-    except ValueError:
-        raise DataError(
-            f"{path}, line {line}, column {name!r} is {field!r}; expected a number with a decimal point, fields parted "
-            "by comma, tab or semicolon: encode or drop the column, or name it as --label-column or --device-column"
-        ) from None
-    if not math.isfinite(number):
-        raise DataError(f"{path}, line {line}, column {name!r} is {field!r}; expected a finite number: drop such lines")
-    return number
+        lines.append(line)
+        for j, column in fields.items():
+            column.append(found[j])
+    for j in () if intake.missing == "drop" else named:
+        if "" in fields[j]:
+            line = lines[fields[j].index("")]
+            raise DataError(
+                f"{path}, line {line}, column {head.names[j]!r} is empty; expected a value on each line, or --missing "
+                "drop, which leaves such lines out"
+            )
+    places = Places("line", lines)
+    columns = [read_column(head.names[j], fields[j], places, encode=j in roles.encode) for j in roles.points]
+    kept = np.array([all(fields[j][at] for j in named) for at in range(len(lines))], np.bool_)
+    label_at, device_at = (None if at is None else np.array(fields[at]) for at in (roles.label, roles.device))
+    parts = take_columns(str(path), [head.names[j] for j in roles.points], columns, places, kept, intake)
+    rows = slice(None) if parts.rows is None else parts.rows
+    return parts._replace(
+        label=None if label_at is None else _typed(label_at[rows].tolist()),
+        device=None if device_at is None else _typed(device_at[rows].tolist()),
+        names=parts.names if head.skipped else (),
+    )
 
 
 def _typed(fields: list[str]) -> NDArray[Any]:
     """Return numbers if all fields are numbers, else text."""
     try:
-        return np.array([_to_number(field) for field in fields])
+        return np.array([to_number(field) for field in fields])
     except ValueError:
         return np.array(fields)

@@ -3,6 +3,7 @@
 import math
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 
 LARGEST = 16 * 2**30  # bytes that a file may unpack to
+LABELS = ("y", "labels", "label")  # arrays of an archive
 _USUAL, _DENSEST = 2**28, 200  # above so many bytes a file that unpacks to more than so many times its size is a bomb
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -53,7 +55,32 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except zipfile.BadZipFile as error:
         raise DataError(f"{path} is no .npz archive, or a damaged one ({error}); write it with numpy.savez") from None
     except Exception as error:  # a broken archive raises nearly anything, even SyntaxError
-        raise DataError(f"{path} cannot be read as NumPy arrays without pickles: {error}") from None
+        raise DataError(
+            f"{path} cannot be read as NumPy arrays without pickles: {error} (images of different sizes are objects: "
+            "bring them to one size)"
+        ) from None
+
+
+def find_points(shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """Return the array of an archive that holds the points, None if it cannot be told.
+
+    It has a usual name, or is the only one of two dimensions or, if there is none of two, of three or four (images). A
+    column of labels is none.
+    """
+    for name in ("X", "points", "images"):
+        if name in shapes:
+            return name
+    rows = {name: len(shape) for name, shape in shapes.items() if name not in LABELS}
+    for least, most in ((2, 2), (3, 4)):
+        found = [name for name, dimensions in rows.items() if least <= dimensions <= most]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def find_image(shape: tuple[int, ...], d: int) -> tuple[int, ...] | None:
+    """Return the shape of the images in an array of points, None if its d features are none."""
+    return shape[1:] if len(shape) > 2 and math.prod(shape[1:]) == d else None
 
 
 def refuse_bomb(path: Path, size: float, most: float = LARGEST) -> None:

@@ -35,7 +35,7 @@ def _price(prepared: Prepared, k: int, rounds: int) -> int | None:
     traits, topology = run.algorithm.traits, run.topology
     if needs_hub(run.algorithm) or traits.init is None or traits.groups or run.stream or not shards.in_memory:
         return None
-    others: dict[str, Any] = {"algorithm": "treelloyd", "quantize": None} | dict.fromkeys(METHOD_FIELDS)
+    others: dict[str, Any] = {"algorithm": "treelloyd", "quantize": "none"} | dict.fromkeys(METHOD_FIELDS)
     asked = Experiment(**vars(prepared.experiment) | others)
     method = TreeLloyd(k)
     try:

@@ -10,6 +10,7 @@ from p2pkm.core.batch import Integers
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
 from p2pkm.core.spec import Spec, complete
+from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
 from p2pkm.experiments.config import (
@@ -22,7 +23,7 @@ from p2pkm.experiments.config import (
     read_attributes,
     record_defaults,
 )
-from p2pkm.methods.init.pipelines import Stage, choosing_stage, needs_hub, scaling_stage, stages
+from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, needs_hub, scaling_stage, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.network.graph import Topology
 
@@ -106,10 +107,12 @@ def resolve_experiment(
     method = build(experiment, experiment.draft_k)
     graph = parse_graph(experiment, method)
     source = parse_source(experiment.data)
-    columns: dict[str, Any] = {"label_column": experiment.label_column, "device_column": experiment.device_column}
+    columns = experiment.name_columns()
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
     partition = parse_partition(experiment.partition)
     size = measure(source, **columns, whole_file=unknown, partition=partition)
+    if experiment.dtype == "float32":
+        size = size._replace(distinct=1)  # points that differ in double precision may be one
     auto = experiment.clusters == "auto"
     k_max = (experiment.k_max or min(K_MAX, max(1, size.points))) if auto else None
     clusters = k_max or experiment.clusters or size.classes or _CLUSTERS
@@ -122,7 +125,7 @@ def resolve_experiment(
         data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
         rounds=method.default_rounds if experiment.rounds is None else experiment.rounds,
     )  # fmt: skip
-    return resolved, build(resolved, int(clusters)), size, graph
+    return resolved, build(resolved, int(clusters)).for_images(size.image), size, graph
 
 
 def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
@@ -147,7 +150,7 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     except P2PKMError as error:
         refusal = error
     else:
-        resolved, method = record_defaults(resolved, run.algorithm), run.algorithm
+        resolved, method = record_defaults(resolved, run), run.algorithm
     method = method.tune(topology, size.points)
     channel = ChannelPlan() if run is None else run.channel
     played, other = _arrange(resolved, method, setting, channel)
@@ -175,7 +178,8 @@ def _arrange(
     experiment: Experiment, method: Any, setting: InitContext, channel: ChannelPlan
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why they would be refused."""
-    before: tuple[Stage, ...] = () if experiment.scale == "none" else (scaling_stage(experiment.scale, setting),)
+    before: tuple[Stage, ...] = (imputing_stage(experiment.missing, setting),) if experiment.missing in FILLING else ()
+    before = before if experiment.scale == "none" else (*before, scaling_stage(experiment.scale, setting))
     before = before if experiment.k_max is None else (*before, choosing_stage(method, setting))
     rounds = experiment.rounds or 0
     try:

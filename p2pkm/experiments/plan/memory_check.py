@@ -64,7 +64,7 @@ def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int
         size.points, size.features, *graph, method.k, records, experiment.baselines, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
         copies=(_SHIPPED if ships else _SERVED) if needs_hub(method) else 0,
-        reading="first" if not size.stored else "each" if kept else "drawn",
+        reading="first" if not size.stored else "each" if kept else "drawn", compiles=method.traits.learns_features,
     )  # fmt: skip
 
 

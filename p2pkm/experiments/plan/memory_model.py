@@ -6,14 +6,15 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import write_size
 from p2pkm.experiments.plan.free_memory import LIMIT
 
-_PROGRAM = 180_000_000  # Python, libraries and compiled kernels
+_PROGRAM, _COMPILER = 180_000_000, 450_000_000  # Python, libraries and compiled kernels; JAX beside them
 # Bytes, as measured: what a run holds of each point, link and device beside points and centroids; and how many copies
 # of points and centroids there are at a time.
 _READ, _READING, _DRAWN = 28, 2, 24  # per point while rank 0 makes and deals all; copies; while each rank draws whose
-_HELD = 48  # from then on
-_EDGE, _OBJECT = 115, 250  # per directed edge; more if the graph comes as Python objects
+_HELD, _LABELED, _UNLABELED = 48, 10_000_000, 16  # from then on, up to so many points; of more, labels are not kept
+_EDGE, _COUNTS, _OBJECT = 75, 40, 250  # per directed edge; counts in the end; more if the graph is of Python objects
 _MASK = 18  # per directed edge, where it is looked at which of them are in use
 _DEVICE, _TABLES, _MOVING = 400, 3, 7  # tables of centroids all the time, and more of them in a round
+_RETURNED, _KEPT = 4_000_000, 200  # devices of which a number each, 32 MB, is given back when freed; per device then
 _OBJECTS = 100_000  # devices up to which it does
 # As in `p2pkm.metrics.cost_ratio`: distances that the last record takes, without and with baseline; sets that it prices
 # at least, and points at most; what it costs to visit a device; values of the baseline.
@@ -48,6 +49,8 @@ class MemoryInputs(NamedTuple):
     tape, exchanges : int
         Of a graph that changes: bytes in which every rank keeps its rounds, and exchanges whose links are kept for the
         ledger; 0 of other graphs.
+    compiles : bool
+        Whether networks are trained.
     """
 
     points: int
@@ -66,6 +69,7 @@ class MemoryInputs(NamedTuple):
     reading: str = "first"
     tape: int = 0
     exchanges: int = 0
+    compiles: bool = False
 
 
 class MemoryEstimate(NamedTuple):
@@ -77,7 +81,8 @@ class MemoryEstimate(NamedTuple):
         What it holds.
     seeding, rounds, reading, closing : int
         The tables of a flood; of a round; the points of all ranks while rank 0 makes and deals them (as a whole, in the
-        place of all else but program and graph); the price of centroids in the end, or of the baseline.
+        place of all else but program and graph); the price of centroids in the end, or of the baseline, and what went
+        over each edge.
     """
 
     program: int
@@ -114,16 +119,16 @@ def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
     messages = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
     flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
     return MemoryEstimate(
-        program=_PROGRAM,
-        points=own * (load.word * d + 8 * load.copies * (d + 1) + _HELD),
+        program=_PROGRAM + _COMPILER * load.compiles,
+        points=own * (load.word * d + 8 * load.copies * (d + 1) + (_HELD if m <= _LABELED else _UNLABELED)),
         graph=graph,
-        centroids=mine * (_DEVICE + _TABLES * table),
+        centroids=mine * ((_DEVICE if mine <= _RETURNED else _KEPT) + _TABLES * table),
         messages=int(messages) + links * load.exchanges,
         monitor=_DIGEST * n * load.records if first else 0,
         seeding=int(flood),
         rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
         reading=_read(load, own, first=first),
-        closing=_price(load, mine, first=first),
+        closing=_price(load, mine, first=first) + _COUNTS * links,
     )
 
 

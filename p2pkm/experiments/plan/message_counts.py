@@ -10,10 +10,10 @@ from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.core.batch import Mask
 from p2pkm.core.expected_messages import (
     NOTHING,
+    ByRound,
     EveryTurn,
     Flooding,
     FloodThenPool,
-    OneRound,
     Reports,
     Silent,
     TreeBroadcast,
@@ -30,7 +30,8 @@ from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import Stage, find_own
 
 Rounds = Callable[[int], Volume]
-_MOVE, _INT8, _DIFFERENCE = 4, 8, 10  # bits of an integer on the wire, about: of a move on the grid, in int8, else
+# bits of an integer on the wire, about: of a move on the grid, in int8 or beside the method, else
+_MOVE, _INT8, _DIFFERENCE = 4, 8, 10
 
 
 class Course(NamedTuple):
@@ -74,9 +75,8 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
     """Return what every stage of a plan sends."""
     asked = plan.experiment
     found, full = [], False
-    narrow = (
-        asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
-    )  # rows may be left out
+    open_k = asked.clusters == "auto"  # planned with the largest k, of which fewer may be chosen
+    narrow = open_k or asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
     lies = _suspect(plan)
     for stage in plan.stages:
         sent = stage.algorithm.expected_messages(plan.known)
@@ -85,7 +85,7 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
             volume, steady = _RULES[type(sent)](Facts(plan, stage, full), sent)
             volume = _lengthen(volume, stage, plan, lies) if lies else volume
             volume = _encode(volume, stage, plan)
-            silent = asked.quantize is not None and stage.algorithm.traits.moves_on_grid  # who has not moved
+            silent = asked.quantize.in_integers and stage.algorithm.traits.moves_on_grid  # who has not moved
             course = Course(stage.name, stage.rounds, _loosen(volume) if narrow or silent else volume, steady)
         found.append(course)
         full = stage.algorithm.finds_all(plan.known, full)
@@ -96,9 +96,10 @@ def stage_traffic(plan: RunPlan) -> list[Course]:
 def _encode(volume: Rounds, stage: Stage, plan: RunPlan) -> Rounds:
     """Return the same with about as many bytes on the wire as integers take, if the run sends them in this stage."""
     spec, traits = plan.experiment.quantize, stage.algorithm.traits
-    if spec is None or not (traits.moves_on_grid or stage is find_own(plan.stages)):
+    if not spec.in_integers or not (traits.moves_on_grid or traits.counts_on_grid or stage is find_own(plan.stages)):
         return volume
-    bits = _INT8 if str(spec).startswith("int8") else _MOVE if traits.moves_on_grid else _DIFFERENCE
+    fixed = str(spec).startswith("int8") or traits.counts_on_grid
+    bits = _INT8 if fixed else _MOVE if traits.moves_on_grid else _DIFFERENCE
 
     def at(t: int) -> Volume:
         found = volume(t)
@@ -189,7 +190,9 @@ def _star(facts: Facts, sent: Reports) -> tuple[Rounds, bool]:
     reports = Volume(n, 8 * sent.rows * sent.columns, True, sent.exact)
     down = tables(n, facts.plan.algorithm.k, facts.plan.size.features, full=sent.answered)
     one_shot = facts.plan.algorithm.traits.one_shot
-    again = NOTHING if one_shot else reports._replace(exact_bytes=sent.exact and sent.answered)
+    if one_shot:
+        return lambda t: (reports, down)[t] if t <= 1 else NOTHING, False
+    again = reports._replace(exact_bytes=sent.exact and sent.answered)
     return lambda t: down + again if t else reports, True
 
 
@@ -234,8 +237,9 @@ def _walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
 
     def volume(way: Way, links: Mask) -> Volume:  # those that end, upwards, at these devices
         numbers = int(way.rows[links].sum()) * way.columns
-        wire = None if way.bits is None else int(numbers * way.bits / 8) + int(links.sum())
-        return Volume(int(links.sum()), 8 * numbers, True, bool(way.exact[links].all()), wire)
+        messages, sized = int(links.sum()), bool(way.exact[links].all())
+        wire = None if way.bits is None else int(numbers * way.bits / 8) + messages * way.certain
+        return Volume(messages, 8 * numbers, way.certain, way.certain and sized, wire)
 
     linked = sent.layer > 0
     opening = volume(sent.ways[0], sent.layer == max(int(sent.layer.max()), 1))
@@ -261,8 +265,8 @@ def _pool(facts: Facts, sent: FloodThenPool) -> tuple[Rounds, bool]:
     return lambda t: (first, rest + rows)[t] if t < 2 else NOTHING, False
 
 
-def _one_round(facts: Facts, sent: OneRound) -> tuple[Rounds, bool]:
-    return lambda t: (sent.opening, sent.rest)[t] if t < 2 else NOTHING, False
+def _by_round(facts: Facts, sent: ByRound) -> tuple[Rounds, bool]:
+    return lambda t: (sent.opening, sent.rest, sent.later)[min(t, 2)], False
 
 
 def _silent(facts: Facts, sent: Silent) -> tuple[Rounds, bool]:
@@ -274,7 +278,7 @@ _RULES: Mapping[type, Callable[[Facts, Any], tuple[Rounds, bool]]] = {
     Reports: _star,
     Silent: _silent,
     FloodThenPool: _pool,
-    OneRound: _one_round,
+    ByRound: _by_round,
     TreeBroadcast: _lead,
     TreeWalk: _walk,
     TreeSums: _add_up,

@@ -90,7 +90,7 @@ def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
     stages, asked = [], plan.experiment
     for course in stage_traffic(plan):
         known: dict[str, Any] = {"name": course.name, "rounds": course.rounds, "known": course.volume is not None,
-                                 "all_rounds": asked.all_rounds and course.name == plan.algorithm.name}  # fmt: skip
+                                 "all_rounds": asked.all_rounds}  # fmt: skip
         if course.volume is not None:
             volumes = {"opening": course.volume(0), "first": course.volume(1), "total": course.total()}
             known |= {name: _figures(volume) for name, volume in volumes.items()}
@@ -155,7 +155,7 @@ def _draw(found: dict[str, Any], out: str | None) -> list[str]:
     if out in (None, "none"):
         return []
     from p2pkm.viz.figures.scaling import plot_scaling
-    from p2pkm.viz.style import save_figure
+    from p2pkm.viz.save_figure import save_figure
 
     try:
         paths = save_figure(lambda: plot_scaling(found), Path(str(out)), "scaling")

@@ -98,9 +98,9 @@ def tell(plan: RunPlan) -> dict[str, Any] | None:
 
 
 def _judge(course: Course) -> str:
-    """Return how the ends of a stage are meant: as its messages are planned."""
+    """Return how the ends of a stage are meant: as its messages are planned, and shorter where these are encoded."""
     said = course.total()
-    return EXACT if said.exact_messages and said.exact_bytes else MOST
+    return EXACT if said.exact_messages and said.exact_bytes and said.wire is None else MOST
 
 
 def _pass(clock: Clock, flops: Flops, algorithm: Any, said: TurnMessages) -> None:

@@ -5,18 +5,20 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.experiments.config import FIELDS, Experiment, build
 from p2pkm.experiments.run import prepare_and_validate
-from p2pkm.experiments.seeds import parse_seeds
+from p2pkm.experiments.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.toml import load_toml
 
 _PARTS = ("seeds", "grid", "runs")
-_ONCE = ("out", "plot", "seed", "require_converged")  # that belong to the study as a whole, or to no study
+_ONCE = ("out", "plot", "figures", "seed", "require_converged")  # that belong to the study as a whole, or to no study
 _USUAL_SEEDS, _MOST = "0-4", 100_000  # runs
 EXAMPLE = """\
 # A study: what does the graph do to the clustering?   python -m p2pkm sweep graphs.toml --out graphs
@@ -68,7 +70,7 @@ class StudyFile(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """Return it as TOML holds it."""
-        found = self.base | {"seeds": self.seeds}
+        found = self.base | {"seeds": write_seeds(self.seeds)}
         return found | ({"grid": self.grid} if self.grid else {}) | ({"runs": self.runs} if any(self.runs) else {})
 
 
@@ -88,7 +90,7 @@ def parse_study(found: Mapping[str, Any], where: str) -> StudyFile:
     base = _normalize({name: value for name, value in found.items() if name not in _PARTS}, where, _PARTS)
     if "seed" in base and "seeds" in found:
         raise ExperimentError(f"{where}: seed and seeds are both given; give one")
-    seeds = _read_seeds(found.get("seeds", [base.pop("seed")] if "seed" in base else _USUAL_SEEDS), where)
+    seeds = read_seeds(found.get("seeds", [base.pop("seed")] if "seed" in base else _USUAL_SEEDS), where)
     grid, runs = _read_grid(found.get("grid"), where), _read_runs(found.get("runs"), where)
     _refuse_lists(base, where)
     for name in grid:
@@ -213,9 +215,10 @@ def _read_list(name: str, value: Any, where: str) -> list[Any]:
     return value
 
 
-def _read_seeds(value: Any, where: str) -> list[int]:
+def read_seeds(value: Any, where: str) -> list[int]:
     """Read seeds: a list of whole numbers, or text such as 0-4."""
     if isinstance(value, list):
+        value = [int(one) if isinstance(one, np.integer) else one for one in value]
         if not value or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value):
             raise ExperimentError(f'{where}: seeds is {value!r}; expected whole numbers, as in [0, 1, 2] or "0-2"')
         value = ",".join(map(str, value))

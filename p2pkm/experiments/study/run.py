@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.cache import digest, memoize_in_study, sharing
-from p2pkm.core.errors import ExperimentError, P2PKMError
+from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
+from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Experiment, Prepared
@@ -168,13 +169,12 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         graph = SERVED if served else cell.graph or resolved.graph
         facts |= {"graph": graph, "devices": resolved.devices, "key": key}
         kept = None if folder is None else folder / _KEPT / f"{key}.json"
-        if kept is not None and kept.is_file():
-            return json.loads(kept.read_text())
+        if (row := _read_kept(kept)) is not None:
+            return row
         result = execute(prepared, world, None, OutputOptions(quiet=True))
         row = facts | measure(result) | measure_graph(prepared.run.topology, str(resolved.graph))
         if kept is not None and row["termination"] not in STOPPED:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_json(kept.parent, kept.name, row)
+            _keep(kept, row)
         return row
     except P2PKMError as error:
         return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
@@ -183,9 +183,36 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
 
 
+def _read_kept(kept: Path | None) -> Row | None:
+    """Return the row of a run that has ended before; None if there is none, or if its file is damaged."""
+    if kept is None or not kept.is_file():
+        return None
+    try:
+        return json.loads(kept.read_bytes())
+    except ValueError:
+        return None
+
+
+def _keep(kept: Path, row: Row) -> None:
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_json(kept.parent, kept.name, row)
+    except OSError as error:
+        raise NetworkError(f"{kept} cannot be written: {error.strerror or error}; make room and try again") from None
+
+
 def _name(cell: Experiment) -> Row:
     """Return what a row says of its cell before it has run."""
     return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "termination": None}
+
+
+def refuse_ranks(name: str, command: str) -> None:
+    """Refuse a call from Python on several ranks."""
+    if launched():
+        raise ExperimentError(
+            f"p2pkm.{name} runs in processes (jobs=2), not on MPI ranks; leave mpirun out, or give the "
+            f"command mpirun python -m p2pkm {command}"
+        )
 
 
 def open_folder(out: str | None, kind: str, mark: str) -> Path | None:

@@ -1,38 +1,44 @@
 """A sweep: the runs of a study file, as one tidy table with its pictures."""
 
 import json
+import os
 import re
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
+from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, read_study
-from p2pkm.experiments.study.run import deal, describe, open_folder, run_study, tell_compilation
+from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, parse_study, read_study
+from p2pkm.experiments.study.run import deal, describe, open_folder, refuse_ranks, run_study, tell_compilation
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
+from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
 from p2pkm.storage.study_table import (
     TABLES,
     Row,
+    Study,
     average,
-    name_run,
+    name_configuration,
     tell_worse,
 )
 
 _FAILED = 4
-_MARK = "study.toml"
+MARK = "study.toml"
 _RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and the fewest times between them
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
@@ -69,23 +75,13 @@ def lead_sweep(
     if manner.dry_run:
         print(_show_plan(cells, study, as_json=manner.json))
         return 0
-    folder = open_folder(out, "sweep", _MARK)
-    if folder is not None:
-        _write_study_marker(folder, study, shared=part is not None)
-    world = connect()
-    told = SweepProgress(manner.console.line(), quiet=manner.quiet)
-    tell_compilation(quiet=manner.quiet)
-    try:
-        found = run_study(cells, folder, world, told, jobs=jobs)
-    finally:
-        told.close()
-    rows = tidy(found, study)
-    if folder is not None and part is None:
-        write_tables(folder, rows, found)
-        if plot or (plot is None and study.base.get("plot", not manner.json)):
-            from p2pkm.viz import draw_study
-
-            draw_study(rows, folder / "figures")
+    plot = study.base.get("plot", not manner.json) if plot is None else plot
+    study = study._replace(base=study.base | {"plot": plot})
+    folder = open_folder(out, "sweep", MARK)
+    with ExitStack() as held:
+        if folder is not None and part is None:
+            held.enter_context(Lock(folder))
+        rows = run_sweep(cells, study, folder, manner, jobs=jobs, shared=part is not None)
     failed = sum(row["error"] is not None for row in rows)
     closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
     closing |= {} if part is None else {"part": part}
@@ -93,6 +89,106 @@ def lead_sweep(
     if len(rows) < len(cells):
         return INTERRUPTED
     return _FAILED if failed else 0
+
+
+def study(  # noqa: PLR0913 - the public signature
+    *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
+    seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
+    progress: bool = True, **options: Any,
+) -> Study:  # fmt: skip
+    """Run a study: every combination of lists of options, with every seed, as ``p2pkm sweep`` does.
+
+    Parameters
+    ----------
+    grid : mapping of str to iterable, optional
+        Lists of values by option, such as ``{"graph": ["ring", "star"]}``; a method with a server runs once, as its own
+        star, whatever the graphs.
+    runs : iterable of dict, optional
+        Options of single runs; each is combined with the grid.
+    seeds : str or iterable of int
+        ``"0-4"``, ``[0, 1, 7]`` or ``range(10)``.
+    jobs : int
+        Number of processes.
+    out : path, optional
+        Folder; a study that was interrupted goes on there, and what has ended in it is not computed again. None:
+        nothing is written.
+    plot : bool
+        Whether to draw figures into the folder.
+    progress : bool
+        Whether to tell on standard error which runs have ended.
+    **options
+        Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
+
+    Returns
+    -------
+    Study
+        With `to_frame`, `to_latex`, `conclusion` and `plot`. A run that failed is a row with its ``error``.
+
+    Raises
+    ------
+    P2PKMError
+        If an option is unknown or wrong; nothing has been computed then.
+    KeyboardInterrupt
+        If it was interrupted; what has ended is in the folder, if there is one.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> found = p2pkm.study(
+    ...     grid={"graph": ["ring", "complete"]}, seeds=range(3), devices=4, data="grid16:points=10", rounds=3,
+    ... )
+    >>> [(row["graph"], row["seed"]) for row in found.rows[:4]]
+    [('ring', 0), ('ring', 1), ('ring', 2), ('complete', 0)]
+    >>> found.swept
+    ['graph']
+    """
+    refuse_ranks("study", "sweep")
+    lists = None if grid is None else {name: _plain_list(values, f"grid[{name!r}]") for name, values in grid.items()}
+    given = {"grid": lists, "runs": None if runs is None else [dict(run) for run in runs],
+             "seeds": seeds if isinstance(seeds, str) else _plain_list(seeds, "seeds")}  # fmt: skip
+    said = {name: value for name, value in (options | given).items() if value is not None}
+    asked = parse_study(said | {"plot": plot}, "study(...)")
+    cells = expand_grid(asked, "study(...)")
+    check_runs(cells, asked)
+    folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
+    with nullcontext() if folder is None else Lock(folder):
+        rows = run_sweep(cells, asked, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
+    if len(rows) < len(cells):
+        raise KeyboardInterrupt
+    return Study(rows, folder)
+
+
+def _plain_list(values: Any, name: str) -> list[Any]:
+    """Return values as a list of Python's own numbers and words."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ExperimentError(f"{name} is {values!r}; expected a list of values")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def run_sweep(
+    cells: Sequence[Experiment], study: StudyFile, folder: Path | None, manner: OutputOptions, *, jobs: int,
+    shared: bool = False,
+) -> list[Row]:  # fmt: skip
+    """Run the cells of a study, write its tables and figures into the folder, if any, and return its flat rows.
+
+    shared: the cells are a share of one of several jobs; they are kept, and tables are left to a later sweep.
+    """
+    if folder is not None:
+        _write_study_marker(folder, study, shared=shared)
+    told = SweepProgress(manner.console.line(), quiet=manner.quiet)
+    tell_compilation(quiet=manner.quiet)
+    try:
+        found = run_study(cells, folder, connect(), told, jobs=jobs)
+    finally:
+        told.close()
+    rows = tidy(found, study)
+    if folder is not None and not shared:
+        write_tables(folder, rows, found)
+        if study.base["plot"]:
+            from p2pkm.viz import draw_study
+
+            draw_study(rows, folder / "figures", **Experiment(figures=study.base.get("figures")).draw_kinds())
+    return rows
 
 
 def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[Experiment]:
@@ -115,8 +211,8 @@ def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[
 def _write_study_marker(folder: Path, study: StudyFile, *, shared: bool) -> None:
     """Write the study file into its folder; of jobs that share it, the first does."""
     if not shared:
-        return _write_text(folder, _MARK, _to_toml(study))
-    with suppress(FileExistsError), open(folder / _MARK, "x", encoding="utf-8") as file:
+        return _write_text(folder, MARK, _to_toml(study))
+    with suppress(FileExistsError), open(folder / MARK, "x", encoding="utf-8") as file:
         file.write(_to_toml(study))
 
 
@@ -216,7 +312,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
         ended = [row for row in group if row["error"] is None]
         means = average(ended, figures) | {"seeds": len(ended)}
         cells = [metric.write_mean(means) for metric in shown]
-        worse += [f"quality got worse: {_name(dict(zip(names, sides, strict=True)))}, {how}"
+        worse += [f"quality got worse: {name_configuration(dict(zip(names, sides, strict=True)))}, {how}"
                   for how in (tell_worse(ended),) if how]  # fmt: skip
         lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -227,18 +323,12 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
     text += [f"{closing['failed']} runs failed; the column error gives the reason"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
-    text += [f"interrupted with {missing} runs to go; the same command with --out {closing['out']} goes on"] * (
+    text += [f"interrupted with {missing} runs to go; python -m p2pkm resume {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None
     )
     if "part" in closing:
         text += [f"part {closing['part']} is kept; when all have ended, one sweep without --part makes the table"]
     return "\n".join([*text, tell_folder(closing["out"])])
-
-
-def _name(sides: Row) -> str:
-    """Return a configuration in words: gtvmin on ring, coupling 2."""
-    rest = [f"{name} {sides[name]}" for name in sides if name not in ("algorithm", "graph")]
-    return ", ".join([name_run(sides["algorithm"], sides["graph"]), *rest])
 
 
 def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) -> str:

@@ -1,29 +1,40 @@
 """Compiled update of GTVMin k-means (Jung 2025, Algorithm 1, corrected) and the variation (4) of a link.
 
-The distances between the rows of two neighbors serve both of them: what is nearest to a row of mine among yours is
-what E3 asks at my end and E2 at yours. So where all devices move at once, each link between two devices of a batch is
-looked at once, at its lower end, which leaves the answer for the other one.
+Neighbors agree more and more. Where the rows of two of them lie apart, all together, by less than half of the least
+distance between two own rows, each row is nearest to its counterpart, both ways: there is nothing to be searched.
 """
 
 import numpy as np
 from numba import njit
 
 from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room
-from p2pkm.kernels.numba.simd import add_row, fetch, largest_gap, least_of_columns, least_of_row, turn_rows
+from p2pkm.kernels.numba.simd import (
+    add_row,
+    fetch,
+    largest_gap,
+    least_of_columns,
+    least_of_row,
+    squared_gap,
+    turn_rows,
+)
 from p2pkm.kernels.numba.threads import divide
 
 _LINKS = 64  # links of the plane that are looked at together
-_SHARED = 2**8  # rows of a table up to which one look serves both ends; the answers are kept as uint8
+_CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _points(points, mass, first, last, centroids, sums, counts, block, centers, distances, lowest, labels):
-    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
+def _points(points, mass, first, last, after, centroids, sums, counts, block, centers, distances, lowest, labels):
+    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties.
+
+    after: the first of the points that come next, of the next device awake.
+    """
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
         if points.shape[1] == 2:  # of more features the processor brings the next ones in time
-            fetch(points, start + count, min(count, points.shape[0] - start - count))
+            coming = start + count if start + count < last else after
+            fetch(points, coming, min(count, points.shape[0] - coming))
         _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
@@ -97,21 +108,42 @@ def _match(centroids, table, rows, there, back, distances, columns, least, neare
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _pull(tables, slot, rows, there, e, back, o, alpha, star, printed, sums, counts):
+def _apart(flat, i, said, slot):
+    """Return the squared distance of two lines, or of all rows of two tables that stand end to end, in any order."""
+    whole = flat.shape[1] - flat.shape[1] % 8
+    total = squared_gap(flat, i, said, slot, whole) if whole > 0 else 0.0
+    for f in range(whole, flat.shape[1]):
+        total += (flat[i, f] - said[slot, f]) * (flat[i, f] - said[slot, f])
+    return total
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _reach(lines, first, k):
+    """Return the squared distance below which each of k lines is nearest to its counterpart, for sure."""
+    least = np.inf
+    for c in range(first, first + k):
+        for q in range(first, c):
+            distance = _apart(lines, c, lines, q)
+            least = distance if distance < least else least
+    return _CLOSE * least if least > _LEAST else 0.0
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _pull(tables, slot, rows, there, back, p, alpha, star, factor, sums, counts):
     """E2 and E3 for one neighbor: add its matched rows to the sums of lines 20 to 22, and alpha to the divisors.
 
-    there[e], back[o]: the answers of `_match`. The printed algorithm leaves alpha out of the numerator. No view is
-    taken of any array and nothing is called: either would cost more than the sums.
+    there[p], back[p]: the answers of `_match`. No view is taken of any array and nothing is called: either would cost
+    more than the sums.
     """
-    factor, table = 1.0 if printed else alpha, slot * tables.shape[1]
+    table = slot * tables.shape[1]
     for q in range(rows):  # E2: a = the own row nearest to the neighbor's row q
-        nearest = back[np.uintp(o), q]  # an unsigned index needs no look at its sign
+        nearest = back[np.uintp(p), q]  # an unsigned index needs no look at its sign
         if nearest >= 0:
             counts[np.uintp(nearest)] += alpha
             add_row(sums, nearest, tables, table + q, factor)
     if star:
         for c in range(sums.shape[0]):  # E3: b = the neighbor's row nearest to the own row c
-            nearest = there[np.uintp(e), c]
+            nearest = there[np.uintp(p), c]
             if nearest >= 0:
                 counts[c] += alpha
                 add_row(sums, c, tables, table + nearest, factor)
@@ -132,54 +164,60 @@ def _move(centroids, i, sums, counts, theta, printed):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _largest_move(new, old, i):
+def _largest_move(new, i, old, j):
     """Return the largest move of any coordinate of a device, whose rows stand end to end."""
     whole = new.shape[1] - new.shape[1] % 8
-    largest = largest_gap(new, old, i, whole) if whole > 0 else 0.0
+    largest = largest_gap(new, i, old, j, whole) if whole > 0 else 0.0
     for f in range(whole, new.shape[1]):
-        move = abs(new[i, f] - old[i, f])
+        move = abs(new[i, f] - old[j, f])
         largest = move if move > largest else largest
     return largest
 
 
 @njit(cache=True, nogil=True)
 def _sweep(
-    points, mass, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha,
-    theta, passes, star, printed, nobody, kept, first, last, result, moves,
+    points, mass, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha, theta, passes, star, printed,
+    nobody, first, last, result, moves,
 ):  # fmt: skip
-    """Update the awake ones among the devices `first` to `last` - 1, a few at a time, in place.
+    """Update the devices ``who[first:last]``, a few at a time; `result` may be `centroids`.
 
-    none: an empty int64[0]; kept: uint8[e, k], the nearest row of the neighbor over each own edge where one look
-    serves both ends; empty if every end is to look for itself.
+    nobody: an empty int64[0].
     """
     k, d, r = result.shape[1], result.shape[2], tables.shape[1]
-    most = 4 * _LINKS + np.max(indptr[first + 1 : last + 1] - indptr[first:last])
-    own, other, twin, answer = (np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64),
-                                np.empty(most, np.int64))  # fmt: skip
+    most = _LINKS
+    for j in range(first, last):
+        most = max(most, indptr[who[j] + 1] - indptr[who[j]])
+    most += 3 * _LINKS
+    own, other, answer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
     block, centers, distances, lowest, labels = _room(k, d)
-    plane = d == 2 and tables.shape[2] == 2
+    plane, alike = d == 2 and tables.shape[2] == 2, d == tables.shape[2] and k <= r
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
-    sums, counts = np.empty((k, d)), np.empty(k)
-    begin, start, stop = first, indptr[first], indptr[last] if kept.shape[0] > 0 else indptr[first]
-    flat, said = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2])
-    before, earlier = centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
+    sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
+    flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
+    lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
+    begin = first
     while begin < last:
         for number in range(passes):
             end, heard, listed = begin, 0, 0
-            while end < last and (end == begin or (passes == 1 and heard + indptr[end + 1] - indptr[end] <= most)):
+            while end < last and (end == begin or (passes == 1 and end - begin < _LINKS)):
+                i = who[end]
+                if end > begin and heard + indptr[i + 1] - indptr[i] > most:
+                    break
                 if number == 0:
                     for f in range(k * d):
-                        flat[end, f] = before[end, f]
-                if awake[end]:
-                    for e in range(indptr[end], indptr[end + 1]):  # neighbors in ascending id
-                        if slots[e] >= 0:
-                            both = start <= mirror[e] < stop
-                            if not both or e < mirror[e]:
-                                own[listed], other[listed], twin[listed] = end, slots[e], e if both else -1
-                                listed += 1
-                            answer[heard] = -1 if both else listed - 1
-                            heard += 1
+                        old[end - begin, f] = before[i, f]
+                        flat[i, f] = old[end - begin, f]
+                reach = _reach(lines, i * k, k) if alike else 0.0
+                for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
+                    slot = slots[e]
+                    if slot >= 0:
+                        if alike and rows[slot] == k and _apart(flat, i, said, slot) < reach:
+                            answer[heard] = -1
+                        else:
+                            own[listed], other[listed], answer[heard] = i, slot, listed
+                            listed += 1
+                        heard += 1
                 end += 1
             if plane:
                 for p in range(0, listed, _LINKS):
@@ -188,96 +226,57 @@ def _sweep(
                     _spread(said, rows, other[p : p + count], count, beyond)
                     _match_in_the_plane(count, k, r, here, beyond, low, least, near, nearest)
                     for e in range(count):
-                        if twin[p + e] >= 0:
-                            for c in range(k):
-                                kept[twin[p + e], c] = near[c, e]
-                                kept[mirror[twin[p + e]], c] = nearest[c, e]
-                        else:
-                            for c in range(k):
-                                there[p + e, c] = near[c, e]
-                            for q in range(r):
-                                back[p + e, q] = nearest[q, e]
+                        for c in range(k):
+                            there[p + e, c] = near[c, e]
+                        for q in range(r):
+                            back[p + e, q] = nearest[q, e]
             else:
                 for p in range(listed):
-                    _match(
-                        result[own[p]],
-                        tables[other[p]],
-                        rows[other[p]],
-                        there[p],
-                        back[p],
-                        here,
-                        beyond,
-                        least,
-                        nearest,
-                    )
-                    if twin[p] >= 0:
-                        for c in range(k):
-                            kept[twin[p], c] = there[p, c]
-                            kept[mirror[twin[p]], c] = back[p, c]
+                    i, slot = own[p], other[p]
+                    _match(result[i], tables[slot], rows[slot], there[p], back[p], here, beyond, least, nearest)
             heard = 0
-            for i in range(begin, end):
-                if not awake[i]:
-                    continue
+            for j in range(begin, end):
+                i = who[j]
                 for c in range(k):
                     counts[c] = 0.0
                     for f in range(d):
                         sums[c, f] = 0.0
-                _points(
-                    points,
-                    mass,
-                    offsets[i],
-                    offsets[i + 1],
-                    result[i],
-                    sums,
-                    counts,
-                    block,
-                    centers,
-                    distances,
-                    lowest,
-                    labels,
-                )
+                own_first, own_last, after = offsets[i], offsets[i + 1], offsets[who[min(j + 1, last - 1)]]
+                _points(points, mass, own_first, own_last, after, result[i], sums, counts, block, centers, distances,
+                        lowest, labels)  # fmt: skip
                 for e in range(indptr[i], indptr[i + 1]):
-                    slot = slots[e]
+                    slot, weight = slots[e], alpha[e]
                     if slot >= 0:
                         p = answer[heard]
                         heard += 1
-                        if p < 0:
-                            _pull(tables, slot, k, kept, e, kept, mirror[e], alpha[e], star, printed, sums, counts)
-                        else:
-                            _pull(tables, slot, rows[slot], there, p, back, p, alpha[e], star, printed, sums, counts)
+                        factor = 1.0 if printed else weight  # the printed algorithm leaves alpha out of the numerator
+                        if p >= 0:
+                            _pull(tables, slot, rows[slot], there, back, p, weight, star, factor, sums, counts)
+                            continue
+                        for _ in range(2 if star else 1):  # every row is nearest to its counterpart, both ways
+                            for c in range(k):
+                                counts[c] += weight
+                            add_row(total, 0, said, slot, factor)
                 _move(result, i, sums, counts, theta, printed)
-        for i in range(begin, end):
-            if awake[i]:
-                moves[i, 0], moves[i, 1] = _largest_move(flat, before, i), _largest_move(flat, earlier, i)
+        for j in range(begin, end):
+            i = who[j]
+            moves[j, 0], moves[j, 1] = _largest_move(flat, i, old, j - begin), _largest_move(flat, i, earlier, i)
         begin = end
 
 
 def gtvmin(
-    points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes,
-    star, printed,
+    points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha, theta, passes, star,
+    printed, in_place,
 ):  # fmt: skip
-    """Update every awake device; see `p2pkm.kernels.reference.gtvmin`."""
-    (n, k, _), same = centroids.shape, tables.shape[1:] == centroids.shape[1:]
-    together = passes == 1 and k <= _SHARED and same and awake.all() and slots.min(initial=0) >= 0
-    together = together and bool((rows[:n] == k).all())
-    together = together and (tables.ctypes.data == centroids.ctypes.data or _equal(tables, centroids))
-    kept = np.empty((len(slots) if together else 0, k), np.uint8)  # all rows are real: each has a nearest one
-    given = points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha
-    rule = theta, passes, star, printed, np.zeros(0, np.int64), kept
-    result, moves = np.empty_like(centroids), np.zeros((n, 2))
-    divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), offsets)
+    """Update the devices `who`; see `p2pkm.kernels.reference.gtvmin`."""
+    every = len(who) == len(centroids)
+    result = centroids if in_place else np.empty_like(centroids) if every else centroids.copy()
+    moves = np.empty((len(who), 2))
+    given = points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha
+    rule = theta, passes, star, printed, np.zeros(0, np.int64)
+    load = offsets if every else np.concatenate(([0], np.cumsum(offsets[who + 1] - offsets[who])))
+    divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), load)
     return result, moves
-
-
-@njit(cache=True, nogil=True)
-def _equal(tables, centroids):
-    """Return whether every device holds the rows of its table."""
-    for i in range(centroids.shape[0]):
-        for c in range(centroids.shape[1]):
-            for f in range(centroids.shape[2]):
-                if tables[i, c, f] != centroids[i, c, f]:
-                    return False
-    return True
 
 
 @njit(cache=True, nogil=True)

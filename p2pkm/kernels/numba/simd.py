@@ -96,6 +96,15 @@ def _loop(builder, count, step, start, body):
     return new
 
 
+def _fold(builder, lanes, merge=ir.IRBuilder.fadd):
+    """Merge the lanes of a vector into one number: lanes 4 to 7 with 0 to 3, and so on."""
+    width = WIDTH
+    while width > 1:
+        width //= 2
+        lanes = merge(builder, *(_choose(builder, lanes, lanes, range(i * width, (i + 1) * width)) for i in (0, 1)))
+    return builder.extract_element(lanes, ir.Constant(_INDEX, 0))
+
+
 def _nearer(builder, distances, number, least):
     """Return the lesser of two vectors of distances and whose they are; the earlier one if they are equal."""
     low, near = least
@@ -271,12 +280,7 @@ def _make_reach(height):
             with builder.if_then(builder.icmp_signed(">", left, _whole(0))):
                 _loop(builder, left, 1, [], finish)
             for place, (j, column) in zip(rest, product(range(4), columns), strict=True):
-                total, width = builder.load(place), WIDTH
-                while width > 1:
-                    width //= 2
-                    halves = [_choose(builder, total, total, range(i * width, (i + 1) * width)) for i in (0, 1)]
-                    total = builder.fadd(*halves)
-                out.put(builder.extract_element(total, ir.Constant(_INDEX, 0)), out.at(_whole(j), column))
+                out.put(_fold(builder, builder.load(place)), out.at(_whole(j), column))
             return context.get_dummy_value()
 
         return types.void(points, types.int64, types.int64, rows, types.int64, distances), generate
@@ -388,24 +392,34 @@ def add_row(context, sums, c, rows, r, factor):
     return types.void(sums, types.int64, rows, types.int64, types.float64), generate
 
 
-@intrinsic
-def largest_gap(context, one, other, row, count):
-    """Return the largest ``|one[row, f] - other[row, f]|`` for f < count, a multiple of 8; inf - inf is no gap."""
+def _make_gap(widen, merge):
+    """Return a function of the gaps ``one[i, f] - other[j, f]``, f < count, a multiple of 8."""
 
-    def generate(context, builder, signature, args):
-        a, b = (_Array(context, builder, signature, args, number) for number in (0, 1))
-        start, zero = a.at(args[2], _whole(0)), _same(_REALS, 0.0)
+    @intrinsic
+    def gap(context, one, i, other, j, count):
+        def generate(context, builder, signature, args):
+            a, b = (_Array(context, builder, signature, args, number) for number in (0, 2))
+            starts = a.at(args[1], _whole(0)), b.at(args[3], _whole(0))
 
-        def widen(f, held):
-            apart = builder.fsub(a.load(builder.add(start, f)), b.load(builder.add(start, f)))
-            apart = builder.select(builder.fcmp_ordered("<", apart, zero), builder.fneg(apart), apart)
-            return [builder.select(builder.fcmp_ordered(">", apart, held[0]), apart, held[0])]
+            def body(f, held):
+                here, there = (part.load(builder.add(start, f)) for part, start in zip((a, b), starts, strict=True))
+                return [merge(builder, held[0], widen(builder, builder.fsub(here, there)))]
 
-        largest, width = _loop(builder, args[3], WIDTH, [zero], widen)[0], WIDTH
-        while width > 1:
-            width //= 2
-            halves = [_choose(builder, largest, largest, range(j * width, (j + 1) * width)) for j in (0, 1)]
-            largest = builder.select(builder.fcmp_ordered(">", *halves), *halves)
-        return builder.extract_element(largest, ir.Constant(_INDEX, 0))
+            return _fold(builder, _loop(builder, args[4], WIDTH, [_same(_REALS, 0.0)], body)[0], merge)
 
-    return types.float64(one, other, types.int64, types.int64), generate
+        return types.float64(one, types.int64, other, types.int64, types.int64), generate
+
+    return gap
+
+
+def _size(builder, apart):
+    zero = ir.Constant(apart.type, [0.0] * apart.type.count)
+    return builder.select(builder.fcmp_ordered("<", apart, zero), builder.fneg(apart), apart)
+
+
+def _larger(builder, held, size):
+    return builder.select(builder.fcmp_ordered(">", size, held), size, held)  # inf - inf is no gap
+
+
+largest_gap = _make_gap(_size, _larger)
+squared_gap = _make_gap(lambda builder, apart: builder.fmul(apart, apart), lambda builder, *both: builder.fadd(*both))

@@ -1,10 +1,9 @@
 """Several threads for one call of a kernel: each takes a range of devices, so that no bit depends on their number."""
 
 import os
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-
-import numpy as np
 
 from p2pkm.core.mpi_environment import launched
 
@@ -36,6 +35,6 @@ def divide(task, offsets):
         if n:
             task(0, n)
         return
-    load = offsets + np.arange(n + 1)
-    bounds = np.unique(np.searchsorted(load, np.linspace(0, work, parts + 1)))
+    shares = (work * part // parts for part in range(parts + 1))
+    bounds = sorted({bisect_left(range(n), share, key=lambda i: int(offsets[i]) + i) for share in shares})
     list(_pool().map(task, bounds[:-1], bounds[1:]))

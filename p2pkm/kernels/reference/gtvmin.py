@@ -38,10 +38,10 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
 
 
 def gtvmin(
-    points, weights, offsets, centroids, previous, awake, indptr, tables, rows, slots, mirror, alpha, theta, passes,
-    star, printed,
+    points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha, theta, passes, star,
+    printed, in_place,
 ):  # fmt: skip
-    """Update the centroids of every awake device by `passes` times E1, E2, E3 and M.
+    """Update the centroids of every device awake by `passes` times E1, E2, E3 and M.
 
     Parameters
     ----------
@@ -51,13 +51,12 @@ def gtvmin(
         Absent rows are +inf: they match nothing and stay absent.
     previous : float64[n, k, d]
         Other centroids, with the same rows absent, from which the moves are measured, too.
-    awake : bool[n]
+    who : int64[a]
+        Positions of the devices awake, ascending.
     indptr : int64[n + 1]
         Links ``indptr[i]:indptr[i + 1]`` belong to device i, neighbors in ascending id.
     tables, rows, slots : float64[s, r, w], int64[s], int64[e]
         What was last received over each link (slot -1: nothing yet); the first n tables are those of the devices.
-    mirror : int64[e]
-        The same link at its other end, -1 where that is not in the batch.
     alpha : float64[e]
         Strength of each link.
     theta : float
@@ -65,22 +64,25 @@ def gtvmin(
     passes : int
     star, printed : bool
         Whether E3 counts; whether to divide as the printed algorithm does.
+    in_place : bool
+        Whether to write into `centroids` itself; no device may have a neighbor awake then whose table lies in there.
 
     Returns
     -------
     centroids : float64[n, k, d]
-    moves : float64[n, 2]
-        Largest move of any coordinate of an awake device from `centroids` and from `previous`.
+    moves : float64[a, 2]
+        Largest move of any coordinate of a device awake from `centroids` and from `previous`.
     """
-    result, d, (points, weights) = centroids.copy(), centroids.shape[2], _plain(points, weights)
-    moves = np.zeros((len(centroids), 2))
-    for i in np.flatnonzero(awake):
+    result, d = centroids if in_place else centroids.copy(), centroids.shape[2]
+    (points, weights), moves = _plain(points, weights), np.zeros((len(who), 2))
+    for j, i in enumerate(who):
         own = slice(offsets[i], offsets[i + 1])
         links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
         heard = [tables[slots[e], : rows[slots[e]], :d] for e in links]
-        result[i] = _gtvmin(points[own], weights[own], result[i], heard, alpha[links], theta, passes, star, printed)
-        real = result[i, :, 0] < np.inf
-        moves[i] = [np.abs(result[i, real] - old[i, real]).max(initial=0.0) for old in (centroids, previous)]
+        new = _gtvmin(points[own], weights[own], centroids[i], heard, alpha[links], theta, passes, star, printed)
+        real = new[:, 0] < np.inf
+        moves[j] = [np.abs(new[real] - old[i, real]).max(initial=0.0) for old in (centroids, previous)]
+        result[i] = new
     return result, moves
 
 

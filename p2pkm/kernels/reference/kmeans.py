@@ -9,14 +9,14 @@ from p2pkm.kernels.reference.philox import uniforms
 def _seed(points, weights, k, trials, draws):
     """Return k-means++ seeds (Arthur and Vassilvitskii 2007); with several trials the greedy variant."""
     cumulative = np.cumsum(weights)
-    chosen = [_pick(cumulative, draws[0])]
+    chosen = list(_pick(cumulative, draws[:1]))
     closest = _squared(points, points[chosen])[:, 0]
     for c in range(1, k):
         cumulative = np.cumsum(weights * closest)
         if not cumulative[-1] > 0.0:
             break
         first = 1 + (c - 1) * trials
-        candidates = [_pick(cumulative, draw) for draw in draws[first : first + trials]]
+        candidates = _pick(cumulative, draws[first : first + trials])
         trial = np.minimum(closest[:, None], _squared(points, points[candidates]))
         best = int(np.argmin(np.cumsum(weights[:, None] * trial, axis=0)[-1]))
         chosen.append(candidates[best])
@@ -24,10 +24,12 @@ def _seed(points, weights, k, trials, draws):
     return points[chosen]
 
 
-def _pick(cumulative, draw):
-    """Return the first index whose cumulative weight exceeds draw x total (the last one that adds weight otherwise)."""
-    index = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
-    return index if index < len(cumulative) else int(np.searchsorted(cumulative, cumulative[-1]))
+def _pick(cumulative, draws):
+    """Return the first indices whose cumulative weight exceeds draw x total (else the last that adds weight)."""
+    found = cumulative.searchsorted(draws * cumulative[-1], side="right")
+    if found.max(initial=0) == len(cumulative):
+        found[found == len(cumulative)] = cumulative.searchsorted(cumulative[-1])
+    return found
 
 
 def _fill(weights, rows, labels, distances):

@@ -8,11 +8,12 @@ _FEW, _LANES = 8, 128  # labels whose sums go side by side in the plane; points 
 
 def _squared(a, b):
     """Return the squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order."""
-    total = np.zeros((a.shape[0], b.shape[0]))
+    total = None
     for f in range(a.shape[1]):
-        difference = a[:, f, None] - b[None, :, f]
-        total += difference * difference
-    return total
+        square = a[:, f, None] - b[None, :, f]
+        square *= square
+        total = square if total is None else np.add(total, square, out=total)
+    return np.zeros((a.shape[0], b.shape[0])) if total is None else total
 
 
 def _apart(points, centroids):

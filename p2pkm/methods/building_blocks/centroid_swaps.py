@@ -40,8 +40,8 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
         proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
     moved, _ = devices.kernels.gtvmin(
-        *devices.kernel_inputs, proposed, proposed, tried, devices.indptr,
-        inbox.tables, inbox.rows, inbox.slots, devices.mirror, alpha, 1.0, _PASSES, True, False,
+        *devices.kernel_inputs, proposed, proposed, np.flatnonzero(tried), devices.indptr,
+        inbox.tables, inbox.rows, inbox.slots, alpha, 1.0, _PASSES, True, False, True,
     )  # fmt: skip
     before, after = (own_objective(devices, one, inbox, alpha) for one in (centroids, moved))
     better = tried & (after < (1.0 - _LEAST) * before)

@@ -146,7 +146,8 @@ def make_cells(kernels: Kernels, key: int, k: int, d: int) -> Floats:
     rows, count = _CELLS * k, _CELLS * k * _EACH
     directions = gaussian(np.array([key], np.uint64), 0, Stream.CELLS, d * count).reshape(count, d)
     length = np.sqrt(np.cumsum(directions * directions, axis=1)[:, -1:])
-    points = directions / length * uniforms(key, Stream.CELLS, [1], count).reshape(count, 1) ** (1.0 / d)
+    shares = uniforms(key, Stream.CELLS, [1], count).ravel().tolist()  # NumPy's power differs with the vectors
+    points = directions / length * np.array([share ** (1.0 / d) for share in shares])[:, None]
     search = Search(rows, Stream.CELLS, limit=_LIMIT, greedy=False, first=2)
     return cluster(kernels, key, points, np.ones(len(points)), search)[0]
 

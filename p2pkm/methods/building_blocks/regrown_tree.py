@@ -11,8 +11,8 @@ longest way there can be, a round has three parts, of 2 D, D and D exchanges and
    The rank is the place in the tree that the whole graph would have, root first: what everybody knows.
 2. Up. After an election: the moments of the points below, and who receives them takes the sender as its child. Else
    sums and cost. A device of which a child is silent stays silent itself.
-3. Down. After an election the root sends step, unit and the last certified table, from which all begin anew: with
-   absolute sums and no cost to compare with. Else moves and an order.
+3. Down. After an election the root sends step, unit and the table that it has come to, from which all begin anew:
+   with absolute sums and no cost to compare with. Else moves and an order.
 
 So a missing device makes the root silent, nobody receives an order, and all elect again in the next round; children of
 the missing one do so, too. Who is back received no order either. What a device acts on is what it received or did not.
@@ -90,8 +90,8 @@ class Walk(Protocol):
     def restart(self, state: Any, who: Integers, table: Floats, units: Floats) -> Any:
         """Return the state in which some devices begin anew from a table."""
 
-    def certified(self, state: Any) -> Floats:
-        """Return the last certified table of every device, float64[n, r, d]."""
+    def latest(self, state: Any) -> Floats:
+        """Return the table from which every device would begin anew, float64[n, r, d]."""
 
     def measure(self, state: Any, devices: Devices) -> Any:
         """Return the state with what goes up in `up`, and an empty order in `down`."""
@@ -149,7 +149,7 @@ class OverRegrownTree(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return a state without a tree."""
         state, n, e = self.walk.initial_state(devices, start), len(devices), len(devices.indices)
-        rows, no, none = self.walk.certified(state).shape[1], np.zeros(n, np.bool_), np.zeros(e, np.bool_)
+        rows, no, none = self.walk.latest(state).shape[1], np.zeros(n, np.bool_), np.zeros(e, np.bool_)
         return state._replace(units=np.ones_like(state.units), growth=Growth(
             np.full(n, -1), np.zeros((n, _TRIPLE), np.int64), no, no, no, np.zeros((n, 1, 3 + devices.d)),
             np.zeros((n, _head_rows(devices.d) + rows, devices.d)), none, none,
@@ -259,7 +259,7 @@ class OverRegrownTree(MethodBase):
             begins[new] = 0.0
             units = self.walk.choose_units(growth.moments[new])
             begins[new, : _head_rows(d)] = _pad(units, _head_rows(d) * d).reshape(len(new), _head_rows(d), d)
-            begins[new, _head_rows(d) :] = self.walk.certified(state)[new]
+            begins[new, _head_rows(d) :] = self.walk.latest(state)[new]
             state = state._replace(growth=growth._replace(begins=begins))
         if len(old):
             state = self.walk.decide(state, old)

@@ -18,8 +18,8 @@ RULES = ("clip", "trim")
 _SHARE = 4  # one of so many neighbors may be Byzantine
 
 
-def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> tuple[Inbox, Integers]:
-    """Return what the active devices are to take as received, and where a link's other end finds the same: nowhere.
+def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> Inbox:
+    """Return what the active devices are to take as received.
 
     clip: a difference that is longer than the radius of its centroid is shortened to it; the radius is the lower median
     of the lengths over the g neighbors, the (g + 1) / 2-th smallest, rounded down. That is the self-centered clipping
@@ -37,10 +37,8 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
 
     Returns
     -------
-    inbox : Inbox
+    Inbox
         With a table of its own for every edge that an awake device receives.
-    mirror : int64[e]
-        All -1.
     """
     n, k, d = centroids.shape
     edges = heard(inbox, devices.active_devices[devices.sources])
@@ -58,7 +56,7 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     tables.flags.writeable = False
     places = np.full(len(inbox.slots), -1)
     places[edges] = np.arange(b)
-    return inbox._replace(tables=tables, rows=rows, slots=places), np.full(len(places), -1)
+    return inbox._replace(tables=tables, rows=rows, slots=places)
 
 
 def _bound(apart: Floats, own: Integers, rule: Any) -> None:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.messages import Delivery, SparseMessages, Tables, expand_ranges
+from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.core.states import register
-from p2pkm.network.graph import Topology, find_first
+from p2pkm.network.graph import Topology
 
 
 @register("tree")
@@ -21,39 +22,7 @@ class Tree(NamedTuple):
 
 def grow(topology: Topology) -> Tree:
     """Return breadth-first trees whose roots lie in the middle of their components."""
-    roots = _middles(topology)
-    return Tree(parents(topology, roots), topology.layers(roots))
-
-
-def _middles(topology: Topology) -> Integers:
-    """Return of each component the device that is least far from both ends of a long path, the lowest on ties."""
-    component = topology.components
-    lowest = find_first(component, np.zeros(topology.n, np.int64))
-    one = topology.layers(find_first(component, topology.layers(lowest)))
-    other = topology.layers(find_first(component, one))
-    return find_first(component, -np.maximum(one, other))
-
-
-def parents(topology: Topology, roots: Integers) -> Integers:
-    """Return the parent of every device in breadth-first trees: the lowest neighbor of the previous layer.
-
-    Parameters
-    ----------
-    roots : int64[components]
-        One device of each component.
-
-    Returns
-    -------
-    int64[n]
-        -1 at the roots.
-    """
-    layer = topology.layers(roots)
-    upward = np.flatnonzero(layer[topology.indices] == layer[topology.sources] - 1)
-    child = topology.sources[upward]
-    lowest = np.diff(child, prepend=-1) > 0  # edges lie by device and then by neighbor
-    parent = np.full(topology.n, -1)
-    parent[child[lowest]] = topology.indices[upward[lowest]]
-    return parent
+    return Tree(*topology.spanning_tree)
 
 
 def sum_below(tree: Tree, values: Integers) -> Integers:
@@ -144,22 +113,26 @@ def descend(routes: Routes, front: Front, number: int, devices: Devices) -> Spar
     """Let every device in the front, who are all of a layer, send to the children."""
     edges = routes.down[routes.lasts[number] : routes.lasts[number + 1]]
     sources = source_of(devices, edges)
-    parents = sources[np.diff(sources, prepend=-1) > 0]
-    return SparseMessages(parents, front.tables.take(np.searchsorted(front.who, parents)), edges)
+    parents = sources[find_runs(sources)]
+    return SparseMessages(parents, front.tables.take(front.who.searchsorted(parents)), edges)
 
 
 def source_of(devices: Devices, edges: Integers) -> Integers:
     """Return the position of the device that each of the own edges leads from."""
-    return np.searchsorted(devices.indptr, edges, side="right") - 1
+    return devices.indptr.searchsorted(edges, side="right") - 1
 
 
 def join(own: Front, heard: Delivery, devices: Devices) -> Front:
     """Return the rows of each device in `own` followed by those that it received, by neighbor."""
-    place = np.searchsorted(own.who, source_of(devices, heard.edges))
-    owner = np.concatenate((np.repeat(np.arange(len(own.who)), own.tables.rows), np.repeat(place, heard.tables.rows)))
-    values = np.concatenate((own.tables.flat(), heard.tables.flat()))
-    rows = np.bincount(owner, minlength=len(own.who))
-    return Front(own.who, Tables(values[np.argsort(owner, kind="stable")], np.cumsum(rows) - rows, rows))
+    place, mine, more = np.searchsorted(own.who, source_of(devices, heard.edges)), own.tables.rows, heard.tables.rows
+    ends = offsets_of(more)
+    firsts = np.searchsorted(place, np.arange(len(mine) + 1))  # of those that each received: they lie by device
+    rows = mine + np.diff(ends[firsts])
+    starts = np.cumsum(rows) - rows
+    values = np.empty((rows.sum(), own.tables.values.shape[1]))
+    values[expand_ranges(starts, mine)] = own.tables.flat()
+    values[expand_ranges((starts + mine - ends[firsts[:-1]])[place] + ends[:-1], more)] = heard.tables.flat()
+    return Front(own.who, Tables(values, starts, rows))
 
 
 def keep(heard: Tables, held: Tables) -> Tables:

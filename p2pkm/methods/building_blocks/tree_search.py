@@ -18,7 +18,6 @@ MOST, TRIALS = 5, 10  # rows that are added at first; trials
 GROWN, SHRUNK = 2, 4  # Lloyd steps before and after rows are taken out
 GAIN = 1e-6  # relative fall of the cost for which a trial is kept
 _ASIDE = 0.05  # of the root mean square distance: how far a row is put beside another one
-_BITS = 8  # of the mantissa of a 16-bit floating-point number
 
 
 class Trial(NamedTuple):
@@ -63,10 +62,10 @@ def sum_errors(devices: Devices, tables: Floats, scale: Floats, *, utility: bool
     return shorten(sums / np.where(scale > 0.0, scale, 1.0)[:, None])
 
 
-def shorten(values: Floats) -> Floats:
-    """Return values rounded to what 16 bits hold: sign, 8 bits of exponent, 8 digits, of which the first is 1."""
+def shorten(values: Floats, digits: int = 8) -> Floats:
+    """Return values rounded to what 8 + digits bits hold: sign, 8 bits of exponent, digits, of which the first is 1."""
     mantissa, exponent = np.frexp(values)
-    return np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
+    return np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
 
 
 def choose_largest(phi: Floats, real: Integers, m: int) -> Integers:
@@ -90,7 +89,7 @@ def choose_least(utility: Floats, rows: Floats, m: int) -> Integers:
     return np.array((chosen + rest)[:m], np.int64)
 
 
-def aside(cost: float, mass: float, step: float) -> float:
-    """Return how many steps a new row is put beside another one, at least 1."""
+def aside(cost: float, mass: float) -> float:
+    """Return how many steps a new row is put beside another one, at least 1; cost in squared steps."""
     spread = np.sqrt(cost / mass) if mass > 0.0 else 0.0
-    return max(1.0, float(np.rint(_ASIDE * spread / step)))
+    return max(1.0, float(np.rint(_ASIDE * spread)))

@@ -10,7 +10,9 @@ from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
+from p2pkm.core.sorting import blocks
 from p2pkm.core.traits import MethodTraits
+from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
     Routes,
@@ -25,7 +27,7 @@ from p2pkm.methods.building_blocks.spanning_tree import (
 from p2pkm.methods.init.select_candidate import judges
 from p2pkm.network.graph import Topology
 
-_SUMS, _MEANS, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+_SUMS, _TOTALS, _LOSSES, _CHOICE = range(4)  # up, down, up, down
 _WAYS = 4
 
 
@@ -81,8 +83,11 @@ class AcceptTest(MethodBase):
     method did. In each component of a disconnected graph this is about its own points.
 
     Message: up the tree k rows of d + 1 columns, the sums of ``w_ic - start_c`` and of its square over the subtree;
-    down u_c and V_c in the same form; up the two losses of the subtree; down whether to take the start back. All in
-    one round.
+    down those of all devices; up the two losses of the subtree; down whether to take the start back. All in one round.
+
+    Where tables travel as integers all of these are whole numbers: offsets in steps s, which GTVMin moves by, the sums
+    of their squares in s^2, and in the place of the losses 0 and by how much the bound is above the loss of the start,
+    in s^2, rounded up. So nothing is lost but less than one s^2 a device, on the safe side.
 
     Privacy: the sums show a parent what the method's own messages have shown it; of the losses see `select-candidate`.
 
@@ -113,7 +118,10 @@ class AcceptTest(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(needs_honest_messages=True, has_objective=self.method.traits.has_objective)
+        own = self.method.traits
+        return MethodTraits(
+            needs_honest_messages=True, has_objective=own.has_objective, counts_on_grid=own.moves_on_grid
+        )
 
     @property
     def schedule(self) -> str:
@@ -121,7 +129,7 @@ class AcceptTest(MethodBase):
         return f"jacobi*{max(1, int(self.tree.layer.max())) * _WAYS}"
 
     def expected_messages(self, known: Known) -> TreeWalk:
-        """Return sums up, means down, losses up, the choice down."""
+        """Return sums up and down, losses up, the choice down."""
         one = np.ones(len(self.tree.layer), np.int64)
         sure = one > 0
         ways = (Way(True, self.k * one, known.features + 1, sure), Way(False, self.k * one, known.features + 1, sure),
@@ -140,23 +148,27 @@ class AcceptTest(MethodBase):
         """Begin with the own offsets from the start; the deepest layer sends first."""
         agreed: Floats = start.start
         nobody = np.zeros(len(devices), np.bool_)
-        offsets = np.full_like(agreed, np.inf)  # of absent rows
-        real = np.isfinite(agreed) & np.isfinite(start.centroids)
-        offsets[real] = start.centroids[real] - agreed[real]
-        walk = AcceptWalk(route(self.tree, devices), np.dstack((offsets, _square(offsets))))
+        n, k, d = agreed.shape
+        held = np.full((n, k, d + 1), np.inf)  # of absent rows
+        for some in blocks(n, k * d):
+            offsets, real = held[some, :, :d], np.isfinite(agreed[some]) & np.isfinite(start.centroids[some])
+            offsets[real] = start.centroids[some][real] - agreed[some][real]
+            if devices.grid is not None:  # whole steps but for rounding
+                offsets[real] = np.rint(offsets / devices.grid.unit[some, None, None])[real]
+            held[some, :, d] = _square(offsets)
+        walk = AcceptWalk(route(self.tree, devices), held)
         return AcceptState(start.centroids, start.previous, nobody, nobody, agreed, None, start.rehearsed, walk)
 
     def message(self, state: AcceptState, devices: Devices) -> SparseMessages:
         """Send to the parents or to the children what is due, layer by layer."""
-        nobody = np.zeros(0, np.int64)
         if state.walk is None:
-            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+            return SparseMessages.none()
         routes, held = state.walk
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
-        if way in (_MEANS, _CHOICE):
-            return descend(routes, _front(routes.layer(step), held), step, devices)
+        if way in (_TOTALS, _CHOICE):
+            return _encode(descend(routes, _front(routes.layer(step), held), step, devices), held, devices)
         who = routes.layer(routes.depth - step) if way or step else begin(routes, devices)
-        return climb(routes, _front(who, held))
+        return _encode(climb(routes, _front(who, held)), held, devices)
 
     def update(self, state: AcceptState, inbox: Delivery, devices: Devices) -> AcceptState:
         """Take in what came up or down; at the end of a way, turn it round."""
@@ -166,7 +178,7 @@ class AcceptTest(MethodBase):
         way, step = divmod(devices.turn, routes.depth)
         came = inbox.tables.flat().reshape(-1, *held.shape[1:])
         who = source_of(devices, inbox.edges)
-        if way in (_MEANS, _CHOICE):
+        if way in (_TOTALS, _CHOICE):
             held[who] = came
         else:
             np.add.at(held, who, came)
@@ -174,16 +186,16 @@ class AcceptTest(MethodBase):
             return state._replace(walk=AcceptWalk(routes, held))
         if way == _CHOICE:
             reverted = held[:, 0, 0] > 0.0
+            ends = state.centroids, state.previous
             centroids, previous = (
-                np.where(reverted[:, None, None], state.start, one) for one in (state.centroids, state.previous)
+                np.where(reverted[:, None, None], state.start, one) if reverted.any() else one for one in ends
             )
             done = np.ones_like(reverted)
             return AcceptState(centroids, previous, done, reverted, state.start, None, state.rehearsed, None)
-        if way == _SUMS:  # of meaning at the roots, like the choice
-            held = _average(held / self.sizes[devices.ids][:, None, None])
-        elif way == _MEANS:
+        if way == _TOTALS:
+            _average(held, self.sizes[devices.ids])
             held = _price(state.start, held, devices)
-        else:
+        elif way == _LOSSES:  # of meaning at the roots
             held = (held[:, :, 1:] > held[:, :, :1]).astype(np.float64)
         return state._replace(walk=AcceptWalk(routes, held))
 
@@ -194,33 +206,54 @@ def _front(who: Integers, held: Floats) -> Front:
     return Front(who, Tables(held.reshape(-1, width), who * rows, np.full(len(who), rows)))
 
 
+def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseMessages:
+    """Return the messages with their bytes on the wire, where they are whole numbers: the last column by itself."""
+    if devices.grid is None:
+        return messages
+    tables = messages.tables.flat().reshape(len(messages.who), *held.shape[1:])
+    tables = np.where(np.isfinite(tables), tables, 0.0)  # absent rows are known
+    parts = [part for part in np.split(tables, [held.shape[2] - 1], axis=2) if part.shape[2]]
+    bits = np.sum([number_bits(part, rice=devices.grid.rice) for part in parts], axis=0)
+    return messages._replace(wire=to_bytes(bits))
+
+
 def _square(offsets: Floats) -> Floats:
     """Return the squared length of each row, float64[n, k]."""
     squares: Floats = np.cumsum(np.square(offsets), axis=2)[:, :, -1]
     return squares
 
 
-def _average(means: Floats) -> Floats:
-    """Return the mean offset of each row and its variance, given the means of the offsets and of their squares."""
-    found, absent = means.copy(), np.isinf(means[:, :, 0])
-    found[absent] = 0.0
-    found[:, :, -1] = np.maximum(found[:, :, -1] - _square(found[:, :, :-1]), 0.0)
-    found[absent] = np.inf
-    return found
+def _average(held: Floats, sizes: Integers) -> None:
+    """Write the mean offset of each row and its variance in the place of the sums of offsets and of their squares."""
+    for some in blocks(len(held), held[0].size if len(held) else 1):
+        found = held[some]
+        found /= sizes[some, None, None]
+        absent = np.isinf(found[:, :, 0])
+        found[absent] = 0.0
+        found[:, :, -1] = np.maximum(found[:, :, -1] - _square(found[:, :, :-1]), 0.0)
+        found[absent] = np.inf
 
 
 def _price(start: Floats, held: Floats, devices: Devices) -> Floats:
-    """Return the loss of the start and the bound of the module's docstring on the own points, float64[n, 1, 2].
+    """Return the loss of the start and the bound of `AcceptTest` on the own points, float64[n, 1, 2].
+
+    On a grid 0 and the bound less that loss, in squared steps of a point, rounded up.
 
     A column of zeros beside the points and of the root of V_c beside u_c adds V_c to every squared distance.
     """
     points, weights, offsets = judges(devices, start.shape[1])
-    ends = np.dstack((start + held[:, :, :-1], np.sqrt(np.maximum(held[:, :, -1], 0.0))))
-    begun = np.dstack((start, np.where(np.isinf(start[:, :, 0]), np.inf, 0.0)))
+    unit = np.ones(len(devices)) if devices.grid is None else devices.grid.unit
     losses = np.zeros((len(devices), 1, 2))
     for own, rows in iter_chunks(offsets):
         wide = np.column_stack((points[rows], np.zeros(rows.stop - rows.start, points.dtype)))
         begins = offsets[own.start : own.stop + 1] - rows.start
+        begun = np.dstack((start[own], np.where(np.isinf(start[own, :, 0]), np.inf, 0.0)))
+        step = unit[own, None]
+        spread = np.sqrt(np.maximum(held[own, :, -1], 0.0)) * step
+        ends = np.dstack((start[own] + held[own, :, :-1] * step[:, :, None], spread))
         for number, sets in enumerate((begun, ends)):
-            losses[own, 0, number] = devices.kernels.losses(wide, weights[rows], begins, sets[own])[0]
+            losses[own, 0, number] = devices.kernels.losses(wide, weights[rows], begins, sets)[0]
+    if devices.grid is not None:
+        rise = np.ceil((losses[:, 0, 1] - losses[:, 0, 0]) / unit / unit / devices.unit)
+        losses[:, 0] = np.column_stack((np.zeros_like(rise), rise))
     return losses

@@ -47,7 +47,8 @@ class GroupLinks(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> GroupLinksState:
         """Take centroids and groups of the stage before."""
         asleep = np.zeros(len(devices), np.bool_)
-        return GroupLinksState(start.centroids, asleep, start.group, devices.active_edges, devices.neighbor_degrees)
+        degrees = devices.neighbor_degrees.astype(np.int64)
+        return GroupLinksState(start.centroids, asleep, start.group, devices.active_edges, degrees)
 
     def message(self, state: GroupLinksState, devices: Devices) -> DenseMessages:
         """Send the own group, then the number of links that stay."""

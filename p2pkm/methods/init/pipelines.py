@@ -9,6 +9,8 @@ from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.choose_k import ChooseK
 from p2pkm.methods.init.group_links import GroupLinks
+from p2pkm.methods.init.imputation import Imputation
+from p2pkm.methods.init.median_imputation import MedianImputation
 from p2pkm.methods.init.registry import CANDIDATES, DEEPEST, InitContext, can_flood, grow_shallow, known
 from p2pkm.methods.init.rehearsal import Rehearsing
 from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
@@ -58,10 +60,18 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     return Stage("min-max-scaling", BoundingBox(at.k), most)
 
 
+def imputing_stage(missing: str, at: InitContext) -> Stage:
+    """Return the stage that finds means or medians of the known values, for ``--missing mean`` or ``median``."""
+    if missing == "median":
+        return Stage("imputation", MedianImputation(at.k, grow_shallow(at.topology)), 1)
+    _check_flooding(at, "--missing mean", "median, or drop")
+    return Stage("imputation", Imputation(at.k), at.topology.hops + 2)
+
+
 def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
     """Return the stage that chooses the number of clusters of a method, at most k."""
     lean = not needs_hub(algorithm) and _is_lean(algorithm)
-    return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology), lean=lean), at.topology.hops + 2)
+    return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology), lean=lean), 1)
 
 
 def _is_lean(algorithm: Any) -> bool:
@@ -97,22 +107,25 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     return Topology.from_graph(graph).call(names)
 
 
-def resolve(algorithm: Any, run: RunOutline, d: int) -> Any:
+def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, bool]:
     """Return a method with everything that was left to the run: its initialization, and what it decides itself.
+
+    And whether its tables are to travel as integers where they may.
 
     Init `global` goes along a tree, which one device that sends something else, or one lost message, would lead astray;
     so it floods where that may happen, unless that would take too much.
     """
     traits = algorithm.traits
     if traits.init is None or run.seeded:
-        return algorithm.resolve(run)
+        return algorithm.resolve(run), algorithm.prefers_integers(run)
     deep = run.topology.hops > DEEPEST
     if traits.init.name == "global" and not traits.groups and not deep:
         options = {"candidates": CANDIDATES} | dict(traits.init.options)
         flooded = run.disturbed and can_flood(run.topology, algorithm.k, d)
         kind = Init.flooded_summaries if flooded else Init.tree_summaries
         algorithm = algorithm.replaced(init=kind(**options))
-    return algorithm.resolve(run._replace(disturbed="a deep tree" if deep else run.disturbed))
+    run = run._replace(disturbed="a deep tree" if deep else run.disturbed)
+    return algorithm.resolve(run), algorithm.prefers_integers(run)
 
 
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
@@ -151,7 +164,7 @@ def _group(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find groups along a spanning tree, and the links inside them if asked for."""
     traits, lean = algorithm.traits, _is_lean(algorithm)
     finder = TreeGroups(at.k, grow_shallow(at.topology), groups=traits.groups, lean=lean)
-    found = Stage(TreeGroups.name, finder, at.topology.hops + 2)
+    found = Stage(TreeGroups.name, finder, 1)
     return (found, Stage(GroupLinks.name, GroupLinks(at.k), 2)) if traits.keeps_to_groups else (found,)
 
 
@@ -168,8 +181,13 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2
     return tuple(
-        Stage(name, algorithm, most, faults_apply=at.faults_apply and algorithm.traits.ends_under_faults)
-        for name, algorithm in zip(names, algorithms, strict=True)
+        Stage(
+            name,
+            one,
+            1 if one.traits.one_round else most,
+            faults_apply=at.faults_apply and one.traits.ends_under_faults,
+        )
+        for name, one in zip(names, algorithms, strict=True)
     )
 
 

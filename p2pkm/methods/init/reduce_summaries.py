@@ -3,7 +3,7 @@
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
-from p2pkm.core.messages import Tables, pack
+from p2pkm.core.messages import Tables, expand_ranges, pack
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.flooded_summaries import summarize
@@ -33,22 +33,32 @@ def reduce(front: Front, most: int, devices: Devices) -> Front:
     who, table = front.who[large], front.tables.take(large)
     flat, d = table.flat(), devices.d
     points, weights = np.ascontiguousarray(flat[:, 1 : 1 + d]), np.ascontiguousarray(flat[:, 1 + d])
+    within = flat[:, -1].copy() if flat.shape[1] > 2 + d else None
+    del flat  # of many devices each array counts
     pooled = points, weights, weights, np.concatenate(([0], np.cumsum(table.rows)))
     streams = devices.keys[who], int(Stream.REDUCE), 0
     found, counts, _ = devices.kernels.kmeans(*pooled, most // 2, 1, 1, _LIMIT, np.zeros(len(who)), *streams)
     real = counts > 0.0
     made = real.sum(axis=1)
     rows: Floats = np.column_stack((found[real], counts[real]))
-    if flat.shape[1] > 2 + d:
+    if within is not None:
         _, labels = devices.kernels.losses(points, weights, pooled[3], found)
         group = np.cumsum(real.ravel())[np.repeat(np.arange(len(who)), table.rows) * (most // 2) + labels] - 1
-        rows = Rows(points, weights, flat[:, -1]).merge(group, found[real]).table
+        rows = Rows(points, weights, within).merge(group, found[real]).table
     values: Floats = np.column_stack((np.repeat(devices.ids[who], made), rows))
+    del points, weights, pooled, found, rows
     return Front(front.who, _replace(front.tables, large, Tables(values, np.cumsum(made) - made, made)))
 
 
 def _replace(tables: Tables, which: Integers, others: Tables) -> Tables:
-    """Return the tables with others in the place of some."""
-    starts, rows = tables.starts.copy(), tables.rows.copy()
-    starts[which], rows[which] = len(tables.values) + others.starts, others.rows
-    return Tables(np.concatenate((tables.values, others.values)), starts, rows)
+    """Return the tables with others in the place of some, whose rows are let go."""
+    kept = np.ones(len(tables.rows), np.bool_)
+    kept[which] = False
+    starts, rows, stay = tables.starts.copy(), tables.rows.copy(), int(tables.rows[kept].sum())
+    values = np.empty((stay + len(others.values), tables.values.shape[1]))
+    where = expand_ranges(tables.starts[kept], tables.rows[kept])
+    np.take(tables.values, where, axis=0, out=values[:stay], mode="clip")  # clip: else a copy is made first
+    values[stay:] = others.values
+    starts[kept] = np.cumsum(tables.rows[kept]) - tables.rows[kept]
+    starts[which], rows[which] = stay + others.starts, others.rows
+    return Tables(values, starts, rows)

@@ -10,7 +10,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.protocols import Algorithm
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, parents
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
@@ -59,7 +59,7 @@ def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
 def leader(at: InitContext) -> tuple[Algorithm, ...]:
     """Spread the own seeds of one device along a tree."""
     leaders = elect(at.topology, at.sizes, at.k, at.key)
-    return (Leader(at.k, parents(at.topology, leaders)),)
+    return (Leader(at.k, at.topology.grow(leaders)[0]),)
 
 
 def d2_sampling(

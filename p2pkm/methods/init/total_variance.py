@@ -86,8 +86,7 @@ class TotalVariance(MethodBase):
         """Send to the parents or to the children what is due, layer by layer."""
         routes = state.routes
         if routes is None:
-            nobody = np.zeros(0, np.int64)
-            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+            return SparseMessages.none()
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if way:
             return descend(routes, _front(state.agreed, routes.layer(step)), step, devices)

@@ -67,7 +67,10 @@ class TreeGroups(TreeRows):
 
     name: ClassVar[str] = "tree-groups"
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.FORWARDED_CENTROIDS, needs_honest_messages=True, common_centroids=True
+        message_content=MessageContent.FORWARDED_CENTROIDS,
+        needs_honest_messages=True,
+        one_round=True,
+        common_centroids=True,
     )
     needs_within: ClassVar[bool] = True
     keeps_apart: ClassVar[bool] = True

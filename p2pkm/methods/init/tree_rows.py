@@ -126,12 +126,11 @@ class TreeRows(TreeSummaries):
 
     def pack_down(self, front: Front, box: Floats, devices: Devices) -> Front:
         """Return the sets of k centroids of the roots as they are read once they have been encoded."""
-        tables = front.tables
-        sets = tables.values.reshape(-1, self.k, devices.d)
-        owner = np.repeat(np.arange(len(front.who)), tables.rows // self.k)
-        return front._replace(
-            tables=tables._replace(values=pack_centroids(sets, box[front.who][owner]).reshape(-1, devices.d))
-        )
+        rows = front.tables.rows  # none where a root has collected nothing
+        sets = front.tables.flat().reshape(-1, self.k, devices.d)
+        owner = np.repeat(front.who, rows // self.k)
+        packed = pack_centroids(sets, box[owner]).reshape(-1, devices.d)
+        return front._replace(tables=Tables(packed, np.cumsum(rows) - rows, rows))
 
     def encode(self, messages: SparseMessages, way: int, walk: Walk, devices: Devices) -> SparseMessages:
         """Return the messages with their bytes on the wire, if they are encoded."""

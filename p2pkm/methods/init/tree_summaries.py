@@ -104,7 +104,7 @@ class TreeSummaries(MethodBase):
     extra: ClassVar[int] = 1  # columns of a row beside the coordinates
     needs_within: ClassVar[bool] = False  # the SSE of rows does not change which centroids cost the least
     traits: ClassVar[MethodTraits] = MethodTraits(
-        message_content=MessageContent.FORWARDED_CENTROIDS, common_centroids=True
+        message_content=MessageContent.FORWARDED_CENTROIDS, one_round=True, common_centroids=True
     )
     k: int
     tree: Tree
@@ -196,8 +196,7 @@ class TreeSummaries(MethodBase):
         """Send to the parents or to the children what is due, layer by layer."""
         walk = state.walk
         if walk is None:
-            nobody = np.zeros(0, np.int64)
-            return SparseMessages(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+            return SparseMessages.none()
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         way += self.first_way
         if way in (BOX, _CANDIDATES, _CHOICE):

@@ -21,6 +21,12 @@ class Init:
     name : str
     options : tuple of (str, value)
         Those that were given.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> str(p2pkm.Init.rows(lean=True)), p2pkm.Init.of("leader").name
+    ('rows:lean=true', 'leader')
     """
 
     name: str

@@ -68,6 +68,16 @@ class ConsensusLloyd(MethodBase):
     References
     ----------
     L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.ConsensusLloyd(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 70)
     """
 
     k: int

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
-from p2pkm.core.expected_messages import FloodThenPool, Known, OneRound, Volume, tables
+from p2pkm.core.expected_messages import ByRound, FloodThenPool, Known, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, OnGraph
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, whole
@@ -68,6 +68,16 @@ class Coreset(MethodBase):
     ----------
     M.-F. Balcan, S. Ehrlich, Y. Liang, "Distributed k-means and k-median clustering on general topologies", NIPS 2013:
     Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Coreset(3, size=9), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 2), result.summary["raw_points_disclosed"]
+    (1.11, 8)
     """
 
     k: int
@@ -185,7 +195,7 @@ class CoresetState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Flooded(MethodBase):
+class Flooded(OnGraph):
     """`Coreset` by flooding: what is known to be everywhere after so many turns needs no further sign.
 
     In turn h, a bound on the diameter, all costs have arrived and been passed on; in turn 2 h all rows have arrived.
@@ -198,11 +208,6 @@ class Flooded(MethodBase):
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
         return MethodTraits(floods=True, hops=self.hops)
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
 
     @property
     def schedule(self) -> str:
@@ -238,7 +243,7 @@ class Flooded(MethodBase):
 
 
 @dataclass(frozen=True)
-class OverTree(MethodBase):
+class OverTree(OnGraph):
     """`Coreset` along trees, layer by layer: costs up, their sum down, rows up, centroids down.
 
     Each way takes as many turns as the deepest tree has layers below its root.
@@ -247,11 +252,6 @@ class OverTree(MethodBase):
     method: Coreset
     tree: Tree
     traits: ClassVar[MethodTraits] = MethodTraits(floods=True)
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
 
     @property
     def depth(self) -> int:
@@ -263,13 +263,13 @@ class OverTree(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{4 * self.depth}"
 
-    def expected_messages(self, known: Known) -> OneRound:
+    def expected_messages(self, known: Known) -> ByRound:
         """Return costs up, their sum down, rows up, centroids down."""
         layers, size, n, d = self.tree.layer, self.method.size, known.clients, known.features
         links, first = int((layers > 0).sum()), int((layers == self.depth).sum())
         rows = int(layers.sum()) * self.k + int(layers.max()) * (size + n - 1)
         rest = tables(2 * links - first, 1, 1) + Volume(links, 8 * rows * (d + 1), True, False)
-        return OneRound(
+        return ByRound(
             tables(first, 1, 1), rest + tables(links, self.k, d, full=known.distinct == known.points >= self.k)
         )
 

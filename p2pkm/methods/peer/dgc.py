@@ -96,6 +96,16 @@ class DGC(MethodBase):
     Transactions on Signal Processing, 2025 (arXiv:2402.01302): Algorithm 1, equation (7), Theorem 1; starts:
     A. Armacki and others, "Distributed gradient clustering: convergence and the effect of initialization",
     arXiv:2603.20507, 2026.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.DGC(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 46)
     """
 
     k: int

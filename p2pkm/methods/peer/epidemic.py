@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase, Work
+from p2pkm.core.protocols import MethodBase, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
@@ -69,6 +69,16 @@ class Epidemic(MethodBase):
     large-scale networks", Journal of Parallel and Distributed Computing 73(3), 2013; push-pull: M. Jelasity,
     A. Montresor, O. Babaoglu, "Gossip-based aggregation in large dynamic networks", ACM Transactions on Computer
     Systems 23, 2005.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Epidemic(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 54)
     """
 
     k: int
@@ -120,23 +130,13 @@ class PairwiseSumsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairwiseSums(MethodBase):
+class PairwiseSums(OnGraph):
     """Epidemic k-means on a graph."""
 
     method: Epidemic
     topology: Topology
 
     name: ClassVar[str] = "epidemic"
-
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what the method is."""
-        return self.method.traits
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
 
     @property
     def schedule(self) -> str:

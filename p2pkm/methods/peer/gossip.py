@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, OnGraph
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
@@ -69,6 +69,16 @@ class GossipMatching(MethodBase):
     ----------
     S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms", IEEE Transactions on Information Theory
     52, 2006; H. W. Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics Quarterly 2, 1955.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GossipMatching(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 306)
     """
 
     k: int
@@ -117,18 +127,13 @@ class PairwiseGossipState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairwiseGossip(MethodBase):
+class PairwiseGossip(OnGraph):
     """`GossipMatching` on a graph."""
 
     method: GossipMatching
     topology: Topology
     traits: ClassVar[MethodTraits] = _SENT
     schedule: ClassVar[str] = "jacobi"
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
 
     def expected_messages(self, known: Known) -> EveryTurn:
         """Return k rows with their confidences to one partner."""

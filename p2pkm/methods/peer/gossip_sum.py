@@ -82,6 +82,16 @@ class GossipSum(MethodBase):
     J. Fellus, D. Picard, P.-H. Gosselin, "Decentralized k-means using randomized gossip protocols for clustering large
     datasets", ICDM workshops 2013 (HAL hal-00915822); D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of
     aggregate information", FOCS 2003: Protocol Push-Sum.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GossipSum(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 67)
     """
 
     k: int

@@ -37,6 +37,8 @@ from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
+_GOOD = ("global", "tree-summaries", "rows")  # starts that integers do as well from
+_FEW = 16  # clusters up to which integers were measured to do no harm
 _LARGEST = 1e100  # of a strength
 _PREDICTED = 1_000  # devices up to which every run says the excess expected: eigenvalues take longer than it above
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
@@ -193,6 +195,16 @@ class GTVMin(MethodBase):
     A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1;
     the second version: X. Yang, S. Rastelli, A. Jung, "Federated k-means over networks via generalized total variation
     minimization", 2026: optimal transport, normalized losses, damping, safeguard.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 40)
     """
 
     k: int
@@ -277,48 +289,54 @@ class GTVMin(MethodBase):
         """Send the own centroids."""
         if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
-        return DenseMessages(*pack_some(state.centroids, np.flatnonzero(devices.active_devices)))
+        values, rows = pack_some(state.centroids, np.flatnonzero(devices.active_devices))
+        return DenseMessages(values, rows, standing=values is state.centroids)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the active devices."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = self.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
-        mirror = devices.mirror
         if self.robust in RULES:
-            inbox, mirror = robust_filter(self.robust, state.centroids, inbox, devices)
+            inbox = robust_filter(self.robust, state.centroids, inbox, devices)
         coupling = self.settle(state).effective_coupling(devices.total, devices.hops)
         relaxation = self.effective_relaxation(coupling, devices)
         theta = relaxation if devices.grid is None else 1.0  # on a grid the exact minimizer comes first
         own = weigh_equally(devices) if self.normalize_losses else devices
+        who, goes_on = np.flatnonzero(devices.active_devices), devices.turn > 0 and self.schedule == "colored"
         if self.safeguard or self.matching == "optimal":
             rule = PassRule(self.matching == "optimal", theta, self.local_steps, self.safeguard)
             centroids, moves = run_passes(own, state.centroids, state.previous, inbox, alpha, rule)
+            moves = moves[who]
         else:
             points, masses, offsets = suppress_small_clusters(own, state.centroids)
             if self.update_rule == "as-printed":  # it divides by at least one point
                 masses, alpha = masses / devices.unit, alpha / devices.unit
             centroids, moves = devices.kernels.gtvmin(
-                points, masses, offsets, state.centroids, state.previous, devices.active_devices, devices.indptr,
-                inbox.tables, inbox.rows, inbox.slots, mirror, alpha, theta, self.local_steps,
+                points, masses, offsets, state.centroids, state.previous, who, devices.indptr,
+                inbox.tables, inbox.rows, inbox.slots, alpha, theta, self.local_steps,
                 self.star_term, self.update_rule == "as-printed",
+                goes_on and devices.grid is None and not self.swaps,  # in place: nobody else has seen this state
             )  # fmt: skip
         if devices.grid is not None:
             within = self.schedule == "jacobi"
-            centroids, moves[:, 0] = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
+            centroids, moved = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
+            moves[:, 0] = moved[who]
         if self.swaps and devices.round % _EVERY == 0:
             trying = devices.active_devices & (quiet < _TRIES)
             centroids, swapped = swap(own, centroids, inbox, alpha, trying)
             quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
-            moves[swapped, 0] = find_moves(centroids[swapped], state.centroids[swapped])
-        moved = moves[:, 0]
-        more = np.minimum(state.calm + np.int8(1), np.int8(2)) * (moved <= self.tol * devices.data_std)
-        calm = np.where(devices.active_devices, more, state.calm)
+            moves[swapped[who], 0] = find_moves(centroids[swapped], state.centroids[swapped])
+        calm, echo = state.calm.copy(), state.echo
+        calm[who] = np.minimum(calm[who] + np.int8(1), np.int8(2)) * (moves[:, 0] <= self.tol * devices.data_std)
         converged = calm >= (2 if self.schedule == "async" else 1)
         if self.swaps:
             converged &= quiet >= _TRIES
-        echo = moves[:, 1] <= _ECHO * moved if self.schedule == "jacobi" else state.echo
-        return GTVMinState(centroids, state.centroids, converged, echo & state.echo, echo, calm, quiet, strength,
+        if self.schedule == "jacobi":
+            echo = np.ones(len(devices), np.bool_)
+            echo[who] = moves[:, 1] <= _ECHO * moves[:, 0]
+        previous = state.previous if goes_on else state.centroids
+        return GTVMinState(centroids, previous, converged, echo & state.echo, echo, calm, quiet, strength,
                            state.edge_limit, weight, state.start, state.rehearsed)  # fmt: skip
 
     def effective_relaxation(self, coupling: float | None = None, devices: Devices | None = None) -> float:
@@ -388,9 +406,17 @@ class GTVMin(MethodBase):
         """Return the method with coupling, relaxation and accept test by default, where nothing keeps it from them."""
         if self._why_plain(run):
             return self
-        small = run.complete and not why_no_rehearsal(run.topology)
-        best = {"coupling": "rehearsal" if small else "auto", "relaxation": "auto", "accept": True}
+        best = {"coupling": "rehearsal" if _can_rehearse(run) else "auto", "relaxation": "auto", "accept": True}
         return self.replaced(**{name: value for name, value in best.items() if vars(self)[name] is None})
+
+    def prefers_integers(self, run: RunOutline) -> bool:
+        """Return whether it has the rehearsal and all else by default, few clusters and a start as good as the end.
+
+        With many clusters and from a poor start the grid stops it early, and so does jacobi's rounding towards zero.
+        Where rows are left out the variance would tell of them, and to count the bits of a million devices takes long.
+        """
+        steps = self.k <= _FEW and self.init.name in _GOOD and self.schedule != "jacobi"
+        return steps and not self._why_plain(run) and _can_rehearse(run)
 
     def _why_plain(self, run: RunOutline) -> str:
         """Return why coupling, relaxation and accept test are those of a run that nothing is known of; empty: not."""
@@ -412,10 +438,13 @@ class GTVMin(MethodBase):
         """Return whether devices may start from different centroids."""
         return self.init.name == "local" or "hops" in dict(self.init.options)
 
-    def tune(self, topology: Topology, points: int) -> "GTVMin":
-        """Return the method with the coupling that suits the graph, if that is left to it."""
+    def check_run(self, topology: Topology, points: int) -> None:
+        """Refuse a rehearsal on a graph on which there is none."""
         if self.coupling == "rehearsal":
             check_rehearsal(topology)
+
+    def tune(self, topology: Topology, points: int) -> "GTVMin":
+        """Return the method with the coupling that suits the graph, if that is left to it."""
         return self.replaced(coupling=choose_coupling(topology, points, self.k)) if self.coupling == "auto" else self
 
     def settle(self, state: Any) -> "GTVMin":
@@ -439,8 +468,12 @@ class GTVMin(MethodBase):
         coupling = self.settle(state).effective_coupling(devices.total, devices.hops) or 0.0
         mean = 1.0 if self.normalize_losses else devices.total_weight / devices.total
         base = coupling * mean / self.k
-        degrees = np.maximum(devices.degrees[devices.sources] * devices.neighbor_degrees, 1)
-        return base / np.sqrt(degrees.astype(np.float64)) * weights
+        degrees = devices.degrees.repeat(np.diff(devices.indptr))
+        degrees *= devices.neighbor_degrees
+        alpha = np.sqrt(np.maximum(degrees, 1, out=degrees))
+        np.divide(base, alpha, out=alpha)
+        alpha *= weights
+        return alpha
 
     def loss_weights(self, devices: Devices) -> Floats:
         """Return 1 / m_i where losses are normalized, else 1."""
@@ -462,6 +495,11 @@ class GTVMin(MethodBase):
         """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
         robust = "clip" if self.robust == "saturate" else self.robust
         return self.replaced(coupling=coupling, alpha=None, robust=robust, accept=False)
+
+
+def _can_rehearse(run: RunOutline) -> bool:
+    """Return whether there can be a rehearsal of a run on this graph, from rows of all devices."""
+    return run.complete and not why_no_rehearsal(run.topology)
 
 
 def _check(given: GTVMin) -> None:

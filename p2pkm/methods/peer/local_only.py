@@ -50,6 +50,15 @@ class LocalOnly(MethodBase):
     ----------
     S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982; D. Arthur,
     S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, y)  # each device has one of the clusters
+    >>> result = p2pkm.simulate(p2pkm.LocalOnly(3), None, shards)
+    >>> result.summary["bytes"], result.summary["ratio_mean"] > 10
+    (0, True)
     """
 
     k: int

@@ -1,7 +1,6 @@
 """Private k-means: differential privacy for every point, by few noisy sums over all devices along a tree."""
 
 import math
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -11,7 +10,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.expected_messages import Known, TreeSums
 from p2pkm.core.messages import DenseMessages, Inbox, silence
-from p2pkm.core.protocols import MethodBase, Work
+from p2pkm.core.protocols import MethodBase, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
@@ -21,10 +20,11 @@ from p2pkm.methods.building_blocks.private_tables import Shape
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.gdp import epsilon_of, mu_of
-from p2pkm.privacy.secure_sums import WORDS, SumName, as_totals, draw_noise, link_keys
+from p2pkm.privacy.secure_sums import FINEST, WORDS, SumName, as_totals, draw_noise, link_keys
 
 _SIZE, _SEEDS, _STEPS = 0.05, 0.57, 0.38  # shares of mu^2
 _MOST_STEPS = 100
+_LEAST_NOISE = 4.0  # units: rounded normals are then as good as normals (Kairouz, Liu, Steinke, 2021)
 
 
 @register("private")
@@ -70,7 +70,8 @@ class Private(MethodBase):
 
     One point changes a table by at most ``D = sqrt(reach^2 + a^2)``. Every device adds normal noise of standard
     deviation ``D / (mu_i sqrt(h))`` to every number of its table; mu is the one of Gaussian differential privacy that
-    epsilon and delta stand for, of whose square size, seeds and steps get 5, 57 and 38 %.
+    epsilon and delta stand for, of whose square size, seeds and steps get 5, 57 and 38 %; without steps size and seeds
+    share all of it, 5 to 57.
 
     Message: 32 bytes over every link once (trust=masks), then for each sum one table up and one down each link of the
     tree, 8 bytes a number. The number of sums is fixed: nothing ends earlier because of what was found.
@@ -116,6 +117,16 @@ class Private(MethodBase):
     J. Dong, A. Roth, W. Su, "Gaussian differential privacy", Journal of the Royal Statistical Society B 84, 2022.
     D. Su et al., "Differentially private k-means clustering", CODASPY 2016. A. Diaa, T. Humphries, F. Kerschbaum,
     "FastLloyd", 2024: offsets from the last centroids, bounded in radius.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Private(3, epsilon=8, radius=50), topologies.ring(3), shards)
+    >>> result.summary["epsilon"], result.centroids.shape
+    (8, (3, 3, 2))
     """
 
     k: int
@@ -177,7 +188,7 @@ class Private(MethodBase):
         return mu_of(self.epsilon or 0.0, self.delta)
 
     def check_run(self, topology: Topology, points: int) -> None:
-        """Refuse a delta that protects nobody, and a graph on which the sums or the masks do not do their work."""
+        """Refuse a delta that protects nobody, noise below the units, and a graph on which the sums do not work."""
         if self.delta * points >= 1.0:
             raise ExperimentError(
                 f"private:delta is {self.delta:g} with {points:,} points, so that it could disclose one of them; "
@@ -190,6 +201,17 @@ class Private(MethodBase):
             )
         if self.trust == "masks":
             self._check_masks(topology)
+        self._check_noise(topology.n)
+
+    def _check_noise(self, n: int) -> None:
+        shapes = [(number, self.shape_of(number, 1.0, 1)) for number in range(1, self.sums + 1)]
+        least = min(self.noise_of(number, shape, n)[0] / shape.grain.sensitivity for number, shape in shapes) * FINEST
+        if least < _LEAST_NOISE:
+            raise ExperimentError(
+                f"private:epsilon is {self.epsilon:g} with {n:,} devices, so that the noise of a device may be only "
+                f"{least:.2g} of the whole units that are added up, and rounding takes it away; expected at least "
+                f"{_LEAST_NOISE:g} units, which a smaller epsilon gives"
+            )
 
     def _check_masks(self, topology: Topology) -> None:
         if self.curious >= topology.n:
@@ -204,10 +226,10 @@ class Private(MethodBase):
             raise TopologyError(f"private:curious is {self.curious}: {error}") from None
         if cut is not None:
             names = ", ".join(str(i) if topology.names is None else topology.names[i] for i in cut)
+            who = f"device {names} cuts" if len(cut) == 1 else f"devices {names} cut"
             raise ExperimentError(
-                f"private:curious is {self.curious}, but devices {names} cut the graph in two: together they would see "
-                "sums over a part of the others, with too little noise. Take a graph with more links, fewer curious "
-                "devices, or trust=none"
+                f"private:curious is {self.curious}, but {who} the graph in two, which would show sums over a part "
+                "of the others, with too little noise. Take a graph with more links, fewer curious ones, or trust=none"
             )
 
     def shape_of(self, number: int, size: float, d: int) -> Shape:
@@ -220,26 +242,26 @@ class Private(MethodBase):
     def noise_of(self, number: int, shape: Shape, n: int) -> tuple[float, float]:
         """Return the standard deviations of the noise of a device that adds some, and of that of the total."""
         share = {1: _SIZE, 2: _SEEDS}.get(number, _STEPS / max(self.steps, 1))
+        if not self.steps:
+            share /= _SIZE + _SEEDS
         whole = shape.grain.sensitivity / (math.sqrt(share) * self.mu)
         own = whole / math.sqrt(n - self.curious) if self.trust == "masks" else whole
         return own, own * math.sqrt(1 if self.trust == "server" else n)
 
     def settle(self, state: Any) -> "Private":
         """Return the method with the radius that was found."""
-        found = copy(self)
-        object.__setattr__(found, "_size", float(state.size[0]) if len(state.size) else None)
-        return found
+        return self.replaced(_size=float(state.size[0]) if len(state.size) else None)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return what the summary shows: the parameters, what they guarantee, and the noise on a count."""
         n, size = devices.clients, self._size or self.radius or 1.0
-        shape = self.shape_of(3, size, devices.d)
+        shape = self.shape_of(self.sums, size, devices.d)
         alone = {"masks": math.sqrt(max(n - self.curious, 1)), "none": 1.0, "server": math.inf}[self.trust]
         epsilon = epsilon_of(self.mu * alone, self.delta)
         return {
             "epsilon": self.epsilon, "delta": self.delta, "radius": self.radius, "center": self.center,
             "trust": self.trust, "curious": self.curious, "steps": self.steps, "relation": self.relation,
-            "mu": self.mu, "size": self._size, "noise_count": self.noise_of(3, shape, n)[1] / shape.weight,
+            "mu": self.mu, "size": self._size, "noise_count": self.noise_of(self.sums, shape, n)[1] / shape.weight,
             "epsilon_alone": None if math.isinf(epsilon) else epsilon,
         }  # fmt: skip
 
@@ -249,21 +271,11 @@ class Private(MethodBase):
 
 
 @dataclass(frozen=True)
-class OverTree(MethodBase):
+class OverTree(OnGraph):
     """`Private` along a tree: a round is one sum, up and down; what is sent at the opening are keys."""
 
     method: Private
     tree: Tree
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
-
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return self.method.traits
 
     @property
     def masks(self) -> bool:

@@ -101,6 +101,16 @@ class PushSumLloyd(MethodBase):
     D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol Push-Sum,
     with equal shares to all neighbors; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
     distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control 61, 2016.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.PushSumLloyd(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 70)
     """
 
     k: int

@@ -1,6 +1,5 @@
 """Tree Lloyd: exact k-means steps on the points of all devices, by whole-number sums along a spanning tree."""
 
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -10,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import DenseMessages, Inbox, silence
-from p2pkm.core.protocols import MethodBase, Work
+from p2pkm.core.protocols import MethodBase, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
@@ -23,10 +22,9 @@ from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-_FINENESS = 9  # the step is 2^-9 of the root of the total variance
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
-_COST, _ORDER, _MARK, _ASIDE, _ERROR = 8, 1, 2, 2, 2  # bytes
+_ORDER, _MARK, _ASIDE, _ERROR = 1, 2, 2, 2  # bytes
 _UP, _DOWN = 9.0, 4.0  # bits of a number in the first step, about
 _INIT = "rows:lean=true"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
@@ -54,7 +52,7 @@ class TreeLloydState(NamedTuple):
     sums : float64[n, k, d + 1]
         Sums and counts of all points below, and the own ones.
     costs : float64[n]
-        At a root the pooled cost of `kept`, +inf before it is known.
+        At a root the pooled cost of `kept`, in squared steps times units of weight; +inf before it is known.
     trial : float64[n, 4]
         At a root of a search `tree_search.Trial`.
     tried : float64[n]
@@ -156,6 +154,16 @@ class TreeLloyd(MethodBase):
     S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982. I. S. Dhillon,
     D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the same sums with a
     reduction of all processors.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(3), shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["wire_bytes"]
+    (1.0, 247)
     """
 
     k: int
@@ -218,27 +226,18 @@ class TreeLloyd(MethodBase):
 
     def under_faults(self, topology: Topology) -> "TreeLloyd":
         """Return the method whose devices grow their tree by messages, anew when one is missing."""
-        other = copy(self)
-        object.__setattr__(other, "regrows", True)
-        return other
+        return self.replaced(regrows=True)
 
 
 @dataclass(frozen=True)
-class OverTree(MethodBase):
+class OverTree(OnGraph):
     """`TreeLloyd` along trees, layer by layer."""
 
     method: TreeLloyd
     tree: Tree
 
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
-
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return self.method.traits
+    fineness: ClassVar[int] = 9  # the step is 2^-9 of the root of the total variance
+    cost_bytes: ClassVar[int] = 8
 
     @property
     def searches(self) -> bool:
@@ -345,7 +344,7 @@ class OverTree(MethodBase):
         real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
         changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
         errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
-        return integer_bytes(changes.astype(np.int64)) + _COST + errors
+        return integer_bytes(changes.astype(np.int64)) + self.cost_bytes + errors
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
@@ -390,11 +389,11 @@ class OverTree(MethodBase):
         else:
             group, own, costs = self._count_groups(state, state.tried_group, table, devices)
             state = state._replace(tried_group=group)
+        scale = state.units[:, 0] ** 2 * state.units[:, 1]
         up = np.zeros((n, rows + 1, d + 1 + self.searches))
-        up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs
+        up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs / np.where(scale > 0.0, scale, 1.0)
         if self.searches:
             asked = state.down[:, 0, 0].astype(np.int64) if devices.round > 2 else np.zeros(n, np.int64)
-            scale = state.units[:, 0] ** 2 * state.units[:, 1]
             for order, utility in ((_PHI, False), (_UTILITY, True)):
                 who = (asked & order) > 0
                 if who.any():
@@ -479,13 +478,19 @@ class OverTree(MethodBase):
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
         return rows if state.group is None else take_group(rows, state.group[who], self.k)
 
-    def certified(self, state: TreeLloydState) -> Floats:
-        """Return the last certified table of every device, float64[n, r, d]."""
-        return _place(state.kept_reference, state.units, state.kept)
+    def latest(self, state: TreeLloydState) -> Floats:
+        """Return the table from which every device would begin anew, float64[n, r, d].
+
+        It is the one that is tried, for that is a Lloyd step from the certified one; amid a search the certified one.
+        """
+        kept, tried = (_place(base, state.units, steps) for base, steps in (
+            (state.kept_reference, state.kept), (state.reference, state.table)))  # fmt: skip
+        same = (np.isfinite(kept) == np.isfinite(tried)).all(axis=(1, 2))
+        return np.where(same[:, None, None], tried, kept)
 
     def choose_units(self, moments: Floats) -> Floats:
         """Return step and unit for points of these moments, float64[b, 2]; see `tree_sums.measure`."""
-        return tree_sums.choose_units(moments, _FINENESS)
+        return tree_sums.choose_units(moments, self.fineness)
 
     def restart(self, state: TreeLloydState, who: Integers, table: Floats, units: Floats) -> TreeLloydState:
         """Return the state in which some devices begin anew: from a table, float64[b, r, d], on a grid of its own."""
@@ -543,8 +548,7 @@ def _grow(state: TreeLloydState, root: int, trial: tree_search.Trial, word: int)
     kept = np.isfinite(state.kept_reference[root, :, 0])
     chosen = tree_search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
     state.down[root, 1 + np.flatnonzero(~kept)[: len(chosen)], 0] = 1.0 + chosen
-    step, unit = state.units[root]
-    aside = tree_search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum() * unit), float(step))
+    aside = tree_search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum()))
     return word + _ADD + _MANY * int(aside), trial._replace(phase=_GROWN, steps=0.0)
 
 

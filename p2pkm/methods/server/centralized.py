@@ -48,6 +48,15 @@ class Central(ServerMethodBase):
     References
     ----------
     F. Nie, J. Xue, D. Wu, R. Wang, H. Li, X. Li, "Coordinate descent method for k-means", IEEE TPAMI 44(5), 2022.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Central(3), None, shards)
+    >>> result.summary["ratio_mean"], result.summary["raw_points_disclosed"]
+    (1.0, 24)
     """
 
     k: int

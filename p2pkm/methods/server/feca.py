@@ -71,6 +71,15 @@ class FeCA(ServerMethodBase):
     ----------
     J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024: algorithms 1 to 5; its
     table 5 varies `prune`, table 6 `variant`. Algorithm 2 as printed leaves open whether the pair stays.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.FeCA(3), None, shards)
+    >>> result.summary["messages"], result.centroids.shape
+    (6, (3, 3, 2))
     """
 
     k: int

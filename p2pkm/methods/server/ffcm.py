@@ -61,6 +61,15 @@ class FFCM(ServerMethodBase):
     ----------
     M. Stallmann, A. Wilbik, "Towards federated clustering: a federated fuzzy c-means algorithm (FFCM)", 2022,
     arXiv:2201.07316.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.FFCM(3), None, shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.035, 27)
     """
 
     k: int

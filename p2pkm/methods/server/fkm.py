@@ -71,6 +71,15 @@ class FKM(ServerMethodBase):
     ----------
     S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1); its figure 4 varies
     `keep_empty`, `weighted`, `seeding` and `local_steps`.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.FKM(3), None, shards, rounds=5)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.0, 33)
     """
 
     k: int

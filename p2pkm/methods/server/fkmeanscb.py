@@ -60,6 +60,15 @@ class FKMeansCB(ServerMethodBase):
     ----------
     Z. Deng, Y. Wang, M. M. Alobaedy, "Federated k-means based on clusters backbone", PLoS ONE 20(6), 2025: Algorithm 1.
     Its table 2 is the best of 20 runs with epsilon 20. It gives no number of seedings.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.FKMeansCB(3), None, shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
+    (1.02, 6)
     """
 
     k: int

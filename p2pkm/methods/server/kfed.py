@@ -77,6 +77,15 @@ class KFED(ServerMethodBase):
     ----------
     D. K. Dennis, T. Li, V. Smith, "Heterogeneity for the win: one-shot federated clustering", ICML 2021: Algorithms 1
     and 2. P. Awasthi, O. Sheffet, "Improved spectral-norm bounds for clustering", APPROX 2012: the clients' part.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.KFED(3), None, shards)
+    >>> result.summary["messages"], result.summary["bytes"]
+    (6, 240)
     """
 
     k: int

@@ -47,6 +47,15 @@ class MAvg(ServerMethodBase):
     ----------
     J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", 2024: section 6, M-Avg. The paper
     names neither reference client nor unequal numbers of centroids.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.MAvg(3), None, shards)
+    >>> result.summary["messages"], result.summary["bytes"]
+    (6, 288)
     """
 
     k: int

@@ -80,6 +80,15 @@ class MUFC(ServerMethodBase):
     References
     ----------
     C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic, "Machine unlearning of federated clusters", ICLR 2023.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.MUFC(3), None, shards)
+    >>> result.summary["messages"], result.summary["bytes"]
+    (18, 864)
     """
 
     k: int

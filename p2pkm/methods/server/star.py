@@ -8,9 +8,11 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Known, Pattern
 from p2pkm.core.messages import DenseMessages, Inbox, pack
-from p2pkm.core.protocols import MethodBase, Report, ServerMethod
+from p2pkm.core.protocols import OnGraph, Report, ServerMethod
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
+
+_CONSTANT = 2.0**-20  # span of a coordinate that is constant, as a share of the largest one
 
 
 @register("star")
@@ -46,7 +48,7 @@ class StarState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Star(MethodBase):
+class Star(OnGraph):
     """Run a server method on the message layer; the hub is a device without points.
 
     A round has two turns: the hub aggregates the clients' last tables and sends its centroids, if any client has sent
@@ -58,11 +60,6 @@ class Star(MethodBase):
 
     method: ServerMethod
     schedule: str = "star"
-
-    @property
-    def k(self) -> int:
-        """Return the number of clusters."""
-        return self.method.k
 
     @property
     def name(self) -> str:
@@ -166,7 +163,10 @@ class Star(MethodBase):
         )
 
     def _units(self, shape: tuple[int, int], start: Any) -> tuple[Floats, Floats]:
-        """Return shift and span of the method's frame; `start`: the box stage, if any. A span of 0 counts as 1."""
+        """Return shift and span of the method's frame; `start`: the box stage, if any.
+
+        A coordinate that is constant has a span far below the others, so that draws within bins leave it as it is.
+        """
         frame = self.method.traits.normalization
         if frame == "none":
             return np.zeros(shape), np.ones(shape)
@@ -177,7 +177,9 @@ class Star(MethodBase):
             low = shift.min(axis=1, keepdims=True)
             width = (shift + span).max(axis=1, keepdims=True) - low
             shift, span = np.broadcast_to(low, shift.shape).copy(), np.broadcast_to(width, span.shape).copy()
-        return shift, np.where(span > 0, span, 1.0)
+        largest = span.max(axis=1, keepdims=True)
+        largest = np.where(largest > 0.0, largest, np.abs(shift).max(axis=1, keepdims=True))
+        return shift, np.where(span > 0.0, span, _CONSTANT * np.where(largest > 0.0, largest, 1.0))
 
 
 def _choose(which: Mask, these: Floats, others: Floats) -> Floats:

@@ -4,16 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.viz.looks import finish
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _WIDTH = 0.38
 
 
-def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
-    """Draw mu as claimed and as measured, with four standard errors; epsilon stands above the bars.
+def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
+    """Draw mu as claimed and as measured, with four standard errors; bounds of epsilon stand above the bars.
 
     Parameters
     ----------
@@ -24,22 +26,23 @@ def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     ax, rows = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86), found["rows"]
     at = np.arange(len(rows))
     claimed, measured, errors = (
         np.array([row[key] for row in rows]) for key in ("mu_claimed", "mu_measured", "mu_error")
     )
-    ax.bar(at - _WIDTH / 2, claimed, _WIDTH, color=GRAY, label="claimed: mu, and the bound of eps")
+    ax.bar(at - _WIDTH / 2, claimed, _WIDTH, color=GRAY, label="claimed: mu, number: eps at most")
     colors = [ORANGE if row["holds"] else RED for row in rows]
-    ax.bar(at + _WIDTH / 2, measured, _WIDTH, color=colors, label="attack: mu, and eps at least")
+    ax.bar(at + _WIDTH / 2, measured, _WIDTH, color=colors, label="attack: mu, number: eps at least")
     ax.errorbar(at + _WIDTH / 2, measured, 4 * errors, fmt="none", ecolor=BLUE, capsize=3, label="4 standard errors")
     for row, place in zip(rows, at, strict=True):
-        for key, side, height in (("epsilon_claimed", -1, row["mu_claimed"]),
-                                  ("epsilon_found", 1, row["mu_measured"] + 4 * row["mu_error"])):  # fmt: skip
-            ax.annotate(f"{row[key]:.2f}", (place + side * _WIDTH / 2, height), (0, 3), textcoords="offset points",
-                        ha="center", fontsize=8)  # fmt: skip
+        most = row["mu_measured"] + 4 * row["mu_error"]
+        for key, sign, side, height in (("epsilon_claimed", "\u2264", -1, row["mu_claimed"]),
+                                        ("epsilon_found", "\u2265", 1, most)):  # fmt: skip
+            told, here = f"{sign}{row[key]:.2f}", (place + side * _WIDTH / 2, height)
+            ax.annotate(told, here, (0, 3), textcoords="offset points", ha="center", fontsize=8)
     gossip = found["what"] == "gossip"
     ax.set_xlim(-0.7, len(rows) - 0.3)
     ax.set_ylim(0.0, 1.25 * max(*claimed, *measured, 1e-3))
@@ -47,4 +50,4 @@ def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
     dress(ax, title, f"distance from device {found['receiver']}" if gossip else "coalition", "mu")
     ax.set_xticks(at, [str(row["distance"]) if gossip else row["against"] for row in rows])
     ax.legend(fontsize=8, frameon=False, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.02))
-    return ax
+    return finish(ax)

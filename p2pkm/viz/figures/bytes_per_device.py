@@ -6,13 +6,15 @@ import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.units import count, write_size
+from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BARS,
     BLUE,
-    GRAY,
+    INK,
     ORANGE,
     average_steps,
+    choose_ink,
     count_in_thousands,
     count_one_by_one,
     dress,
@@ -21,12 +23,13 @@ from p2pkm.viz.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.metrics.result import Result
     from p2pkm.viz.open_run import Run
 
 
-def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
 
     Parameters
@@ -37,7 +40,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     result = open_run(result)
     ax = open_axes(ax, 7.0, 4.2, left=0.12)
@@ -54,7 +57,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
         count_one_by_one(ax.xaxis, n, result.topology.names)
         if n > len(result.census.sizes):
-            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color="white", fontsize=9)
+            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color=choose_ink(BLUE), fontsize=9)
     top = max(1.0, float((sent + received).max(initial=0)))
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
@@ -64,8 +67,8 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Axes":
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
     else:
-        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=GRAY)
-    return ax
+        ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=INK)
+    return finish(ax)
 
 
 def sum_bytes(result: "Result") -> tuple[Integers, Integers]:

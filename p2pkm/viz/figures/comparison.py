@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
-from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, save_figure, write_plainly
+from p2pkm.viz.looks import finish
+from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*Xd<>h"
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
+_LOW = 1.0  # per cent; an axis that ends below has numbers between the powers of ten, too
 _DRAWN = ("bytes", "bytes_busiest")
 
 
 def plot_quality(
     table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
-) -> "Axes":
+) -> "Figure":
     """Draw the excess of the cost over central k-means against bytes: colors are methods, markers graphs.
 
     A method that sends nothing is a dotted line. A thin line leads to the best mean that a method had before its
@@ -39,9 +43,9 @@ def plot_quality(
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
-    from matplotlib.ticker import EngFormatter, LogLocator
+    from matplotlib.ticker import EngFormatter, LogLocator, SymmetricalLogLocator
 
     ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
     rows = [row for row in table if row["ratio_mean"] is not None]
@@ -72,6 +76,8 @@ def plot_quality(
     drawn = ("ratio_mean", "ratio_low", "ratio_high", "ratio_best")
     ends = [100 * (row[name] - 1) for row in rows for name in drawn if row.get(name) is not None]
     ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
+    if max(ends) < _LOW:
+        ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
     write_plainly(ax.yaxis)
     title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
     dress(ax, title, find(against).axis, "cost above central k-means (%)")
@@ -79,13 +85,13 @@ def plot_quality(
     served = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}
     _explain(ax, methods, graphs, senders, worse=worse, served=served)
-    return ax
+    return finish(ax)
 
 
-def draw_comparison(table: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """Draw quality against all bytes and against those at the busiest device, as PNG and SVG."""
+def draw_comparison(table: Sequence[dict[str, Any]], folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
+    """Draw quality against all bytes and against those at the busiest device."""
     draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _DRAWN}
-    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
+    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 
 
 def _explain(

@@ -1,5 +1,6 @@
 """How a run came to its end: quality, objective and disagreement, round by round through all stages."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ from p2pkm.core.batch import Floats, Mask
 from p2pkm.core.units import count
 from p2pkm.metrics.milestones import find_best, is_worse
 from p2pkm.metrics.registry import find
+from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BLUE,
@@ -26,6 +28,7 @@ from p2pkm.viz.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.viz.open_run import Run
 
@@ -55,7 +58,7 @@ class Panel(NamedTuple):
     best: int | None = None
 
 
-def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw quality, objective and disagreement over the recorded rounds of all stages.
 
     Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
@@ -70,7 +73,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     result = open_run(result)
     panels = _choose_panels(result.rounds)
@@ -80,7 +83,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
     places, spans = line_up(result.rounds)
     slant = max((max(24.0, 3.8 * len(span.name) - 19.0) for span in spans if _is_narrow(span, spans)), default=0.0)
     top = 1 - (0.87 + slant / 72) / height
-    ax = open_axes(ax, 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
+    ax = open_axes(ax, 5.0 if is_narrow() else 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
     ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
     room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
@@ -90,7 +93,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Axes":
         _draw_panel(axes, panel, places)
         _shade(axes, spans, named=i == 0)
         _number_rounds(axes, spans, named=i == len(panels) - 1)
-    return ax
+    return finish(ax)
 
 
 def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
@@ -133,6 +136,12 @@ def _panel(key: str, color: str, values: Floats) -> Panel:
     return Panel(metric.heading, metric.unit or metric.label, color, values)
 
 
+def _shorten(panel: Panel) -> Panel:
+    """Return the panel with its unit in the title, and without what explains it."""
+    unit = panel.label.removeprefix("excess cost (").removesuffix(")")
+    return panel._replace(title=f"{re.split(r': | [(]', panel.title)[0]} ({unit})", label="")
+
+
 def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
     """Return the record after which the mean ratio got worse for good, None if its end is as good as any."""
     best = find_best(rounds)
@@ -165,12 +174,13 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
         places, panel.values, color=panel.color, marker="o", markevery=_choose_marks(known), markersize=3.5,
         linewidth=1.5, clip_on=False, zorder=3,
     )  # fmt: skip
+    panel = _shorten(panel) if is_tight() else panel
     axes.set_title(panel.title, fontsize=9, loc="left", pad=4)
     axes.set_ylabel(panel.label, fontsize=9)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if not known.any():
-        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=GRAY)
+        axes.text(0.5, 0.5, "nothing recorded", transform=axes.transAxes, ha="center", va="center", color=INK)
         return
     axes.set_ylabel(panel.label + _scale(axes, panel.values[known]), fontsize=9)
     if panel.best is not None:
@@ -183,7 +193,7 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
     last = float(panel.values[known][-1])
     axes.annotate(
         write_number(last), (float(places[known][-1]), last), xytext=(6, 0), textcoords="offset points", va="center",
-        fontsize=9, color=panel.color, annotation_clip=False,
+        fontsize=9, color=INK, annotation_clip=False,
     )  # fmt: skip
 
 
@@ -226,7 +236,7 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         if i % 2 == 0 and len(spans) > 1:
             axes.axvspan(span.first - 0.5, span.last + 0.5, color=PALE, linewidth=0, zorder=0)
         middle = (span.first + span.last) / 2
-        if not named or middle - written < _APART * (high - low):
+        if not named or middle - written < _APART * _widen() * (high - low):
             continue
         written = middle
         aslant = _is_narrow(span, spans)
@@ -237,9 +247,14 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         )  # fmt: skip
 
 
+def _widen() -> float:
+    """Return how much more of the axes' width text takes now."""
+    return 3.0 if is_narrow() else 1.0
+
+
 def _is_narrow(span: Span, spans: list[Span]) -> bool:
     """Return whether a stage is narrower than its name."""
-    return span.last - span.first + 1 < _LETTER * (len(span.name) + 1) * (spans[-1].last + 1)
+    return span.last - span.first + 1 < _LETTER * _widen() * (len(span.name) + 1) * (spans[-1].last + 1)
 
 
 def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
+from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.style import BLUE, GREEN, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _NAMED = 8  # couplings written beside their marks
 
 
-def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Axes":
+def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Figure":
     """Draw local fit against disagreement along a path of couplings, and beside it the number of clusterings.
 
     Parameters
@@ -26,14 +28,16 @@ def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None)
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
         The two panels are its ``child_axes``.
     """
     from matplotlib.ticker import MaxNLocator
 
-    ax = open_axes(ax, 9.6, 4.4, left=0.09, right=0.97, bottom=0.14, top=0.88)
+    narrow = is_narrow()
+    ax = open_axes(ax, 4.8 if narrow else 9.6, 7.6 if narrow else 4.4, left=0.09, right=0.97, bottom=0.14, top=0.88)
     ax.set_axis_off()
-    left, right = ax.inset_axes((0, 0, 0.55, 1)), ax.inset_axes((0.66, 0, 0.34, 1))
+    left = ax.inset_axes((0, 0.6, 1, 0.4) if narrow else (0, 0, 0.55, 1))
+    right = ax.inset_axes((0, 0, 1, 0.36) if narrow else (0.66, 0, 0.34, 1))
     couplings, fits, gtvs, counts = (_read(rows, name) for name in ("coupling", "local_fit", "gtv", "clusterings"))
     left.plot(gtvs, fits, color=BLUE, marker="o", markersize=4.5, linewidth=1.4)
     known = np.flatnonzero(np.isfinite(gtvs) & np.isfinite(fits))
@@ -46,7 +50,7 @@ def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None)
     dress(right, "Distinct clusterings", "coupling", "devices' clusterings")
     _scale(left.xaxis, gtvs)
     _scale(right.xaxis, couplings)
-    return ax
+    return finish(ax)
 
 
 def _read(rows: Sequence[dict[str, Any]], name: str) -> Floats:

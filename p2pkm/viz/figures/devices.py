@@ -6,21 +6,25 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
+from p2pkm.viz.color_by import read_points
+from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.viz.open_run import Run
 
 _PANELS, _COLUMNS = 25, 5
+_LEGEND = 6.0  # inches that title and legend take
 _BEHIND = 1_000  # points of all devices behind those of one
 _GAP = 0.12  # between panels, of a panel
 
 
-def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers | list[int] | None" = None) -> "Axes":
+def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers | list[int] | None" = None) -> "Figure":
     """Draw a panel for each device: its points, its centroids, and behind them the points of all in gray.
 
     Of more than 25 devices some are drawn, evenly spread, and the title notes it. With more than two features the
@@ -36,21 +40,21 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
     result = open_run(result)
     n = len(result.centroids)
     chosen = np.arange(min(n, _PANELS)) * n // min(n, _PANELS) if devices is None else np.asarray(devices)[:_PANELS]
-    columns = min(_COLUMNS, int(np.ceil(np.sqrt(len(chosen)))))
+    columns = min(3 if is_narrow() else _COLUMNS, int(np.ceil(np.sqrt(len(chosen)))))
     rows = -(-len(chosen) // columns)
-    width, height = 1.2 + 1.75 * columns, 1.75 + 1.75 * rows
+    width, height = max(1.2 + 1.75 * columns, _LEGEND), 1.75 + 1.75 * rows
     ax = open_axes(
-        ax, max(width, 4.7), height, left=0.8 / width, right=1 - 0.15 / width, bottom=0.55 / height,
+        ax, width, height, left=0.8 / width, right=1 - 0.15 / width, bottom=0.55 / height,
         top=1 - 1.05 / height,
     )  # fmt: skip
     ax.set_axis_off()
-    flat = show_flat(result.census.sample)
+    colored, flat = read_points(result), show_flat(result)
     points, centroids = flat.place(result.census.sample), flat.place(result.centroids[chosen])
     limits = _choose_limits(points, centroids)
     for place, device in enumerate(chosen):
@@ -59,14 +63,15 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         panel.locator_params(nbins=4)
         labels = [name + write_plainly(axis) for name, axis in zip(flat.names, (panel.xaxis, panel.yaxis), strict=True)]
         own = result.census.sample_device == device
-        _draw_device(panel, points, result.census.sample_class, own)
+        _draw_device(panel, points, colored.kinds, own)
         panel.scatter(*centroids[place].T, s=26, marker="x", color=INK, linewidths=1.2, zorder=3)
         size = int(result.census.sizes[device])
         who = f"device {device}" if result.topology.names is None else shorten(result.topology.names[device])
-        panel.set_title(f"{who}: {count(size, 'point')}", fontsize=7.5, loc="left", pad=3)
+        title = who if is_tight() else f"{who}: {count(size, 'point')}"
+        panel.set_title(title, fontsize=7.5, loc="left", pad=3)
         panel.tick_params(labelsize=6.5, length=2, labelbottom=place + columns >= len(chosen))
         panel.tick_params(labelleft=place % columns == 0 and bool(flat.names[1]), left=bool(flat.names[1]))
-    _explain(ax, result.census.sample_class, len(result.census.sample) < int(result.census.sizes.sum()))
+    _explain(ax, colored.label, len(result.census.sample) < int(result.census.sizes.sum()))
     some = "" if len(chosen) == n else f" ({len(chosen)} of them)"
     title = f"Points and centroids of {count(n, 'device')}{some}"
     ax.set_title("\n".join([title, flat.note]).rstrip(), fontsize=11, loc="left", pad=38)
@@ -74,7 +79,7 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     if flat.names[1]:
         ax.text(-0.5 / (1.75 * columns), 0.5, labels[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
                 fontsize=9)  # fmt: skip
-    return ax
+    return finish(ax)
 
 
 def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:
@@ -88,7 +93,7 @@ def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:
 
 
 def _draw_device(panel: Any, points: Floats, classes: Integers, own: Any) -> None:
-    """Draw the points of one device in the colors of their classes, before those of all."""
+    """Draw the points of one device in the colors of their classes or clusters, before those of all."""
     from matplotlib.colors import to_rgba_array
 
     behind = points[:: max(1, -(-len(points) // _BEHIND))]
@@ -110,12 +115,11 @@ def _choose_limits(points: Floats, centroids: Floats) -> list[tuple[float, float
     return [(float(a), float(b)) for a, b in zip(low - room, high + room, strict=True)]
 
 
-def _explain(ax: "Axes", classes: Integers, sampled: bool) -> None:
+def _explain(ax: "Axes", kind: str, sampled: bool) -> None:
     """State what the marks are."""
-    labeled = bool((classes >= 0).any())
-    own = "own point" + (", by true class" if labeled else "") + (" (a sample)" if sampled else "")
+    own = "own point" + (f", by {kind}" if kind else "") + (" (a sample)" if sampled else "")
     marks: dict[str, dict[str, Any]] = {
-        own: {"marker": "o", "color": CATEGORIES[0] if labeled else GRAY},
+        own: {"marker": "o", "color": CATEGORIES[0] if kind else GRAY},
         "point of any device": {"marker": "o", "color": "#D5D5D5"},
         "own centroid": {"marker": "x", "color": INK},
     }

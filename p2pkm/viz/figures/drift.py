@@ -7,11 +7,13 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.data.stream import DataStream
 from p2pkm.metrics.stream_figures import list_rounds
+from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.style import BLUE, GRAY, RED, dress, open_axes
+from p2pkm.viz.style import BLUE, GRAY, INK, RED, dress, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.metrics.result import Result
     from p2pkm.viz.open_run import Run
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _MANY = 0.5  # share of the rounds; where more of them change points, only the sudden change is marked
 
 
-def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the excess of each round over central k-means on its points, and the bytes on the wire up to then.
 
     Lines mark the breaks: rounds in which points change, or, where they do so all the time, the sudden change.
@@ -33,15 +35,15 @@ def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     run = open_run(result)
     ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.88)
     dress(ax, "Points that change", "round", "excess over a central refit (%)")
     own = list_rounds(run)
     if not own:
-        ax.text(0.5, 0.5, "the points did not change", transform=ax.transAxes, ha="center", color=GRAY)
-        return ax
+        ax.text(0.5, 0.5, "the points did not change", transform=ax.transAxes, ha="center", color=INK)
+        return finish(ax)
     rounds = [record["round"] for record in own]
     ratios = np.array([np.nan if record["ratio_mean"] is None else record["ratio_mean"] for record in own])
     for number, t in enumerate(find_breaks(run)):
@@ -56,7 +58,7 @@ def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Axes":
     volume.spines["right"].set_visible(True)
     lines = [line for one in (ax, volume) for line in one.get_lines() if not str(line.get_label()).startswith("_")]
     ax.legend(lines, [str(line.get_label()) for line in lines], loc="upper left", fontsize=8, frameon=False)
-    return ax
+    return finish(ax)
 
 
 def find_breaks(result: "Result") -> list[int]:

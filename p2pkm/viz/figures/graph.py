@@ -8,6 +8,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
 from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
+from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     CATEGORIES,
@@ -16,6 +17,7 @@ from p2pkm.viz.style import (
     RASTER,
     RED,
     add_bar,
+    choose_ink,
     draw_sample,
     open_axes,
     scale_colors,
@@ -24,6 +26,7 @@ from p2pkm.viz.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.network.graph import Topology
     from p2pkm.viz.open_run import Run
@@ -35,7 +38,7 @@ _NUMBERED = 40  # devices; above, their numbers are not written
 _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
 
 
-def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Axes":
+def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Figure":
     """Draw the communication graph: devices and links colored by figures of theirs.
 
     Devices whose figure is not known, such as those without points, are gray, devices with points but without a
@@ -54,7 +57,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
 
     Raises
     ------
@@ -74,15 +77,16 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     marks = _draw_devices(ax, places, shown, devices, topology)
     ax.margins(0.08)
     ax.autoscale_view()
-    for colored, reading, bottom in ((marks, devices, 0.54), (lines, links, 0.04)):
+    apart, long = (0.62, 0.36) if is_narrow() else (0.5, 0.4)  # between the color bars from foot to foot, and of one
+    for colored, reading, bottom in ((marks, devices, 0.04 + apart), (lines, links, 0.04)):
         if colored is not None:
-            add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, 0.4), unit=reading.unit)
+            add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, long), unit=reading.unit)
     agree = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
     ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
-    return ax
+    return finish(ax)
 
 
-def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Axes":
+def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Figure":
     """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
 
     Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title notes it.
@@ -97,7 +101,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.86, bottom=0.04, top=0.9)
     places, degrees = place_devices(topology), topology.degrees.astype(np.float64)
@@ -119,7 +123,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     left_out = _tell_samples(topology.n, len(nodes), len(links), len(drawn))
     title = f"{name}: {count(topology.n, 'device')}, {count(len(links), 'link')}"
     ax.set_title("\n".join([title, *left_out]), fontsize=11, loc="left")
-    return ax
+    return finish(ax)
 
 
 def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
@@ -235,5 +239,4 @@ def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topolog
                         va="top", fontsize=8, color=INK, zorder=3, bbox=_BEHIND)  # fmt: skip
             continue
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
-        dark = np.isfinite(costs[i]) and float(np.dot(shade[:3], (0.299, 0.587, 0.114))) < 0.5
-        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color="white" if dark else INK, zorder=3)
+        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color=choose_ink(shade), zorder=3)

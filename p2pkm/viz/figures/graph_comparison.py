@@ -7,10 +7,12 @@ import numpy as np
 from p2pkm.core.batch import Mask
 from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.style import BLUE, DPI, GRAY, INK, ORANGE, RASTER, draw_sample, write_number
+from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE, RASTER, draw_sample, open_axes, write_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.network.graph import Topology
 
@@ -46,7 +48,7 @@ class Panel(NamedTuple):
     figures: dict[str, Any]
 
 
-def plot_graphs(panels: list[Panel]) -> "Axes":
+def plot_graphs(panels: list[Panel], ax: "Axes | None" = None) -> "Figure":
     """Draw every graph, and bars of some measures of all of them, in the order in which they are given.
 
     Graphs that change are orange: links of round 0 dark, those of other rounds pale. ``~`` marks estimates.
@@ -54,26 +56,29 @@ def plot_graphs(panels: list[Panel]) -> "Axes":
     Parameters
     ----------
     panels : list of Panel
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        Those of the first bars; the figure is theirs.
+    matplotlib.figure.Figure
+        Drawings, then bars, are the ``child_axes`` of its axes.
     """
-    from matplotlib.figure import Figure
-
-    across = min(_ACROSS, len(panels))
+    narrow = is_narrow()
+    across = min(2 if narrow else _ACROSS, len(panels))
     rows = -(-len(panels) // across)
-    bars = _BARS + _LINE * len(panels)
-    width, height = max(10.0, _SIDE * across), (_SIDE + 0.45) * rows + bars
-    figure = Figure(figsize=(width, height), dpi=DPI)
+    bars = (_BARS + _LINE * len(panels)) * (2 if narrow else 1)
+    width, height = max(5.5 if narrow else 10.0, _SIDE * across), (_SIDE + 0.45) * rows + bars
+    ax = open_axes(ax, width, height, left=0, right=1, bottom=0, top=1)
+    ax.set_axis_off()
     side = width / across
     for number, panel in enumerate(panels):
         row, column = divmod(number, across)
         top = height - (_SIDE + 0.45) * (row + 1)
         box = ((column * side + 0.1) / width, top / height, (side - 0.2) / width, _SIDE / height)
-        _draw_graph(figure.add_axes(box), panel)
-    return _draw_bars(figure, panels, bars)
+        _draw_graph(ax.inset_axes(box), panel)
+    _draw_bars(ax, panels, (width, height), 2 if narrow else 1)
+    return finish(ax)
 
 
 def _draw_graph(ax: "Axes", panel: Panel) -> None:
@@ -102,28 +107,25 @@ def _draw_graph(ax: "Axes", panel: Panel) -> None:
     ax.set_title(f"{_break(panel.name)}\n{size}", fontsize=8.5)
 
 
-def _draw_bars(figure: Any, panels: list[Panel], inches: float) -> "Axes":
-    """Draw a column of bars for each measure; the names of the graphs stand left of the first."""
-    width, height = figure.get_size_inches()
+def _draw_bars(ax: "Axes", panels: list[Panel], size: tuple[float, float], rows: int) -> None:
+    """Draw a column of bars for each measure; the names of the graphs stand left of the first of a row."""
+    width, height = size
     names = [_break(panel.name, 22) for panel in panels]
     left = 0.25 + 0.075 * max(len(line) for name in names for line in name.split("\n"))
-    step = (width - left - 0.15) / len(_FIGURES)
-    low, tall = 0.35, inches - _BARS + 0.1
-    first = None
+    across = len(_FIGURES) // rows
+    step, tall = (width - left - 0.15) / across, _LINE * len(panels) + 0.1
     for number, (key, title) in enumerate(_FIGURES.items()):
-        box = ((left + number * step) / width, low / height, 0.66 * step / width, tall / height)
-        ax = figure.add_axes(box)
-        first = first or ax
-        _draw_column(ax, panels, key)
-        ax.set_title(title, fontsize=8.5, loc="left")
-        ax.set_yticks(range(len(panels)), names if number == 0 else [""] * len(panels), fontsize=8)
+        row, column = divmod(number, across)
+        low = 0.35 + (rows - 1 - row) * (_BARS + _LINE * len(panels))
+        bars = ax.inset_axes(((left + column * step) / width, low / height, 0.66 * step / width, tall / height))
+        _draw_column(bars, panels, key)
+        bars.set_title(title, fontsize=8.5, loc="left")
+        bars.set_yticks(range(len(panels)), names if column == 0 else [""] * len(panels), fontsize=8)
     if any(panel.active is not None for panel in panels):
-        figure.text(
+        ax.text(
             0.1 / width, 0.08 / height, "orange: links change from round to round; dark: those of round 0", fontsize=8,
-            color=INK, va="bottom",
+            color=INK, va="bottom", transform=ax.transAxes,
         )  # fmt: skip
-    assert first is not None
-    return first
 
 
 def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
@@ -134,7 +136,7 @@ def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
     for place, (panel, value) in enumerate(zip(panels, values, strict=True)):
         mark = "" if panel.figures[key]["exact"] else "~"
         text = "–" if value is None else f"{mark}{write_number(value)}"
-        ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=GRAY if value is None else INK)
+        ax.text(known[place] + 0.03 * most, place, text, va="center", fontsize=8, color=INK)
     ax.set_xlim(0, most)
     ax.set_ylim(len(panels) - 0.5, -0.5)
     ax.spines[["top", "right", "bottom"]].set_visible(False)

@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.viz.style import BLUE, DPI, INK, PALE, add_bar, count_one_by_one, dress
+from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, dress, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-def plot_leaks(leak: Floats, receivers: Integers, distances: Integers, title: str) -> "Axes":
+def plot_leaks(
+    leak: Floats, receivers: Integers, distances: Integers, title: str, ax: "Axes | None" = None
+) -> "Figure":
     """Draw what every receiver learns about every device, and the same against the hops between them.
 
     Parameters
@@ -23,20 +27,21 @@ def plot_leaks(leak: Floats, receivers: Integers, distances: Integers, title: st
         Hops, -1 where there is no path.
     title : str
         What the leaks are of.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        Those of the matrix; the figure is theirs.
+    matplotlib.figure.Figure
+        Matrix and distances are the ``child_axes`` of its axes.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.0, 4.6), dpi=DPI)
-    ax, side = figure.add_axes((0.07, 0.13, 0.345, 0.72)), figure.add_axes((0.59, 0.13, 0.39, 0.72))
-    figure.text(0.07, 0.94, title, fontsize=11, color=INK)
-    _draw_matrix(ax, leak, receivers)
-    _draw_distances(side, leak, distances)
-    return ax
+    narrow = is_narrow()
+    ax = open_axes(ax, 4.6 if narrow else 10.0, 7.6 if narrow else 4.6, left=0.07, right=0.98, bottom=0.13, top=0.85)
+    ax.set_axis_off()
+    ax.set_title(title, fontsize=11, loc="left", pad=26)
+    _draw_matrix(ax.inset_axes((0, 0.62, 0.84, 0.38) if narrow else (0, 0, 0.38, 1)), leak, receivers)
+    _draw_distances(ax.inset_axes((0, 0, 1, 0.36) if narrow else (0.57, 0, 0.43, 1)), leak, distances)
+    return finish(ax)
 
 
 def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
+from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.style import CATEGORIES, GRAY, dress, open_axes
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.viz.open_run import Run
 
 
-def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw every index over the number of clusters, 1 where it is best and 0 where it is worst.
 
     A dot marks the number that an index prefers, a line the one that was chosen.
@@ -28,14 +30,14 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     summary = open_run(result).summary
     ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.76)
     dress(ax, "Number of clusters", "k", "index (1: best)")
     if not summary["k_chosen"]:
-        ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=GRAY)
-        return ax
+        ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=INK)
+        return finish(ax)
     for number, (name, index) in enumerate(INDICES.items()):
         color, line = CATEGORIES[number % len(CATEGORIES)], ("-", ":")[number // len(CATEGORIES)]
         values = np.array(summary["k_indices"][name], float) * (1 if index.largest else -1)
@@ -46,9 +48,9 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Axes":
         heights = (values[known] - low) / (high - low) if high > low else np.ones(len(known))
         preferred = summary["k_preferred"][name]
         ax.plot(known + 1, heights, line, color=color, lw=1.4, label=f"{index.label}: {preferred}")
-        best = int(np.flatnonzero(known + 1 == preferred)[0])
+        best = known + 1 == preferred  # none where the index prefers a number that it has no value for
         ax.plot(known[best] + 1, heights[best], "o", color=color, ms=5)
     ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
     ax.set_ylim(-0.05, 1.05)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False)
-    return ax
+    return finish(ax)

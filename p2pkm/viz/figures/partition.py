@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
+from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import (
     BARS,
@@ -15,6 +16,7 @@ from p2pkm.viz.style import (
     PALE,
     add_bar,
     average_steps,
+    choose_ink,
     count_in_thousands,
     count_one_by_one,
     dress,
@@ -25,6 +27,7 @@ from p2pkm.viz.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.viz.open_run import Run
 
@@ -33,7 +36,7 @@ _WIDE = 8.0  # largest over smallest count from which colors are logarithmic
 _COLUMNS = 2_000  # of the map; more devices share columns
 
 
-def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw how many points of each class each device has; see `plot_partition_of`.
 
     Parameters
@@ -44,7 +47,7 @@ def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     result = open_run(result)
     return plot_partition_of(result.census.sizes, result.census.classes, ax, names=result.topology.names)
@@ -52,7 +55,7 @@ def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
 def plot_partition_of(
     sizes: Integers, classes: Integers | None, ax: "Axes | None" = None, *, names: Sequence[str] | None = None
-) -> "Axes":
+) -> "Figure":
     """Draw a map of devices and classes, or the points of each device if there are no labels.
 
     Parameters
@@ -68,11 +71,11 @@ def plot_partition_of(
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     sizes = np.asarray(sizes)
     if classes is None or not np.size(classes):
-        return _draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names)
+        return finish(_draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names))
     table = np.asarray(classes)
     ax = open_axes(ax, 7.4, float(np.clip(1.3 + 0.27 * table.shape[1], 3.4, 6)), left=0.09, right=0.88, bottom=0.15)
     _draw_map(table, ax, names)
@@ -81,7 +84,7 @@ def plot_partition_of(
         fontsize=11,
         loc="left",
     )
-    return ax
+    return finish(ax)
 
 
 def _sum_up(sizes: Integers) -> str:
@@ -128,10 +131,11 @@ def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
         axis.set_label_text(label)
         count_one_by_one(axis, size, called)
     ax.tick_params(labelsize=9)
-    if n <= _WRITTEN[0] and n_classes <= _WRITTEN[1]:
+    if n <= _WRITTEN[0] // (2 if is_narrow() else 1) and n_classes <= _WRITTEN[1]:
         for (i, j), number in np.ndenumerate(table):
             if number:
-                dark = float(np.asarray(norm(number))) < 0.6
-                ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color="white" if dark else INK)
+                ax.text(
+                    i, j, f"{number}", ha="center", va="center", fontsize=7, color=choose_ink(image.cmap(norm(number)))
+                )
     label = "points (gray: none)" if step == 1 else f"points, mean of {step} devices"
     add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)

@@ -6,6 +6,8 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
+from p2pkm.viz.color_by import read_points
+from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
 from p2pkm.viz.style import (
@@ -22,7 +24,9 @@ from p2pkm.viz.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+    from p2pkm.viz.color_by import PointColors
     from p2pkm.viz.open_run import Run
 
 _CROSSES = 600  # centroids; above, they are dots
@@ -30,12 +34,12 @@ _CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
 _ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
 
 
-def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
+def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the sample of points and every device's centroids.
 
     With two features as they are; with more on the two principal components of the sample, and the title says how
     much of the variance they show; with one feature every device has its own line. Points have the light color of
-    their true class, gray without labels.
+    their true class, without labels that of the cluster that their device assigned them to, gray if it has none.
 
     Parameters
     ----------
@@ -45,7 +49,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     result = open_run(result)
     ax = open_axes(ax, 6.4, 5.9, left=0.15, right=0.97, bottom=0.09, top=0.85)
@@ -55,19 +59,19 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
     sample, server = result.census.sample, result.server_centroids
     hub = np.zeros((0, d)) if server is None else server[np.isfinite(server).all(axis=1)]
     if d == 1:
-        names, note = ("feature 0", "device"), ""
+        names, note = (show_flat(result).names[0], "device"), ""
         views = [
             np.column_stack((rows[:, 0], lines))
             for rows, lines in ((sample, result.census.sample_device), (centroids, owner), (hub, np.full(len(hub), -1)))
         ]
     else:
-        flat = show_flat(sample)
+        flat = show_flat(result)
         names, note, views = (
             flat.names,
             f"\n{flat.note}".rstrip(),
             [flat.place(rows) for rows in (sample, centroids, hub)],
         )
-    draw_points(ax, views[0], result.census.sample_class, upright=d == 1)
+    draw_points(ax, views[0], read_points(result), upright=d == 1)
     _draw_centroids(ax, views[1], views[2])
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
     dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
@@ -82,7 +86,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Axes":
         handle.set_alpha(1)
         handle.set_sizes([35])
     ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=24)
-    return ax
+    return finish(ax)
 
 
 def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floats]:
@@ -91,21 +95,21 @@ def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floa
     return devices[np.nonzero(present)[0]], centroids[devices][present]
 
 
-def draw_points(ax: "Axes", points: Floats, classes: Integers, *, upright: bool) -> None:
-    """Draw points lightly, each class in its color; the colors repeat after seven classes."""
+def draw_points(ax: "Axes", points: Floats, colored: "PointColors", *, upright: bool) -> None:
+    """Draw points lightly, each kind in its color; the colors repeat after seven kinds."""
     from matplotlib.colors import to_rgba_array
 
     if not len(points):
         return
     colors = to_rgba_array([*CATEGORIES, GRAY])
-    labeled = bool((classes >= 0).any())
-    shown = colors[np.where(classes >= 0, classes % len(CATEGORIES), len(CATEGORIES))]
+    kinds = colored.kinds
+    shown = colors[np.where(kinds >= 0, kinds % len(CATEGORIES), len(CATEGORIES))]
     shown[:, :3] = 0.45 + 0.55 * shown[:, :3]
     size = float(np.clip(9_000 / len(points), 4, 16))
     ax.scatter(
         points[:, 0], points[:, 1], s=4 * size if upright else size, c=shown, marker="|" if upright else "o",
         linewidths=0.8 if upright else 0, zorder=1, rasterized=len(points) > RASTER,
-        label="point, colored by true class" if labeled else "point",
+        label=f"point, colored by {colored.label}" if colored.label else "point",
     )  # fmt: skip
 
 

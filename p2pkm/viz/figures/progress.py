@@ -7,11 +7,13 @@ import numpy as np
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import line_up, read_records
+from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, count_in_thousands, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from p2pkm.viz.open_run import Run
 
@@ -19,7 +21,7 @@ _AXES = ("virtual_seconds", "bytes")
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
 
 
-def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Axes":
+def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Figure":
     """Draw by how much the centroids cost more than central k-means, against simulated time or bytes, stage by stage.
 
     Parameters
@@ -32,7 +34,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
 
     Raises
     ------
@@ -46,7 +48,10 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         raise ExperimentError(f"against is {against!r}; expected {', '.join(_AXES)}")
     places = read_records(result.rounds, against)
     if not np.isfinite(places).any():
-        raise DataError("the run has no simulated time; run it with a network model, such as --link-model wan")
+        raise DataError(
+            "the run has no simulated time; run it with a network model, such as --link-model wan (in Python "
+            "link_model='wan'), or draw it against='bytes'"
+        )
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
@@ -75,4 +80,4 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         count_in_thousands(ax.xaxis, "B")
     if len(spans) > 1:
         ax.legend(title="stage", title_fontsize=8.5, fontsize=8.5, frameon=False)
-    return ax
+    return finish(ax)

@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from p2pkm.viz.looks import finish
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
+def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw the seconds of a round against the number of ranks.
 
     Parameters
@@ -21,7 +23,7 @@ def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     ax = open_axes(ax, 7.0, 4.5, left=0.13)
     ranks, seconds = _columns(found["strong"])
@@ -40,7 +42,7 @@ def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Axes":
     write_plainly(ax.yaxis)
     dress(ax, "Seconds per round, predicted", "ranks", "seconds")
     ax.legend(fontsize=9, frameon=False)
-    return ax
+    return finish(ax)
 
 
 def _columns(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:

@@ -14,22 +14,25 @@ from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import Table, find, keys
 from p2pkm.storage.study_table import Row, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
     GRAY,
     INK,
     add_bar,
+    choose_ink,
     choose_steps,
     dress,
     is_wide,
     open_axes,
-    save_figure,
     scale_colors,
     write_plainly,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*Xd<>h"
 _APART = 0.052  # of a panel's width: the least distance of two names
@@ -65,7 +68,7 @@ _OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "init"
 def plot_measures(
     study: Any, ax: "Axes | None" = None, *, measures: Sequence[str] = ("spectral_gap", "effective_neighbors"),
     value: str = "rounds_to_1pct",
-) -> "Axes":  # fmt: skip
+) -> "Figure":  # fmt: skip
     """Draw what theory knows of the graphs against what a study measured, a panel per measure.
 
     A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
@@ -84,25 +87,30 @@ def plot_measures(
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
     every = [row for row in read_rows(study) if row.get(value) is not None or never_reached(row, value)]
     rows = [row for row in every if row.get(value) is not None]
     longest = max(map(len, _shorten(_list(rows, "graph")).values()), default=0)
     above = 0.45 + 0.07 * longest  # inches
-    width, height = 5.4 * len(measures), 4.6 + above
-    ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=0.85 / height,
+    methods = _list(every, "algorithm")
+    names = [name + _tell_never(every, name) for name in methods]
+    below = 0.85 + 0.19 * ((len(names) - 1) // 4) if names == methods else 0.75 + 0.19 * len(names)  # with the legend
+    width, height = 5.4 * len(measures), 3.75 + above + below
+    if narrow := is_narrow():  # one below the other
+        width, height = 4.8, (3.2 + above) * len(measures)
+    ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=below / height,
                    top=1 - (above + 0.3) / height)  # fmt: skip
     ax.set_axis_off()
-    methods = _list(every, "algorithm")
     ax.set_title("What is known of a graph, and what it does: mean over seeds, from least to most", fontsize=11,
                  loc="left", pad=72 * above - 6)  # fmt: skip
-    room = 1 / (len(measures) + 0.2 * (len(measures) - 1))
+    between = 0.7 if narrow else 0.2
+    room = 1 / (len(measures) + between * (len(measures) - 1))
     for number, measure in enumerate(measures):
-        panel = ax.inset_axes((1.2 * room * number, 0, room, 1))
+        start = (1 + between) * room * number
+        panel = ax.inset_axes((0, 1 - start - room, 1, room) if narrow else (start, 0, room, 1))
         _draw_panel(panel, [row for row in rows if row.get(measure) is not None], (measure, value), methods)
-    names = [name + _tell_never(every, name) for name in methods]
     if len(methods) > 1 or names != methods:
         from matplotlib.lines import Line2D
 
@@ -110,7 +118,7 @@ def plot_measures(
                  for i, name in enumerate(names)]  # fmt: skip
         ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4 if names == methods else 1,
                   fontsize=9, frameon=False)  # fmt: skip
-    return ax
+    return finish(ax)
 
 
 def _tell_never(rows: Sequence[Row], method: str) -> str:
@@ -125,7 +133,7 @@ def _is_far(group: Sequence[Row]) -> bool:
     return all(never_reached(row, _NEAR) for row in group)
 
 
-def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Axes":
+def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Figure":
     """Draw the excess of the cost over central k-means against what it takes: colors are methods, markers graphs.
 
     Parameters
@@ -137,7 +145,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     rows = [row for row in read_rows(study) if row.get("ratio_mean") is not None and row.get(against) is not None]
     table = []
@@ -152,7 +160,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     return plot_quality(table, ax, against=against, bars="from least to most")
 
 
-def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Axes":
+def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Figure":
     """Draw a figure over two options of a study: the mean over everything else, written into the cells.
 
     A figure that counts to 1 % of central k-means is "never" where no run came there, and 12 (3/5) where 3 of 5 did.
@@ -169,7 +177,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
     rows = [row for row in read_rows(study) if None not in (row.get(x), row.get(y))]
     across, down = _sort(_list(rows, x)), _sort(_list(rows, y))
@@ -198,7 +206,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     if max(cells.shape) <= _WRITTEN:
         _write_cells(ax, cells, norm, remarks, whole=bool(find(value).unit))
     add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
-    return ax
+    return finish(ax)
 
 
 def find_swept(rows: Sequence[Row]) -> list[str]:
@@ -206,7 +214,7 @@ def find_swept(rows: Sequence[Row]) -> list[str]:
     return [name for name in _OPTIONS if len({row.get(name) for row in rows} - {None}) > 1]
 
 
-def draw_study(study: Any, folder: Path) -> list[Path]:
+def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
     """Draw what a study has figures for, as PNG and SVG."""
     rows = read_rows(study)
     draws: dict[str, Any] = {}
@@ -221,7 +229,7 @@ def draw_study(study: Any, folder: Path) -> list[Path]:
     for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
         for value in (name for name in keys(Table.MAP) if any(name in row for row in compared)):
             draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
-    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name)]
+    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 
 
 def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], methods: Sequence[str]) -> None:
@@ -287,10 +295,10 @@ def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[in
     for (i, j), cell in np.ndenumerate(cells):
         digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if whole else write_number(cell)
         text = digits if np.isfinite(cell) else ""
-        dark = bool(text) and norm(cell) < 0.5
+        ink = choose_ink(ax.images[0].cmap(norm(cell))) if text else INK
         text += remarks.get((i, j), "")
         if text:
-            ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color=ink)
 
 
 def _shorten(names: Sequence[Any]) -> dict[Any, str]:

@@ -4,8 +4,11 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
+from p2pkm.storage.save import write_bytes
 from p2pkm.viz.report.html import Content, Html, tag
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -27,6 +30,32 @@ $scripts
 </body>
 </html>
 """)
+
+
+class Page(NamedTuple):
+    """A report as one HTML page, which a notebook shows in a frame of its own.
+
+    Attributes
+    ----------
+    html : str
+    """
+
+    html: str
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self.html):,} letters; save(path) writes it, and a notebook shows it>"
+
+    def _repr_html_(self) -> str:
+        return tag(
+            "iframe", srcdoc=self.html, title="report of a run", sandbox="allow-scripts", loading="lazy",
+            style="width:100%;height:80vh;min-height:32rem;border:1px solid #888",
+        ).text  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page into a file, which appears when it is complete."""
+        target = Path(path)
+        write_bytes(target.parent, target.name, lambda file: file.write(self.html.encode("utf-8", "replace")))
+        return target
 
 
 def render_page(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.metrics.replay_frames import Frames
 from p2pkm.metrics.result import Result
+from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import line_up
 from p2pkm.viz.graph_layout import place_devices
@@ -100,9 +101,9 @@ def _describe(frames: Frames, result: Result) -> tuple[dict[str, Any], list[str]
 
 def _map_cloud(frames: Frames, result: Result) -> tuple[dict[str, Any], dict[str, NDArray[Any]], int]:
     """Return the plane of the points, points and centroids on it, and how many centroids lie too far out."""
-    census, flat = result.census, show_flat(result.census.sample)
+    census, flat = result.census, show_flat(result)
     kept = draw_sample(len(census.sample), _POINTS)
-    owner, kind = census.sample_device[kept], census.sample_class[kept]
+    owner, colored = census.sample_device[kept], read_points(result)
     points, centroids = flat.place(census.sample[kept]), flat.place(frames.centroids.astype(np.float64))
     names, line = flat.names, frames.centroids.shape[3] == 1
     if line:  # every device has its own
@@ -116,10 +117,10 @@ def _map_cloud(frames: Frames, result: Result) -> tuple[dict[str, Any], dict[str
     arrays: dict[str, NDArray[Any]] = {
         "centroids": to_steps(steps),
         "points": box.place(points)[0],
-        "pointClass": kind.astype(np.int16),
+        "pointClass": colored.kinds[kept].astype(np.int16),
         "pointDevice": shown.astype(np.int32),
     }
-    return {**box.to_json(), "names": names, "note": flat.note, "line": line}, arrays, outside
+    return {**box.to_json(), "names": names, "note": flat.note, "line": line, "colored": colored.label}, arrays, outside
 
 
 def _tell_frame(record: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +150,9 @@ def _note(content: dict[str, Any], result: Result, outside: int) -> list[str]:
 def _lay_out(count: int, notes: list[str]) -> list[Html]:
     """Return the elements that replay.js moves."""
     play = tag("button", "▶", type="button", id="replay-play", aria_label="Play")
-    slider = tag("input", type="range", id="replay-slider", min=0, max=count - 1, value=0, step=1, aria_label="Frame")
+    slider = tag(
+        "input", type="range", id="replay-slider", min=0, max=count - 1, value=count - 1, step=1, aria_label="Frame"
+    )
     controls = tag(
         "div",
         play,

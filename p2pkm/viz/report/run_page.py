@@ -20,24 +20,17 @@ from p2pkm.viz.all_figures import figures_of
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import Span, line_up
+from p2pkm.viz.report.findings import describe
 from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag, title_of
 from p2pkm.viz.report.narrative import name_place, narrate
-from p2pkm.viz.report.page import render_page
+from p2pkm.viz.report.page import Page, render_page
 from p2pkm.viz.report.replay import show_replay
 from p2pkm.viz.svg import draw_inline
 
+_FEATURES, _COUNTED = 12, 50  # columns of the table of centroids, devices and clusters whose points are counted
 _LISTED = 10  # devices and links
 _SHOWN_OTHERWISE = ("bytes_busiest",)  # of the figures that devices have: sent and received apart
 _AT_END = ("ratio_mean", "gtv", "objective")  # of every stage
-_ALTS = {
-    "convergence": "Quality, objective and disagreement over the rounds",
-    "graph": "The communication graph, devices by cost and links by disagreement",
-    "points": "Points and the devices' centroids",
-    "partition": "Points of each class on each device",
-    "bytes": "Bytes that each device sent and received",
-    "groups": "The communication graph, devices by group and links by disagreement",
-    "k": "Indices for the number of clusters over k",
-}
 
 
 def draw_run(folder: Path) -> tuple[str, bool]:
@@ -50,6 +43,16 @@ def draw_run(folder: Path) -> tuple[str, bool]:
     """
     manifest, config = _read_origin(folder)
     result = load(folder)
+    return _lay_out(result, repeat(folder, manifest, config, result.summary))
+
+
+def show_page(result: Result) -> Page:
+    """Return the page of a result in memory, which has no command that repeats it."""
+    return Page(_lay_out(result, section("How it was run", _list_facts({}, result.summary)))[0])
+
+
+def _lay_out(result: Result, again: Html) -> tuple[str, bool]:
+    """Return the page that ends with how to do it again, and whether it holds a replay."""
     summary = result.summary
     title = f"{str(summary['algorithm']).split(':')[0]} {name_place(result)}, {count(summary['devices'], 'device')}"
     full = [f"{name} {summary[name]}" for name in ("algorithm", "graph", "data", "partition", "clusters")]
@@ -68,12 +71,13 @@ def draw_run(folder: Path) -> tuple[str, bool]:
         section(
             "In numbers",
             _sum_up(result),
+            *_list_clusters(result),
             _list_indices(result),
             _list_stages(result),
             _list_devices(result),
             _list_links(result),
         ),
-        repeat(folder, manifest, config, summary),
+        again,
     ]
     return render_page(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
 
@@ -98,12 +102,33 @@ def _warn(summary: dict[str, Any]) -> Html:
 
 def _draw(name: str, result: Result) -> Html:
     picture = Html(draw_inline(partial(figures_of(result)[name], result), name))
-    return tag("figure", picture, tabindex=0, role="group", aria_label=_ALTS[name])
+    return tag("figure", picture, tabindex=0, role="group", aria_label=describe(name, result))
 
 
 def _sum_up(result: Result) -> Html:
     rows = explain(result.summary, result.notes)
-    return tabulate("Summary", ("", "figure", "what it means"), rows)
+    return tabulate("Summary", ("name", "figure", "what it means"), rows)
+
+
+def _list_clusters(result: Result) -> list[Html]:
+    """Return the centroids of the clusters in the units of the data, and how many points each device has in them."""
+    clusters, features = result.clusters, result.feature_names[:_FEATURES]
+    pooled, points = clusters.pool(), clusters.points
+    present = [c for c in range(len(pooled)) if np.isfinite(pooled[c]).all()]
+    rows: list[list[Cell]] = [
+        [str(c), None if points is None else int(points[:, c].sum()), *map(float, pooled[c, : len(features)])]
+        for c in present
+    ]
+    some = "" if len(features) == pooled.shape[1] else f", {len(features)} of {pooled.shape[1]} features"
+    head: list[Content] = ["cluster", "points", *features]
+    tables = [tabulate(f"Centroids in the units of the data, mean of the devices{some}", head, rows)]
+    if points is None or len(present) > _COUNTED:
+        return tables
+    topology, n = result.topology, min(len(points), _COUNTED)
+    sites: list[list[Cell]] = [[topology.label(i), *(int(points[i, c]) for c in present)] for i in range(n)]
+    part = "" if n == len(points) else f" ({n} of {len(points):,})"
+    head = ["device", *(f"cluster {c}" for c in present)]
+    return [*tables, tabulate(f"Points of the devices in the clusters{part}", head, sites, sortable=True)]
 
 
 def _list_indices(result: Result) -> Html:
@@ -194,14 +219,31 @@ def _read_gtv(result: Result, links: Any) -> list[float | None]:
 
 
 def repeat(folder: Path, manifest: dict[str, Any], config: str, summary: dict[str, Any]) -> Html:
-    """Return how to do it again: commands, versions, seed, ranks, hashes, and the configuration in full."""
-    parts: list[Content] = []
-    if config:
-        ranks = int(summary.get("ranks") or 1)
-        start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
-        again = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder / "config.toml")])
-        check = shlex.join(["python", "-m", "p2pkm", "verify", str(folder)])
-        parts += [tag("p", "The same run again, and the same compared bit by bit:"), tag("pre", f"{again}\n{check}")]
+    """Return how to do it again: commands, versions, seed, ranks, hashes, and the configuration in full.
+
+    The commands work from any folder: paths are absolute, and files that the configuration names are found from where
+    the run was started.
+    """
+    facts = _list_facts(manifest, summary)
+    if not config:
+        return section("How to repeat it", facts)
+    ranks = int(summary.get("ranks") or 1)
+    start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    again = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder.resolve() / "config.toml")])
+    check = shlex.join(["python", "-m", "p2pkm", "verify", str(folder.resolve())])
+    there = f"cd {shlex.quote(manifest['cwd'])} && " if "cwd" in manifest else ""
+    return section(
+        "How to repeat it",
+        tag("p", "The same run again, and the same compared bit by bit, from any folder:"),
+        tag("pre", f"{there}{again}\n{there}{check}"),
+        tag("p", "On another machine: save the configuration below as config.toml, and give that to --config; files "
+                 "that it names are found from the folder in which the command is started."),
+        facts, fold("config.toml", tag("pre", config)),
+    )  # fmt: skip
+
+
+def _list_facts(manifest: dict[str, Any], summary: dict[str, Any]) -> Html:
+    """Return the command as it was given, versions, seed, ranks and hashes."""
     facts: list[tuple[str, Content]] = [
         (name, _tell(manifest[name])) for name in _FACTS if manifest.get(name) is not None
     ]
@@ -209,10 +251,7 @@ def repeat(folder: Path, manifest: dict[str, Any], config: str, summary: dict[st
         facts.insert(0, ("command", tag("code", name_command(manifest["command"]))))
     facts += [(name, _tell(summary[name])) for name in ("seed", "ranks", "wall_seconds") if name not in manifest]
     facts += [(name, tag("code", summary[name])) for name in ("centroids_sha256", "chain_sha256") if summary[name]]
-    parts.append(tag("dl", *(join((tag("dt", name.replace("_", " ")), tag("dd", what))) for name, what in facts)))
-    if config:
-        parts.append(fold("config.toml", tag("pre", config)))
-    return section("How to repeat it", *parts)
+    return tag("dl", *(join((tag("dt", name.replace("_", " ")), tag("dd", what))) for name, what in facts))
 
 
 _FACTS = ("version", "python", "libraries", "mpi", "host", "ranks", "seed", "start", "end")

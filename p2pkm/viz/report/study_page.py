@@ -12,9 +12,11 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import write_size
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import Table, keys
-from p2pkm.storage.study_table import Row, average, find_gap, judge_gap, name_run, name_sides, tell_worse
+from p2pkm.storage.paired_tests import LEVEL, TEST, Standing, compare_pairs, conclude, rank
+from p2pkm.storage.study_table import Row, average, find_axes, judge_gap, name_run, name_sides, tell_worse
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
 from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, title_of, write
 from p2pkm.viz.report.narrative import tell_ratio
 from p2pkm.viz.report.page import render_page
@@ -73,15 +75,33 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     good, bad = ([row for row in rows if (row.get("error") is None) is fine] for fine in (True, False))
     axes = _find_axes(rows, told["usual"])
     means = _average(good, [name for name in axes if name != "seed"])
+    groups = {_name(row, [name for name in axes if name != "seed"]): _by_seed(row) for row in means}
+    sentence = conclude(groups)
+    figures = [*_draw_seeds(good, sentence), *_collect_figures(kind, folder, told.get("table", ()))]
     title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
         section(
-            "Verdict", tag("p", _judge(means, axes, len(good), len(bad)) + _fault_sentence(told), class_="verdict")
+            "Verdict",
+            tag("blockquote", tag("p", sentence), class_="quote"),
+            tag("p", _judge(means, axes, len(good), len(bad)) + _fault_sentence(told), class_="verdict"),
         ),
         _name_failures(bad, axes),
-        section("Figures", tag("div", *_collect_figures(kind, folder, told.get("table", ())), class_="figures")),
-        section("In numbers", _list_means(means, axes), *_list_differences(told), _list_runs(good, axes)),
+        section(
+            "Figures",
+            tag(
+                "div",
+                *(figures or [tag("p", "No run was compared with central k-means.", class_="note")]),
+                class_="figures",
+            ),
+        ),
+        section(
+            "In numbers",
+            _list_means(means, axes),
+            *_list_standings(rank(groups, "ratio_mean")),
+            *_list_differences(told),
+            _list_runs(good, axes),
+        ),
         _repeat(kind, folder, told),
     ]
     return render_page(title, body, ["tables.js"])
@@ -122,7 +142,7 @@ def _name(row: Row, axes: Sequence[str]) -> str:
 def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> str:
     """Return what came out: the best, the cheapest nearly as good, the worst, who came near central k-means, and when.
 
-    What the paired 95 % interval of the difference does not tell apart is called tied.
+    What a paired test over the seeds does not tell apart is called tied.
     """
     name = partial(_name, axes=[one for one in axes if one != "seed"])
     words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
@@ -130,7 +150,9 @@ def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> st
     if not rated:
         return " ".join([*words, "None was compared with central k-means."])
     best, worst = rated[0], rated[-1]
-    level, behind = ([row for row in rated if row is not one and _is_tied(row, one)] for one in (best, worst))
+    tied = {one.name for one in rank({name(row): _by_seed(row) for row in rated}, "ratio_mean") if one.tied}
+    level = [row for row in rated if name(row) in tied]
+    behind = [row for row in rated if row is not worst and _is_tied(row, worst)]
     single = min(len(row["group"]) for row in rated) < 2 and len(rated) > 1
     title = "Lowest cost" if single else "Best"
     words.append(f"{title}: {name(best)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
@@ -138,7 +160,7 @@ def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> st
     if single:
         words.append("With one seed differences cannot be told from chance.")
     elif level:
-        words.append(f"Tied with it (the paired 95 % interval of the difference contains 0): {_list(level, name)}.")
+        words.append(f"Tied with it ({TEST}): {_list(level, name)}.")
     near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
     thrift = min(near, key=lambda row: row["bytes"])
     if thrift is not best:
@@ -153,9 +175,42 @@ def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> st
 
 def _is_tied(one: Row, other: Row) -> bool:
     """Return whether the seeds that two configurations share do not tell their costs apart."""
-    sides = [{row.get("seed"): row for row in side["group"]} for side in (one, other)]
-    gap = find_gap(sides[0], sides[1], "ratio_mean")
-    return gap is None or gap["tied"] is not False
+    gap = compare_pairs(_by_seed(one), _by_seed(other), "ratio_mean")
+    return gap is None or gap.p is None or gap.p >= LEVEL
+
+
+def _by_seed(mean: Row) -> dict[int, Row]:
+    """Return the runs of a configuration by their seeds."""
+    return {row["seed"]: row for row in mean["group"]}
+
+
+def _draw_seeds(rows: Sequence[Row], sentence: str) -> list[Html]:
+    """Return small multiples with every run, and the paired differences to the best; nothing without a comparison."""
+    rated = [row for row in rows if row.get("ratio_mean") is not None]
+    draws: dict[str, tuple[Callable[..., Any], str]] = {}
+    if rated:
+        draws["seeds"] = (plot_seeds, "Small multiples: the cost of every run above central k-means, a dot per seed")
+    if len(find_axes(rated)) > 0:
+        draws["differences"] = (plot_differences, f"Paired differences to the best. {sentence}")
+    return [
+        tag("figure", Html(draw_inline(partial(draw, rated), name)), tabindex=0, role="group", aria_label=alt)
+        for name, (draw, alt) in draws.items()
+    ]
+
+
+def _list_standings(standings: Sequence[Standing]) -> list[Html]:
+    """Return the configurations against the best: mean differences with 95 % intervals, and which are tied."""
+    rows: list[list[Cell]] = []
+    for one in standings:
+        verdict = {True: "tied", False: "worse", None: "one seed: may be chance"}[one.tied] if one.gap else "best"
+        mean, low, high = one.gap[:3] if one.gap else (None, None, None)
+        rows.append([one.name, one.mean, mean, low, high, verdict])
+    if len(rows) < 2:
+        return []
+    head: list[Content] = ["configuration", title_of("ratio_mean"), "difference to the best", "95 %: from", "to",
+                           "verdict"]  # fmt: skip
+    return [tabulate(f"Against the best, same seeds: {TEST}; intervals by Student's t, each without correction", head,
+                     rows, sortable=True)]  # fmt: skip
 
 
 def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
@@ -170,8 +225,11 @@ def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]
     words = []
     if came:
         soon = came[0]
-        words.append(f"Within 1 % of central k-means first: {name(soon)}, after {soon[first]:.3g} rounds "
-                     f"({soon[figure]:.3g} with initialization{write_share(soon)}).")  # fmt: skip
+        told = [soon[first], soon[figure], write_share(soon)]
+        level = [row for row in came if [row[first], row[figure], write_share(row)] == told]
+        who = " and ".join(map(name, level)) if len(level) == 2 else _list(level, name)
+        words.append(f"Within 1 % of central k-means first: {who}, after {soon[first]:.3g} "
+                     f"round{'s' * (soon[first] != 1)} ({soon[figure]:.3g} with initialization{told[2]}).")  # fmt: skip
     never = [row for row in rated if row["reached_central"] == 0]
     return words + ([f"Never within 1 % of it: {_list(never, name)}."] if never else [])
 
@@ -201,13 +259,10 @@ def _collect_figures(kind: str, folder: Path, table: Sequence[Row]) -> list[Html
     """Return the figures: drawn anew of a comparison, of a study those that it keeps, as pictures of their own."""
     if kind == "comparison":
         if not any(row["ratio_mean"] is not None for row in table):
-            return [tag("p", "No run was compared with central k-means.", class_="note")]
+            return []
         draws = {name: Html(draw_inline(partial(plot_quality, table, against=name), name)) for name in _AGAINST}
         return [tag("figure", draws[name], tabindex=0, role="group", aria_label=alt) for name, alt in _AGAINST.items()]
-    paths = sorted((folder / "figures").glob("*.svg"))
-    if not paths:
-        return [tag("p", "There are none: the folder has no figures.", class_="note")]
-    return [_embed(path) for path in paths]
+    return [_embed(path) for path in sorted((folder / "figures").glob("*.svg"))]
 
 
 def _embed(path: Path) -> Html:
@@ -256,7 +311,8 @@ def _list_differences(told: dict[str, Any]) -> list[Html]:
         return []
     gap = title_of("ratio_mean", "difference of ratio")
     head = ("pair", "seeds", gap, "95 %: from", "to", "verdict")
-    return [tabulate(f"Differences to {told['reference']}, same seeds", head, rows, sortable=True)]
+    return [tabulate(f"Differences to {told['reference']}, same seeds; bootstrap intervals, without correction", head,
+                     rows, sortable=True)]  # fmt: skip
 
 
 def _list_runs(rows: Sequence[Row], axes: Sequence[str]) -> Html:
@@ -284,7 +340,7 @@ def _repeat(kind: str, folder: Path, told: dict[str, Any]) -> Html:
     files = sorted(folder.glob("*.toml"))
     if not files:
         return section("How to repeat it", tag("p", "The folder does not hold the file of the study.", class_="note"))
-    command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0])])
+    command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0].resolve())])
     return section(
         "How to repeat it", tag("pre", command), fold(files[0].name, tag("pre", files[0].read_text("utf-8")))
     )

@@ -8,6 +8,7 @@ import pytest
 
 import topologies
 from p2pkm.core.expected_messages import NOTHING, Volume
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
@@ -15,12 +16,12 @@ from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import split
 from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
-from tests.support.methods import spell
+from tests.support.methods import METHODS, spell
 
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
@@ -67,8 +68,9 @@ def check(rows):
 def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
     data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
     rows = compare(
-        algorithm=spell(name), graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition, **rounds
-    )
+        algorithm=spell(name), graph=graph, devices=GRAPHS[graph], data=data, clusters=3, partition=partition,
+        quantize="none", **rounds,
+    )  # fmt: skip
     share = check(rows)
     if partition == "iid" and name not in ("coreset", "gtvmin"):  # a rehearsal leaves rows without points out
         assert share == 1.0  # from the first message of the seeding to the last round
@@ -145,6 +147,15 @@ def test_tables_of_the_wrong_shape_stay_below_what_was_planned(name):
         assert not any(volume.exact_bytes for _, volume, _ in rows)
 
 
+def test_walks_on_points_that_change_are_at_most_those_of_the_plan():
+    rows = compare(algorithm="treelloyd", stream=DataStream(), data="blobs:points=80,clusters=4", devices=6,
+                   clusters=4, partition="iid", **ROUNDS)  # fmt: skip
+    check(rows)
+    late = [(volume, sent) for course, volume, sent in rows if course.name == "treelloyd"][2:]
+    assert not any(volume.exact_messages or volume.exact_bytes for volume, _ in late)
+    assert sum(volume.wire_bytes for volume, _ in late) < sum(volume.bytes for volume, _ in late) / 10
+
+
 @pytest.mark.parametrize("schedule", ["jacobi", "colored", "async"])
 def test_schedules_wake_whom_the_plan_says(schedule):
     rows = compare(schedule=schedule, coupling=30, devices=12, graph="grid", partition="iid", rounds=6, seed=3)
@@ -184,9 +195,15 @@ def test_init_global_is_planned_as_it_is_run(disturbed):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
     rows = compare(**options, **disturbed, rounds=2)
     names = list(dict.fromkeys(course.name for course, _, _ in rows))
-    before = ["flooded-summaries", "select-candidate"] if disturbed else ["tree-summaries", "rehearsal"]
+    before = (
+        ["flooded-summaries", "select-candidate"] if disturbed else ["total-variance", "tree-summaries", "rehearsal"]
+    )
     assert names == [*before, "gtvmin", *([] if disturbed else ["accept-test"])]
     assert check(rows) == 1.0 or not disturbed
+
+
+def test_a_number_of_clusters_that_the_devices_choose_stays_below_what_was_planned():
+    assert not check(compare(data="grid16:points=3", devices=2, clusters="auto", rounds=2))
 
 
 def test_no_bytes_are_promised_where_points_may_be_too_few():

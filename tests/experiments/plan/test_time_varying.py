@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import topologies
+from p2pkm.channel.quantization import Quantization
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan import time_model as speed
@@ -15,6 +16,7 @@ from p2pkm.experiments.plan.memory_model import need
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import Costs, Link
 from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, predict_virtual_time, tell
+from p2pkm.network.link_model import LinkModel
 from p2pkm.network.world import connect
 from tests.support.run_cli import here
 
@@ -64,8 +66,6 @@ def check_traffic(plan, records):
 
 def check_time(plan, records, net=NET):
     """Hold every round against the planned seconds; return how they were meant, stage by stage."""
-    from p2pkm.network.link_model import LinkModel
-
     ahead, at, kinds = predict_virtual_time(plan, LinkModel.of(net).place(plan.topology)), -1, []
     before = shift = 0.0  # by the shift the stages before took less than "at most"
     for record in records:
@@ -136,11 +136,22 @@ ALONG = {
 }
 
 
-@pytest.mark.parametrize("options", [{"init": "bounding-box"}, {"init": "d2-sampling"}, {"scale": "minmax"}, ALONG])
+SCALED = {"scale": "minmax", "quantize": Quantization("none")}
+
+
+@pytest.mark.parametrize("options", [{"init": "bounding-box"}, {"init": "d2-sampling"}, SCALED, ALONG])
 def test_stages_that_data_decide_last_at_most_so_long(options):
     plan, records = both(**{"graph": "grid", "devices": 12} | options)
     kinds = check_time(plan, records)
     assert MOST in kinds and kinds[-1] == EXACT
+
+
+def test_stages_that_send_integers_last_at_most_so_long():
+    plan, records = both(graph="grid", devices=12)
+    check_time(plan, records)
+    assert {one.name: one.kind for one in predict_virtual_time(plan, LinkModel.of(NET).place(plan.topology))} == {
+        "total-variance": EXACT, "tree-summaries": EXACT, "rehearsal": MOST, "gtvmin": MOST, "accept-test": MOST,
+    }  # fmt: skip
 
 
 def test_recipe_groups_lasts_at_most_so_long():

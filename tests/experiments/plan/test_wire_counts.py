@@ -2,6 +2,7 @@
 
 import pytest
 
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
@@ -23,7 +24,9 @@ RUNS = {
     "int8": {"algorithm": "gtvmin", "quantize": "int8"},
     "fkm": {"algorithm": "fkm", "quantize": "rice", "graph": None},
     "groups": {"algorithm": "treelloyd:groups=2"},
-    "real numbers": {"algorithm": "gtvmin"},
+    "real numbers": {"algorithm": "gtvmin", "quantize": "none"},
+    "default": {"algorithm": "gtvmin"},
+    "points that change": {"algorithm": "treelloyd", "stream": DataStream(kind="jump")},
 }
 
 

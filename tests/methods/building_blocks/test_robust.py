@@ -32,8 +32,7 @@ def hear(own, others, rule, *, awake=None):
     said = np.arange(k)[:, None] < inbox.rows[:, None, None]
     inbox = inbox._replace(tables=np.where(said, inbox.tables, 0.0))  # what lies behind the last row says nothing
     devices = table.devices if awake is None else table.devices.at_stage_start(awake)
-    found, mirror = robust_filter(rule, centroids, inbox, devices)
-    assert (mirror == -1).all()
+    found = robust_filter(rule, centroids, inbox, devices)
     edges = range(len(others))
     return [found.tables[found.slots[e], : found.rows[found.slots[e]]] if found.slots[e] >= 0 else None for e in edges]
 

@@ -1,10 +1,13 @@
 """What comes down a tree is stored once while it is passed on unchanged, and as it was received where it is not."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.messages import Tables
-from p2pkm.methods.building_blocks.spanning_tree import keep
+from p2pkm.core.messages import Delivery, Tables
+from p2pkm.methods.building_blocks.spanning_tree import Front, join, keep
 
 HELD = Tables(np.arange(8.0).reshape(4, 2), np.array([0, 2]), np.array([2, 2]))
 
@@ -40,3 +43,25 @@ def test_nothing_heard_is_nothing():
     found = keep(Tables(np.zeros((0, 2)), nobody, nobody), HELD)
     assert found.values is HELD.values
     assert len(found.rows) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_own_rows_stand_before_those_received_by_neighbor(seed):
+    rng = np.random.default_rng(seed)
+    n, degrees = 6, rng.integers(0, 4, 6)
+    devices = SimpleNamespace(indptr=np.concatenate(([0], np.cumsum(degrees))))
+    values = rng.random((40, 3))
+
+    def draw(count):
+        return Tables(values, rng.integers(0, 35, count), rng.integers(0, 5, count))
+
+    who = np.flatnonzero(rng.random(n) < 0.7)
+    edges = np.flatnonzero(np.isin(np.repeat(np.arange(n), degrees), who) & (rng.random(degrees.sum()) < 0.8))
+    own, heard = Front(who, draw(len(who))), Delivery(edges, draw(len(edges)))
+    found = join(own, heard, devices)
+    assert_array_equal(found.who, who)
+    for number, device in enumerate(who):
+        parts = [own.tables.take(np.array([number])).flat()]
+        mine = (edges >= devices.indptr[device]) & (edges < devices.indptr[device + 1])
+        parts.append(heard.tables.take(np.flatnonzero(mine)).flat())
+        assert_array_equal(found.tables.take(np.array([number])).flat(), np.concatenate(parts))

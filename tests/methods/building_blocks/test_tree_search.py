@@ -33,13 +33,13 @@ def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
         assert state.converged.all() and (history == history[:, :1]).all()
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 1e-12 * costs[0]).all()
-        step = state.units[0, 0]
+        step, unit = state.units[0]
         _, plain, _ = lloyd(data, start, step)
         assert costs[-1] <= plain * (1 + 1e-12)
         better += costs[-1] < 0.99 * plain
         root = int(np.argmax(state.sums[:, :, -1].sum(axis=1)))
         assert_array_equal(state.sums[root], state.own.sum(axis=0))
-        assert_allclose(state.costs[root], costs[-1])
+        assert_allclose(state.costs[root] * step**2 * unit, costs[-1])
         assert np.isfinite(state.kept_reference[root, :, 0]).sum() == K
         nearest = squared(pooled, history[-1, 0]).argmin(axis=1)
         for c in np.unique(nearest):

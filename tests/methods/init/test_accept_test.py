@@ -1,14 +1,20 @@
 """The accept test: what it compares, when the start comes back, what it sends, and that no device ends far above it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import p2pkm
 import topologies
+from p2pkm.core.batch import Grid
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.wire_format import decode, encode
 from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.methods.init import accept_test
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.network.graph import Topology
+from tests.support.play_rounds import arrange
 from tests.support.pooled import pooled_cost
 
 WEAK = "gtvmin:coupling=3,accept=true"  # what the noise of so many devices makes of it is worse than the start
@@ -49,6 +55,46 @@ def test_it_is_counted():
     assert found.summary["bytes"] - without.summary["bytes"] == 8 * links * (2 * k * (d + 1) + 3)
 
 
+@pytest.mark.parametrize("code", ["rice", "int8"])
+def test_on_a_grid_it_sends_whole_numbers_that_can_be_decoded(monkeypatch, code):
+    tables, usual = [], accept_test.number_bits
+
+    def record(given, *, rice):
+        assert rice == (code == "rice")
+        bits = usual(given, rice=rice)
+        for table, length in zip(given, bits, strict=True):
+            text = encode(table.astype(np.int64), rice=rice)
+            assert len(text) == length - 1
+            np.testing.assert_array_equal(decode(text, *table.shape), table)
+        tables.append(given)
+        return bits
+
+    monkeypatch.setattr(accept_test, "number_bits", record)
+    found, real = (run(AUTO, n=10, quantize=code) for code in (code, "none"))
+    assert max(abs(table).max() for table in tables) > 100
+    links, k, d = 9, 16, 2
+    records = found.rounds[-3::2]
+    sent = {key: records[1][key] - records[0][key] for key in ("messages", "bytes", "wire_bytes")}
+    assert [record["stage"] for record in records] == ["gtvmin", "accept-test"]
+    assert sent["messages"] == 4 * links and sent["bytes"] == 8 * links * (2 * k * (d + 1) + 3)
+    assert 4 * links <= sent["wire_bytes"] < sent["bytes"] / (4 if code == "rice" else 3)
+    assert found.summary["ratio_mean"] == pytest.approx(real.summary["ratio_mean"], abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_grid_the_excess_of_the_bound_is_rounded_up(seed):
+    draws = np.random.default_rng(seed)
+    devices = arrange([draws.normal(size=(9, 2)) for _ in range(5)], [(i, i + 1) for i in range(4)]).devices
+    start, step = np.repeat(draws.normal(size=(1, 3, 2)), 5, axis=0), 10.0 ** draws.integers(-9, 3)
+    sums = np.repeat(np.dstack((draws.normal(size=(1, 3, 2)), draws.random((1, 3, 1)))), 5, axis=0)
+    real = accept_test._price(start, sums, devices)[:, 0]
+    on_grid = replace(devices, grid=Grid(np.full(5, step), 2))
+    found = accept_test._price(start, sums / [step, step, step**2], on_grid)[:, 0]
+    excess = (real[:, 1] - real[:, 0]) / step**2
+    assert (found[:, 0] == 0.0).all() and (found == np.rint(found)).all()
+    assert (found[:, 1] >= excess - 1e-9 * abs(excess)).all() and (found[:, 1] <= excess + 1 + 1e-9 * abs(excess)).all()
+
+
 def compute(state, devices):
     """The mean cost of all points by the devices' own centroids, and the bound, point by point."""
     u = state.mean(axis=0)
@@ -67,10 +113,11 @@ def test_the_bound_is_above_the_mean_cost_of_the_devices(seed):
 
 @pytest.mark.parametrize(("graph", "n"), [("ring", 12), ("path", 5), ("star", 9), ("tree", 14)])
 @pytest.mark.parametrize("coupling", [3, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.5, 30, 300))])
-def test_the_verdict_is_that_of_the_sums_over_all_points(graph, n, coupling):
+@pytest.mark.parametrize("quantize", ["none", "rice"])
+def test_the_verdict_is_that_of_the_sums_over_all_points(graph, n, coupling, quantize):
     """The same from all points and tables at once: what no device could see."""
-    method = f"gtvmin:coupling={coupling}"
-    kept, found = run(method, graph, n), run(f"{method},accept=true", graph, n)
+    method, form = f"gtvmin:coupling={coupling}", {"quantize": quantize}
+    kept, found = run(method, graph, n, **form), run(f"{method},accept=true", graph, n, **form)
     ready = prepare(Experiment(graph=graph, devices=n, data="grid16:points=40", partition="dirichlet:alpha=0.3"), 1)
     start = run(method, graph, n, rounds=0).centroids
     points = ready.shards.points

@@ -11,7 +11,6 @@ from p2pkm.core.batch import Stream
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.building_blocks.spanning_tree import parents
 from p2pkm.methods.init.leader_broadcast import elect
 from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
@@ -95,8 +94,8 @@ def test_components_have_their_own_boxes():
 def test_the_tree_is_breadth_first_with_the_lowest_parent():
     # 0 - 1, 0 - 2, 1 - 3, 2 - 3, 3 - 4 from 0: 3 could hang on 1 or 2
     topology = arrange(blobs(*[1] * 5), [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]).topology
-    assert_array_equal(parents(topology, np.array([0])), [-1, 0, 0, 1, 3])
-    assert_array_equal(parents(topology, np.array([4])), [1, 3, 3, 4, -1])
+    assert_array_equal(topology.grow(np.array([0]))[0], [-1, 0, 0, 1, 3])
+    assert_array_equal(topology.grow(np.array([4]))[0], [1, 3, 3, 4, -1])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -256,7 +255,7 @@ def test_hardly_any_data_is_no_problem(case, seeding):
         assert_array_equal(real, np.isfinite(result.centroids).any(axis=2))
         assert not np.isnan(result.centroids).any()
         assert real[[i for i, points in enumerate(data) if len(points)]].any(axis=1).all()
-        assert result.summary["termination"] in {"converged", "oscillating", "round-limit"}
+        assert result.summary["termination"] in {"converged", "oscillating", "round-limit", "silent"}
         assert result.summary["descent"] == "certified"
         if seeding in {"global", "leader", "flooded-summaries"}:
             assert real.any(axis=1).all()

@@ -214,7 +214,7 @@ def test_reducing_keeps_weight_and_mean_and_leaves_small_tables_alone():
 @pytest.mark.parametrize("name", ["_ROWS", "_MEMORY"])
 def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypatch, name):
     graph, shards = GRAPHS["small world"], deal(16)
-    plain = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0)
+    plain = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, quantize="none")
     assert plain.summary["init"] == "tree-summaries:candidates=5"
     assert plain.rounds[0]["stage"] == "tree-summaries"
     rows, memory = 64 * 16 * 4, 4 * 16 * 16 + 3 * 16 * 8 * 3 * (shards.d + 2) * int(np.bincount(

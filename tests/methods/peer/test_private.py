@@ -11,7 +11,6 @@ import topologies
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks import private_tables as tables
-from p2pkm.methods.building_blocks import spanning_tree
 from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -161,7 +160,8 @@ def test_masks_change_no_total_and_no_table_is_sent_bare(monkeypatch):
 def test_totals_are_the_same_from_every_root(monkeypatch):
     shards, graph, found = deal(9), GRAPHS["ring"], set()
     for root in range(9):
-        monkeypatch.setattr(spanning_tree, "_middles", lambda topology, root=root: np.array([root]))
+        rooted = property(lambda topology, root=root: topology.grow(np.array([root])))
+        monkeypatch.setattr(Topology, "spanning_tree", rooted)
         result, _, totals = record(monkeypatch, p2pkm.Private(4, epsilon=20.0, radius=40.0), graph, shards, seed=3)
         found.add((result.summary["centroids_sha256"], *(total[0].tobytes() for total in totals)))
     assert len(found) == 1
@@ -176,11 +176,12 @@ def test_noise_is_drawn_for_each_sum_and_device_with_its_standard_deviation():
     assert len(np.unique(one[:, 0, 0])) > 45
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2, 7])
 @pytest.mark.parametrize(("trust", "devices"), [("masks", 15), ("none", 1), ("server", 1)])
-def test_who_adds_how_much_noise(trust, devices):
-    method = p2pkm.Private(4, epsilon=1.0, radius=9.0, trust=trust)
+def test_who_adds_how_much_noise_and_that_all_of_mu_is_spent(trust, devices, steps):
+    method = p2pkm.Private(4, epsilon=1.0, radius=9.0, trust=trust, steps=steps)
     spent = 0.0
-    for number in (1, 2, 3, 4):
+    for number in range(1, method.sums + 1):
         shape = method.shape_of(number, 9.0, 2)
         own, total = method.noise_of(number, shape, 16)
         spent += devices * (shape.grain.sensitivity / own) ** 2 / devices**2  # what `devices` of them hide together
@@ -189,6 +190,21 @@ def test_who_adds_how_much_noise(trust, devices):
 
 
 # --- the whole method
+
+
+def test_the_shares_of_size_seeds_and_steps_stay_as_they_are_to_the_bit():
+    method = p2pkm.Private(4, epsilon=1.5, radius=10.0, trust="none", steps=2)
+    shares = (0.05, 0.57, 0.38 / 2, 0.38 / 2)
+    for number, share in enumerate(shares, start=1):
+        shape = method.shape_of(number, 5.0, 2)
+        assert method.noise_of(number, shape, 16)[0] == shape.grain.sensitivity / (math.sqrt(share) * method.mu)
+
+
+def test_without_steps_the_summary_has_the_noise_of_a_cell():
+    method = p2pkm.Private(4, epsilon=9.0, radius=60.0, trust="none", steps=0)
+    summary = p2pkm.simulate(method, topologies.ring(3), deal(3)).summary
+    shape = tables.cell_shape(4, 2, summary["size"], "add")
+    assert summary["noise_count"] == method.noise_of(2, shape, 3)[1] / shape.weight
 
 
 def test_a_whole_run_on_a_ring_of_16_stays_below_110_kb_and_prints_its_guarantee():
@@ -249,7 +265,7 @@ def test_a_center_moves_everything_along():
 
 REFUSED = (
     ({}, {}, "needs epsilon and radius"),
-    ({"epsilon": 1.0}, {}, "needs radius"),
+    ({"epsilon": 1.0}, {}, "needs radius; add radius=... to what stands after --algorithm private:"),
     ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "nothing is to be found in them beforehand"),
     ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not be taken again"),
     ({"epsilon": 1.0, "radius": 9.0}, {"byzantine": "1"}, "nothing that a Byzantine device could replace"),
@@ -261,6 +277,8 @@ REFUSED = (
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 240}, {}, "less than 1 / 240"),
     ({"epsilon": 1.0, "radius": 9.0, "curious": 2}, {}, r"devices \d, \d cut the graph in two"),
     ({"epsilon": 1.0, "radius": 9.0, "curious": 9}, {}, "expected fewer than all"),
+    ({"epsilon": 1e9, "radius": 9.0}, {}, "rounding takes it away"),
+    ({"epsilon": 1e9, "radius": 9.0, "trust": "none"}, {}, "rounding takes it away"),
 )
 
 
@@ -292,7 +310,7 @@ def test_weights_and_graphs_that_it_cannot_use_are_refused():
         p2pkm.simulate(method, apart, shards, allow_disconnected=True)
     with pytest.raises(p2pkm.ExperimentError, match="links have to last"):
         p2pkm.simulate(method, topologies.one_peer_exponential(9), shards)
-    with pytest.raises(p2pkm.ExperimentError, match="devices 4 cut the graph"):
+    with pytest.raises(p2pkm.ExperimentError, match="device 4 cuts the graph"):
         p2pkm.simulate(method, nx.compose(nx.complete_graph(5), nx.complete_graph(range(4, 9))), shards)
 
 

@@ -110,7 +110,8 @@ def test_a_step_that_raises_the_cost_is_taken_back():
         kept, cost, back = lloyd(data, start, state.units[0, 0])
         assert_array_equal(state.kept, np.array([kept] * 3))
         assert_array_equal(state.table, state.kept)
-        assert_allclose(state.costs[1], cost)
+        step, unit = state.units[1]
+        assert_allclose(state.costs[1] * step**2 * unit, cost)
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 0).all()
         found += back

@@ -16,10 +16,11 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.schedules import make
 from p2pkm.metrics import clustering as scores
 from p2pkm.metrics.optional import mark_losses
+from tests.support.methods import METHODS as RUNNABLE
 from tests.support.run_cli import solve
 from tests.support.server import clients_of, serve
 
-SERVED = [name for name in METHODS if needs_hub(find(name)(2))]
+SERVED = [name for name in RUNNABLE if needs_hub(find(name)(2))]
 ONE_SHOT = [name for name in SERVED if name == "alone" or find(name)(2).traits.one_shot]
 
 

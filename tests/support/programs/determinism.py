@@ -17,13 +17,13 @@ import p2pkm
 import topologies
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import find
 from p2pkm.network.delay_model import ReceivedTables
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.world import connect
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 
 GRAPHS = {
     "ring": topologies.ring,

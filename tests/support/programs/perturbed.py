@@ -22,9 +22,9 @@ from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.init.registry import INITS
-from p2pkm.methods.registry import METHODS, find
+from p2pkm.methods.registry import find
 from p2pkm.network.world import connect
-from tests.support.methods import build
+from tests.support.methods import METHODS, build
 
 KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "termination", "rounds", "groups")
 PURPOSE = 999  # of the draws, beside those of `p2pkm.core.batch`

@@ -89,6 +89,11 @@
     return VIRIDIS[i].map((one, c) => Math.round(one + t * (VIRIDIS[i + 1][c] - one)));
   }
 
+  function luminance(shade) { // as WCAG defines it
+    const linear = shade.map((one) => (one <= 10 ? one / 3294.6 : ((one / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  }
+
   function show(value) {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     if (Number.isInteger(value)) return value.toLocaleString("en");
@@ -174,8 +179,7 @@
       pen.fill();
       pen.stroke();
       if (nodes <= NUMBERED && size >= 7) {
-        const bright = known && 0.3 * shade[0] + 0.59 * shade[1] + 0.11 * shade[2] > 120;
-        pen.fillStyle = bright ? "#111" : "#fff";
+        pen.fillStyle = !known ? ink.paper : luminance(shade) > 0.179 ? "#000" : "#fff"; // which has more contrast
         pen.fillText(i < devices ? data.device[i] : "S", x, y + 0.5);
       }
     }
@@ -393,7 +397,7 @@
     byId("graph-key").replaceChildren(key(shades[byId("devices").value], "viridis"), key(shades[byId("links").value], "lit"));
     byId("strip-key").textContent = `line: ${way.title}${way.range.log ? ", logarithmic" : ""}; bands: stages`;
     byId("cloud-key").textContent = `${devices * k <= CROSSES ? "crosses" : "squares"}: the devices' centroids; dots: points`
-      + (data.pointClass.some((one) => one >= 0) ? ", colored by true class" : "");
+      + (told.cloud.colored ? `, colored by ${told.cloud.colored}` : "");
   }
 
   function tell() { // the frame in words
@@ -547,6 +551,6 @@
   dark.addEventListener("change", measure);
   new ResizeObserver(measure).observe(root);
   measure();
-  go(0);
+  go(frames - 1);
   root.classList.add("ready");
 })();

@@ -1,0 +1,240 @@
+"""Untidy tables: which columns are features, what their fields mean, and what keeps a column from being one."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+
+MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none"))
+FILLING = ("mean", "median")  # what a run finds by messages, to fill in missing values
+ANSWERS = ("refuse", "drop", *FILLING)  # to missing values
+_BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
+_CATEGORIES = 30  # different texts up to which a column is taken for one of categories
+_DAY = date(1970, 1, 1).toordinal()
+
+
+class Intake(NamedTuple):
+    """Which columns of a table are features, and what becomes of those that are no numbers.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The features, by name or index; empty: all but label and device.
+    drop, encode : tuple of str
+        Columns to leave out; columns of categories, which become a feature of 0 and 1 for each, or of dates, which
+        become days since 1970-01-01.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values: they are refused, their rows are left out, or they are NaN, which a run fills in
+        by messages.
+    """
+
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    encode: tuple[str, ...] = ()
+    missing: str = "refuse"
+
+    @classmethod
+    def of(cls, columns: str | None, drop: str | None, encode: str | None, missing: str) -> "Intake":
+        """Read lists of names, parted by commas."""
+        return cls(_split(columns), _split(drop), _split(encode), missing)
+
+    @property
+    def fills(self) -> bool:
+        """Return whether missing values are to be filled in by a run."""
+        return self.missing in FILLING
+
+    @property
+    def named(self) -> set[str]:
+        """Return all columns that are named."""
+        return {*self.columns, *self.drop, *self.encode}
+
+
+class Places(NamedTuple):
+    """Where the rows of a table stand, for messages: lines of a text, or rows.
+
+    Attributes
+    ----------
+    word : str
+    numbers : sequence of int
+    """
+
+    word: str
+    numbers: Sequence[int]
+
+    def tell(self, at: int) -> str:
+        """Return where a row stands."""
+        return f"{self.word} {self.numbers[at]}"
+
+    @property
+    def form(self) -> str:
+        """Return how a number is written there."""
+        point = "a number with a decimal point, fields parted by comma, tab or semicolon"
+        return point if self.word == "line" else "a number"
+
+
+class Problem(NamedTuple):
+    """What keeps a column from being a feature.
+
+    Attributes
+    ----------
+    text : str
+        What is wrong, and where.
+    remedy : str
+    """
+
+    text: str
+    remedy: str
+
+
+TIDY = Intake()  # all columns are features, and no value is missing
+
+
+class Categories(NamedTuple):
+    """A column that becomes a feature for each of its values.
+
+    Attributes
+    ----------
+    name : str
+    values : array[m] of str
+        Empty: missing.
+    """
+
+    name: str
+    values: NDArray[Any]
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def to_number(field: str) -> float:
+    """Read a number as other programs would: 1_000 and the digits of other scripts are text."""
+    if "_" in field or not field.isascii():
+        raise ValueError(field)
+    return float(field)
+
+
+def is_number(field: str) -> bool:
+    """Return whether a field is a number."""
+    try:
+        to_number(field)
+    except ValueError:
+        return False
+    return True
+
+
+def read_column(name: str, fields: Sequence[str], places: Places, encode: bool) -> Any:
+    """Return the numbers of a column, float64[m] with NaN for what is missing; else its categories or its problem.
+
+    Parameters
+    ----------
+    fields : sequence of str
+    places : Places
+    encode : bool
+        Whether it has been named as one of categories or dates.
+    """
+    known = [at for at, field in enumerate(fields) if field.lower() not in MISSING]
+    if encode:
+        days = _read_days([fields[at] for at in known])
+        if days is None:
+            present = set(known)
+            return Categories(name, np.array([field if at in present else "" for at, field in enumerate(fields)]))
+        return _fill(len(fields), known, days)
+    wrong = [at for at in known if not is_number(fields[at])]
+    if not wrong:
+        numbers = [to_number(fields[at]) for at in known]
+        endless = next((at for at, number in zip(known, numbers, strict=True) if not math.isfinite(number)), None)
+        if endless is None:
+            return _fill(len(fields), known, numbers)
+        place = f"{places.tell(endless)}, column {name!r} is {fields[endless]!r}"
+        return Problem(f"{place}; expected a finite number", f"drop such lines, or --drop {name}")
+    if len(wrong) == len(known) and all(fields[at].lower() in _BOOLEANS for at in known):
+        return _fill(len(fields), known, [_BOOLEANS[fields[at].lower()] for at in known])
+    place = f"{places.tell(wrong[0])}, column {name!r} is {fields[wrong[0]]!r}"
+    return _explain(name, [fields[at] for at in known], place, places.form, len(wrong))
+
+
+def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]:
+    column = np.full(m, np.nan)
+    column[known] = numbers
+    return column
+
+
+def _read_days(fields: list[str]) -> list[float] | None:
+    """Return the days of dates as ISO 8601 writes them since 1970-01-01, None if not all are such dates."""
+    try:
+        return [float(date.fromisoformat(field[:10]).toordinal() - _DAY) for field in fields] if fields else None
+    except ValueError:
+        return None
+
+
+def _explain(name: str, known: list[str], place: str, form: str, wrong: int) -> Problem:
+    """Return what is wrong with a column of which some fields are no numbers."""
+    number = f"{place}; expected {form}"
+    if all(_DATE.fullmatch(field) for field in known):
+        days = _read_days(known) is not None
+        way = f"--encode {name} for days since 1970-01-01" if days else "write dates as 2026-01-31 and --encode them"
+        return Problem(f"{place}, a date; expected a number", f"{way}, or --drop {name}")
+    if wrong < len(known) or any(is_number(field.replace(",", ".")) for field in known):
+        return Problem(number, f"mend the fields ({wrong:,} are no numbers), or --drop {name}")
+    found = len(set(known))
+    role = "or name it as --label-column or --device-column"
+    if found <= _CATEGORIES and 2 * found <= len(known):
+        return Problem(
+            f"{place}, one of {found} categories; expected a number", f"--encode {name} or --drop {name}, {role}"
+        )
+    return Problem(number, f"encode or drop the column (--drop {name}), {role}")
+
+
+def refuse(where: str, problems: Sequence[Problem], total: int) -> None:
+    """Refuse a table for all that is wrong with its columns at once.
+
+    Raises
+    ------
+    DataError
+        If there is any problem.
+    """
+    if len(problems) == 1:
+        raise DataError(f"{where}, {problems[0].text}: {problems[0].remedy}")
+    if problems:
+        listed = "".join(f"\n  {one.text}: {one.remedy}" for one in problems)
+        raise DataError(f"{where}: {len(problems)} of its {total} columns are no features as they are:{listed}")
+
+
+def mark_missing(
+    names: Sequence[str], columns: Sequence[NDArray[np.float64] | Categories], places: Places, *, fill: bool
+) -> tuple[NDArray[np.bool_], list[Problem]]:
+    """Return which rows have all values, bool[m], and what to do about the others, column by column.
+
+    fill: whether values are to be filled in, so that only columns without any value are in the way.
+    """
+    complete, problems = np.ones(len(places.numbers), np.bool_), list[Problem]()
+    for name, column in zip(names, columns, strict=True):
+        lost = column.values == "" if isinstance(column, Categories) else np.isnan(column)
+        complete &= ~lost
+        if lost.all() if fill else lost.any():
+            count = f"{int(lost.sum()):,} of {len(lost):,} rows"
+            text = f"{places.tell(int(lost.argmax()))}, column {name!r} has no value, in {count}"
+            some = "" if lost.all() else "--missing drop leaves such rows out, --missing mean or median fills in, or "
+            problems.append(Problem(text, f"{some}--drop {name}"))
+    return complete, problems
+
+
+def one_hot(categories: Sequence[Categories]) -> tuple[list[NDArray[np.float64]], tuple[str, ...]]:
+    """Return a column of 0 and 1 for each category of each, in sorted order, and their names, ``ward=icu``.
+
+    NaN where the category is missing.
+    """
+    columns, names = list[NDArray[np.float64]](), list[str]()
+    for one in categories:
+        for value in np.unique(one.values[one.values != ""]):
+            columns.append(np.where(one.values == "", np.nan, one.values == value))
+            names.append(f"{one.name}={value}")
+    return columns, tuple(names)

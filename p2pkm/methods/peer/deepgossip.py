@@ -1,0 +1,270 @@
+"""Deep clustering without a server: parameters by gossip, clusters of the features along a tree."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.expected_messages import ByRound, Known, Volume, tables
+from p2pkm.core.messages import DenseMessages, Inbox, pack
+from p2pkm.core.protocols import OnGraph, Work
+from p2pkm.core.validation import whole
+from p2pkm.methods.building_blocks.averaging import mix
+from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
+from p2pkm.methods.deep.method import DeepMethod, DeepState, flatten, unflatten
+from p2pkm.network.graph import Topology
+
+
+@dataclass(frozen=True)
+class DeepGossip(DeepMethod):
+    r"""Learn features and clusters together as `deepfeca` does, on any graph, with no device that all send to.
+
+    All draw the same parameters theta. With `|D_i|` images and features z_n = f(x_n; theta_i), a round of device i
+    with neighbors N_i is::
+
+        labels:    y_n <- nearest row of C to z_n
+        training:  theta_i <- `epochs` epochs of stochastic gradient descent on the y_n, as in `deepfeca`
+        gossip:    (s, v) = (|D_i| theta_i, |D_i|);  `gossips` times
+                   (s, v)_i <- (s, v)_i + sum_{j in N_i} P_ij ((s, v)_j - (s, v)_i),  P_ij = 1 / (1 + max(deg_i, deg_j))
+                   theta_i <- s / v
+        broadcast: only with `broadcast`: the theta of a tree's root goes down to all, and theta_i <- theta
+        clusters:  the report of a one-shot method on the new z_n goes up the tree, its aggregate C comes down
+
+    The tree, breadth first from the middle of each component, is known to all, like the colors; reports are forwarded
+    as they are, and the root plays the hub's part of `server`. A first clustering comes before the first round, so that
+    labels and C at the end belong to the last theta_i. With one gossip and equal numbers of images the parameters are
+    those of D-PSGD; on a complete graph one gossip is the exact mean, and the method is `deepfeca`. After few gossips
+    the theta_i differ, and features of different theta_i are not comparable: with `broadcast` all devices of a
+    component report with the same theta, and train on from it.
+
+    Message: in a gossip P + 1 numbers to each neighbor, as a table of `features` columns, filled up with zeros; up the
+    tree the rows of all reports below, down C, over its links once a round; with `broadcast` also P numbers down each
+    link, unless no image is within `gossips` links of the root.
+
+    Guarantee: a gossip keeps the sums of s and v over the devices, so theta_i tends to the mean that `deepfeca` takes
+    as `gossips` grows. With `broadcast` theta is a weighted mean over the devices within `gossips` links of the root.
+    The same bits for any number of ranks, as with `deepfeca`.
+
+    Privacy: no guarantee; a neighbor sees the parameters of a device right after its training, weighted by its number
+    of images, and those before it within a round of gossip: from the difference images can be reconstructed (gradient
+    inversion). Devices between another one and the root see its report as the root does. With `broadcast` all devices
+    of a component also see the mean at the root, and a neighbor knows from which parameters a device began to train.
+
+    Parameters
+    ----------
+    k, server, network, shape, features, classifier, temperature, epochs, batch, rate, momentum, decay, views, horizon
+        As in `p2pkm.DeepFeCA`; of `server` the root plays the hub.
+    gossips : int
+        Turns of gossip in a round.
+    broadcast : bool
+        All devices take the parameters of the root of their tree before they report.
+
+    Raises
+    ------
+    ExperimentError, DataError, TrainingError
+        As `p2pkm.DeepFeCA`.
+
+    References
+    ----------
+    X. Lian et al., "Can decentralized algorithms outperform centralized algorithms?", NeurIPS 2017: D-PSGD. J. Xu,
+    H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024: Algorithm 6. The combination is
+    ours.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> method = p2pkm.DeepGossip(3, network="linear", shape="16x16", features=8)  # a run needs the extra deep
+    >>> method.k, method.name
+    (3, 'deepgossip')
+    """
+
+    _: KW_ONLY
+    gossips: int = 1
+    broadcast: bool = False
+
+    name: ClassVar[str] = "deepgossip"
+    schedule: ClassVar[str] = "jacobi"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        super().__post_init__()
+        whole(self.gossips, 1, "gossips")
+
+    def on(self, topology: Topology) -> "DeepGossipOnGraph":
+        """Return the algorithm that the loop runs: how many turns a round has depends on the tree."""
+        return DeepGossipOnGraph(self, grow(topology), topology)
+
+
+@dataclass(frozen=True)
+class DeepGossipOnGraph(OnGraph):
+    """`DeepGossip` on a graph."""
+
+    method: DeepGossip
+    tree: Tree
+    topology: Topology
+    name: ClassVar[str] = "deepgossip"
+
+    @property
+    def depth(self) -> int:
+        """Return how many turns a way up or down takes."""
+        return max(1, int(self.tree.layer.max()))
+
+    @property
+    def agreement(self) -> int:
+        """Return the turns from training to the first reports: gossips, and the way down of the root's parameters."""
+        return self.method.gossips + (self.depth if self.method.broadcast else 0)
+
+    @property
+    def turns(self) -> int:
+        """Return the turns of a round: training, agreement, up, down."""
+        return self.agreement + 2 * self.depth + 1
+
+    @property
+    def schedule(self) -> str:
+        """Return the schedule: the first round begins with a clustering."""
+        return f"jacobi*{self.turns}+{2 * self.depth}"
+
+    def flops(self, work: Work) -> Integers:
+        """Return the operations of a turn: an equal part of a round."""
+        return self.method.count_flops(work) // self.turns
+
+    def expected_messages(self, known: Known) -> ByRound:
+        """Return reports up and centroids down a tree, parameters over all links, and down the tree if broadcast."""
+        learner, layer = self.method.learner(known.features), self.tree.layer
+        links, first, n = int((layer > 0).sum()), int((layer == self.depth).sum()), len(layer)
+        reports, whole, answer = self.method.expected_report(known, learner.width)
+        if reports.by_points:  # whose points they are is not known
+            opening, climb = whole.bytes, self.depth * whole.bytes
+        else:
+            opening, climb = (times * whole.bytes // max(n, 1) for times in (first, int(layer.sum())))
+        exact = reports.exact and not reports.by_points
+        deepest, way = Volume(first, opening, True, exact), Volume(links, climb, True, exact)
+        down = Volume(links, links * (answer.bytes // max(n, 1)), True, answer.exact_bytes)
+        height = -(-(learner.parameters + 1) // learner.width)
+        gossip = tables(len(self.topology.indices) * self.method.gossips, height, learner.width)
+        if self.method.broadcast:  # by a root that has received the parameters of a device with images
+            height = -(-learner.parameters // learner.width)
+            gossip += tables(links, height, learner.width, spoken=known.clients == n)
+        begin = Volume(links - first, climb if reports.by_points else climb - opening, True, exact) + down
+        return ByRound(deepest, begin + gossip + way + down, gossip + way + down)
+
+    def initial_state(self, devices: Devices, start: Any) -> DeepState:
+        """Draw the parameters; the deepest layer reports first."""
+        learned = self.method.begin(devices)
+        nothing = np.full((len(devices), self.k, learned.features.values.shape[1]), np.inf)
+        state = DeepState(nothing, np.zeros(len(devices), np.bool_), learned, nothing, np.zeros(0, np.int64))
+        return self._report(state, devices)
+
+    def message(self, state: DeepState, devices: Devices) -> DenseMessages:
+        """Send parameters to all neighbors or down the tree, reports to the parent, or centroids to the children."""
+        place = self._place(devices)
+        if place < self.method.gossips:
+            return DenseMessages(state.values, state.rows, ragged=True)
+        step = place - self.agreement
+        up = 0 <= step < self.depth
+        acts = self.tree.layer[devices.ids] == abs(self.depth - abs(step))  # down 0, 1, ..., up, and down again
+        edges = ways(self.tree, devices, acts)[0 if up else 1]
+        speaks = np.zeros(len(devices), np.bool_)
+        speaks[devices.sources[edges]] = True
+        speaks |= (devices.degrees == 0) & (step == 0)
+        return DenseMessages(state.values, np.where(speaks, state.rows, -1), edges=edges, header=int(up), ragged=True)
+
+    def update(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Train, mix parameters or take the root's, collect reports, cluster them at the root, or hand centroids on."""
+        place, g = self._place(devices), self.agreement
+        if place == 0:
+            return self._train(state, devices)
+        if place <= g:
+            gossip = place <= self.method.gossips
+            state = self._mix(state, inbox, devices) if gossip else self._adopt(state, inbox, devices)
+            return state if place < g else self._report(state, devices)
+        if place <= g + self.depth:
+            state = self._collect(state, inbox, devices)
+            return state if place < g + self.depth else self._cluster(state, devices)
+        state = self._take(state, inbox, devices)
+        return state if place < g + 2 * self.depth else self._label(state, devices)
+
+    def _place(self, devices: Devices) -> int:
+        """Return which turn of a usual round this is; the opening is the one that reports first."""
+        if devices.round == 0:
+            return self.agreement
+        return (devices.turn + (self.agreement + 1 if devices.round == 1 else 0)) % self.turns
+
+    def _train(self, state: DeepState, devices: Devices) -> DeepState:
+        """Train, and offer the parameters weighted by the number of images."""
+        learned = self.method.train(state.learned, state.centroids, devices)
+        sizes = devices.sizes[:, None].astype(np.float64)
+        values = flatten(np.concatenate((sizes, sizes * learned.theta), axis=1), state.centroids.shape[2])
+        return state._replace(learned=learned, values=values, rows=np.full(len(devices), values.shape[1]))
+
+    def _mix(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Average with the neighbors; a device that has received no image's worth keeps its parameters."""
+        values, theta = mix(devices, state.values, inbox), state.learned.theta.copy()
+        flat = unflatten(values, theta.shape[1] + 1)
+        known = flat[:, 0] > 0.0
+        theta[known] = flat[known, 1:] / flat[known, :1]
+        rows = state.rows
+        if self._place(devices) == self.method.gossips < self.agreement:  # from here on they go down the tree
+            values = flatten(theta.astype(np.float64), values.shape[2])
+            rows = np.where(known & (self.tree.parent[devices.ids] < 0), values.shape[1], -1)
+        return state._replace(learned=state.learned._replace(theta=theta), values=values, rows=rows)
+
+    def _adopt(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Take over the parameters that came from the parent, and offer them to the children."""
+        edges = np.flatnonzero(inbox.fresh)
+        who, slots = devices.sources[edges], inbox.slots[edges]
+        theta, values, rows = state.learned.theta.copy(), state.values.copy(), state.rows.copy()
+        values[who] = inbox.tables[slots, : values.shape[1], : values.shape[2]]
+        theta[who] = unflatten(values[who], theta.shape[1])
+        rows[who] = inbox.rows[slots]
+        return state._replace(learned=state.learned._replace(theta=theta), values=values, rows=rows)
+
+    def _report(self, state: DeepState, devices: Devices) -> DeepState:
+        """Report of the features under the new parameters: rows behind the id of their device."""
+        learned = self.method.embed(state.learned, devices)
+        values, rows = self.method.report(learned, state.centroids, devices)
+        ids = np.broadcast_to(devices.ids[:, None, None], (*values.shape[:2], 1))
+        return state._replace(learned=learned, values=np.concatenate((ids, values), axis=2), rows=rows)
+
+    def _collect(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Add the rows from the children to the own ones."""
+        held = [state.values[i, :count] for i, count in enumerate(state.rows)]
+        for e in np.flatnonzero(inbox.fresh):
+            i, slot = devices.sources[e], inbox.slots[e]
+            held[i] = np.concatenate((held[i], inbox.tables[slot, : inbox.rows[slot], : state.values.shape[2]]))
+        rows = np.array([len(one) for one in held], np.int64)
+        values = np.zeros((len(devices), max(1, rows.max(initial=0)), state.values.shape[2]))
+        for i, one in enumerate(held):
+            values[i, : len(one)] = one
+        return state._replace(values=values, rows=rows)
+
+    def _cluster(self, state: DeepState, devices: Devices) -> DeepState:
+        """Let every root cluster what it has collected, in the order of ids."""
+        centroids, everybody = state.centroids.copy(), np.arange(self.topology.n)
+        for i in np.flatnonzero(self.tree.parent[devices.ids] < 0):
+            table = state.values[i, : state.rows[i]]
+            table = table[np.argsort(table[:, 0], kind="stable")]
+            reports = np.split(table[:, 1:], np.searchsorted(table[:, 0], everybody)[1:])
+            centroids[i] = self.method.aggregate(reports, state.learned, devices)
+        return self._hands_on(state, centroids)
+
+    def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Take over what came from the parent."""
+        edges, centroids = np.flatnonzero(inbox.fresh), state.centroids.copy()
+        slots = inbox.slots[edges]
+        real = np.arange(self.k) < inbox.rows[slots][:, None]
+        received = inbox.tables[slots, : self.k, : centroids.shape[2]]
+        centroids[devices.sources[edges]] = np.where(real[:, :, None], received, np.inf)
+        return self._hands_on(state, centroids)
+
+    def _hands_on(self, state: DeepState, centroids: Floats) -> DeepState:
+        values, rows = pack(centroids)
+        return state._replace(centroids=centroids, values=values, rows=rows)
+
+    def _label(self, state: DeepState, devices: Devices) -> DeepState:
+        """Label the images; nothing is sent until the next round."""
+        centroids = self.method.cluster_alone(state.learned, devices) if self.method.alone else state.centroids
+        learned = self.method.label(state.learned, centroids, devices)
+        quiet = np.zeros((len(devices), 1, centroids.shape[2]))
+        return state._replace(centroids=centroids, learned=learned, values=quiet, rows=np.full(len(devices), -1))

@@ -1,0 +1,94 @@
+"""What systems of deep clustering reached over seeds: means, spreads and paired differences."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.brief import brief
+from p2pkm.core.validation import one_of
+from p2pkm.storage.study_table import find_gap
+
+Row = dict[str, Any]
+
+UNTRAINED = "untrained body"  # the control that the others are compared with
+SCORES = ("nmi", "ari", "purity")  # of pseudo-labels
+_COLUMNS = ("accuracy", "accuracy_few", *SCORES, "bytes", "bytes_busiest")
+
+
+@dataclass(frozen=True)
+class DeepTable:
+    """What `deep_table` measured.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        One per system and seed: ``name``, ``seed``, ``accuracy`` and ``accuracy_few`` (see `p2pkm.linear_probe`; mean
+        of up to three devices where the bodies differ), ``nmi``, ``ari`` and ``purity`` of the last pseudo-labels of
+        the training images against the classes, ``by_round`` (a dict of the same per clustering), ``bytes`` and
+        ``bytes_busiest``; None where there is none.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> rows = [{"name": name, "seed": seed, "accuracy": 0.9 + 0.01 * seed} for name in ("a", "b") for seed in (0, 1)]
+    >>> table = p2pkm.DeepTable(tuple(rows))
+    >>> table.names, round(table.mean("a"), 3)
+    (['a', 'b'], 0.905)
+    """
+
+    rows: tuple[Row, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the systems in the order of the table."""
+        return list(dict.fromkeys(row["name"] for row in self.rows))
+
+    def mean(self, name: str, figure: str = "accuracy") -> float | None:
+        """Return the mean of a figure over the seeds; None if a run has none."""
+        values = [row[figure] for row in self._of(name).values()]
+        return None if None in values else float(np.mean(values))
+
+    def gap(self, name: str, reference: str = UNTRAINED, figure: str = "accuracy") -> Row | None:
+        """Return the mean paired difference of a figure to that of a reference, with its 95 % bootstrap interval.
+
+        Returns
+        -------
+        dict or None
+            ``mean``, ``low``, ``high`` and ``tied`` (whether the interval contains 0; None with one seed alone).
+        """
+        return find_gap(self._of(name), self._of(reference), figure)
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def __str__(self) -> str:
+        """Return the table: means, standard deviations, and paired differences to the untrained body.
+
+        One seed alone has neither a standard deviation nor an interval.
+        """
+        head = f"{'':<24}{'all labels':>15}{'few':>15}{'NMI':>7}{'ARI':>7}{'purity':>8}{'kB':>10}{'busiest':>10}"
+        reference = UNTRAINED if UNTRAINED in self.names else self.names[0]
+        lines = [f"{head}  all labels - {reference} [95 %]"]
+        for name in self.names:
+            spread = [
+                f"{np.mean(values):.3f}" + (f" ({np.std(values, ddof=1):.3f})" if len(values) > 1 else "")
+                for values in ([row[figure] for row in self._of(name).values()] for figure in _COLUMNS[:2])
+            ]
+            means = [self.mean(name, figure) for figure in _COLUMNS[2:]]
+            scores = ["" if mean is None else f"{mean:.3f}" for mean in means[:3]]
+            sent = ["" if mean is None else f"{mean / 1000:,.0f}" for mean in means[3:]]
+            gap = self.gap(name, reference)
+            told = ""
+            if gap and name != reference:
+                sure = "" if gap["tied"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+                told = f"{gap['mean']:+.3f}{sure}"
+            lines.append(
+                f"{name:<24}{spread[0]:>15}{spread[1]:>15}{scores[0]:>7}{scores[1]:>7}{scores[2]:>8}"
+                f"{sent[0]:>10}{sent[1]:>10}  {told}"
+            )
+        return "\n".join(lines)
+
+    def _of(self, name: str) -> dict[int, Row]:
+        one_of(name, self.names, "name")
+        return {row["seed"]: row for row in self.rows if row["name"] == name}

@@ -1,0 +1,104 @@
+"""The table of a study for LaTeX: means over seeds, their spread, and the best in bold where it is significant."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import suggest
+from p2pkm.core.units import count
+from p2pkm.core.validation import one_of
+from p2pkm.metrics.registry import Metric, find
+from p2pkm.storage.paired_tests import TEST, estimate_mean, is_best_alone, rank
+
+Groups = Mapping[str, Mapping[int, Mapping[str, Any]]]
+_USUAL = ("ratio_mean", "ari", "bytes")
+_SPREADS = {"sd": "Mean ± standard deviation", "interval": "Mean and 95 % interval (Student's t)", "none": "Mean"}
+_SIGNS = str.maketrans({
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "\n": " ",
+})  # fmt: skip
+_DASH = "--"
+
+
+def escape(text: str) -> str:
+    """Return text as LaTeX prints it, whatever signs are in it."""
+    return text.translate(_SIGNS)
+
+
+def write_latex(
+    groups: Groups, axes: Sequence[str], figures: Sequence[str] | None, spread: str, caption: str | None,
+    label: str | None,
+) -> str:  # fmt: skip
+    """Return the table; see `p2pkm.Study.to_latex`.
+
+    Parameters
+    ----------
+    groups : mapping of str to mapping of int to dict
+        The runs of every configuration by their seeds.
+    axes : sequence of str
+        The options that configurations differ in: a column each.
+    figures, spread, caption, label
+        As there.
+    """
+    one_of(spread, _SPREADS, "spread")
+    rows = [row for group in groups.values() for row in group.values()]
+    metrics = [find(name) for name in _choose(rows, figures)]
+    sides = axes or ["algorithm"]
+    head = [*(escape(name.replace("_", " ")) for name in sides), *(escape(metric.column) for metric in metrics)]
+    bold = {metric.key: _find_bold(groups, metric.key) for metric in metrics}
+    lines = [head]
+    for name, group in groups.items():
+        first = next(iter(group.values()))
+        cells = [_write(group, metric, spread, bold=bold[metric.key] == name) for metric in metrics]
+        lines.append([*(_DASH if first.get(side) is None else escape(str(first[side])) for side in sides), *cells])
+    top, *rest = [f"  {' & '.join(line)} \\\\" for line in lines]
+    seeds = sorted({len(group) for group in groups.values()}) or [0]
+    over = count(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    note = f"% {_SPREADS[spread]} over {over}. Bold: significantly better than all others ({TEST}). Needs booktabs."
+    columns = "l" * len(sides) + "r" * len(metrics)
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", top, r"  \midrule", *rest, r"  \bottomrule",
+            r"\end{tabular}"]  # fmt: skip
+    if caption is not None or label is not None:
+        named = [] if caption is None else [rf"\caption{{{caption}}}"]
+        named += [] if label is None else [rf"\label{{{label}}}"]
+        body = [r"\begin{table}", r"\centering", *named, *body, r"\end{table}"]
+    return "\n".join([note, *body]) + "\n"
+
+
+def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) -> list[str]:
+    """Return the figures of the columns; refuse what no run has as a number."""
+    known = {name for row in rows for name, value in row.items()
+             if isinstance(value, Real) and not isinstance(value, bool)} - {"seed"}  # fmt: skip
+    if figures is None:
+        return [name for name in _USUAL if name in known]
+    if isinstance(figures, str):
+        figures = [figures]
+    for name in figures:
+        if name not in known:
+            raise ExperimentError(f"figures: no run has {name!r} as a number. {suggest(str(name), known)}")
+    return list(figures)
+
+
+def _find_bold(groups: Groups, figure: str) -> str | None:
+    """Return the configuration that is significantly better than every other one, None if there is none."""
+    standings = rank(groups, figure) if find(figure).better else []
+    return standings[0].name if is_best_alone(standings) and len(standings) == len(groups) else None
+
+
+def _write(group: Mapping[int, Mapping[str, Any]], metric: Metric, spread: str, *, bold: bool) -> str:
+    """Return a cell: the mean over the seeds and their spread, a dash where not all runs have the figure."""
+    values = [row.get(metric.key) for row in group.values()]
+    if None in values:
+        return _DASH
+    known = np.asarray(values, float) / metric.scale
+    mean, low, high = (format(value, metric.form) for value in estimate_mean(known))
+    mean = rf"\mathbf{{{mean}}}" if bold else mean
+    if spread == "none" or len(known) < 2:
+        return f"${mean}$"
+    if spread == "sd":
+        return rf"${mean} \pm {format(known.std(ddof=1), metric.form)}$"
+    return f"${mean}$ [${low}$, ${high}$]"

@@ -1,0 +1,199 @@
+"""What the seeds of a study tell apart: a dot per run in small multiples, and paired differences to the best."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pkm.metrics.registry import find
+from p2pkm.storage.paired_tests import rank
+from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_rows
+from p2pkm.viz.looks import finish
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, is_wide, open_axes, write_plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLUMNS, _MOST = 4, 40  # panels beside one another; configurations whose differences are drawn
+_LETTER, _LINE = 0.075, 0.27  # inches
+_PERCENT = "cost above central k-means (%)"
+
+
+def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
+    """Draw every run of a study: a panel per graph, a line per method, a dot per seed, and the mean as a bar.
+
+    A method with a server, or without messages, stands in every panel: it has no graph to differ by.
+
+    Parameters
+    ----------
+    study : path, pandas.DataFrame, list of dict or Study
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    figure : str
+        Column to draw; of the cost ratio, how many per cent it is above central k-means.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The panels are its ``child_axes``.
+    """
+    rows = [row for row in read_rows(study) if row.get(figure) is not None]
+    axes = find_axes(rows) or ["algorithm"]
+    split = "graph" in axes and len(axes) > 1
+    inner = [name for name in axes if name != "graph"] if split else axes
+    graphs = list(dict.fromkeys(row["graph"] for row in rows if not _is_everywhere(row))) if split else []
+    panels = {graph: [row for row in rows if row["graph"] == graph or _is_everywhere(row)] for graph in graphs}
+    panels = panels or {"": rows}
+    lines = list(dict.fromkeys(_tell(row, inner) for row in rows))
+    colors = {line: CATEGORIES[i % len(CATEGORIES)] for i, line in enumerate(lines)}
+    across = min(_COLUMNS, len(panels))
+    down = -(-len(panels) // across)
+    left, high = 0.3 + _LETTER * max(map(len, lines), default=0), 0.25 + _LINE * len(lines)
+    width, height = left + across * (2.3 if across > 1 else 4.6) + 0.2, 0.75 + down * (high + 0.35) + 0.3
+    ax = open_axes(ax, width, height, left=left / width, right=1 - 0.2 / width, bottom=0.55 / height,
+                   top=1 - 0.7 / height)  # fmt: skip
+    ax.set_axis_off()
+    seeds = len({row["seed"] for row in rows})
+    title = f"Every run: a dot per seed ({seeds}), a bar at the mean" if seeds > 1 else "Every run: one seed"
+    ax.set_title(title, fontsize=11, loc="left", pad=20)
+    limits = _find_limits([_scale(row, figure) for row in rows])
+    share = (high + 0.35) * down - 0.35
+    for number, (graph, part) in enumerate(panels.items()):
+        row, column = divmod(number, across)
+        place = (column * 1.06 / (1.06 * across - 0.06), 1 - (row * (high + 0.35) + high) / share,
+                 1 / (1.06 * across - 0.06), high / share)  # fmt: skip
+        panel = ax.inset_axes(place)
+        _draw_runs(panel, part, [(line, colors[line]) for line in lines], inner, figure)
+        lowest = number + across >= len(panels)
+        _dress_panel(panel, graph, limits, lines if column == 0 else [], figure if lowest else "")
+    return finish(ax)
+
+
+def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
+    """Draw the paired differences of all configurations to the best, with 95 % intervals, and which are tied with it.
+
+    Tied is what a paired t-test over the seeds that both have, with Holm's correction, does not tell from the best at
+    level 0.05.
+
+    Parameters
+    ----------
+    study : path, pandas.DataFrame, list of dict or Study
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; None: a new figure.
+    figure : str
+        Column to compare; of the cost ratio, differences are in per cent of the cost of central k-means.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    rows = read_rows(study)
+    standings = rank(group_runs(rows, find_axes(rows)), figure)
+    shown = standings[:_MOST]
+    left = 0.4 + _LETTER * max((len(one.name) for one in shown), default=0)
+    width, height = left + 4.6 + 0.8, 1.15 + _LINE * max(len(shown), 2)
+    ax = open_axes(ax, width, height, left=left / width, right=1 - 0.8 / width, bottom=0.6 / height,
+                   top=1 - 0.4 / height)  # fmt: skip
+    unit = 100.0 if figure == "ratio_mean" else 1.0
+    ends = [0.0]
+    for y, one in enumerate(shown):
+        if one.gap is None:
+            ax.plot(0.0, y, marker="D", color=INK, markersize=6, zorder=3) if y == 0 else None
+            _note(ax, y, "best" if y == 0 and len(shown) > 1 else "")
+            continue
+        mean, low, high = (unit * value for value in one.gap[:3])
+        color = GRAY if one.tied is not False else CATEGORIES[0]
+        ax.errorbar(mean, y, xerr=[[mean - low], [high - mean]], color=color, marker="o", capsize=3, markersize=6,
+                    linestyle="none")  # fmt: skip
+        _note(ax, y, {True: "tied", False: "worse", None: "one seed"}[one.tied])
+        ends += [mean, low, high]
+    ax.axvline(0.0, color=GRAY, linewidth=0.8, zorder=0)
+    ax.set_yticks(range(len(shown)), [one.name for one in shown])
+    ax.set_ylim(max(len(shown), 2) - 0.5, -0.5)
+    _stretch(ax, ends)
+    cut = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
+    label = "cost ratio, in per cent of central k-means" if unit != 1.0 else find(figure).axis
+    dress(ax, f"Paired differences to the best, 95 % intervals{cut}", f"difference of {label}", "")
+    return finish(ax)
+
+
+def _is_everywhere(row: Mapping[str, Any]) -> bool:
+    """Return whether a run has no graph of its own."""
+    return row["graph"] == SERVED or is_alone(row["algorithm"])
+
+
+def _tell(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+    """Return what tells a line of a panel from the others."""
+    words = [str(row.get(name)) if name in {"algorithm", "graph"} else f"{name.replace('_', ' ')} {row.get(name)}"
+             for name in axes]  # fmt: skip
+    return ", ".join(words) or str(row["algorithm"])
+
+
+def _scale(row: Mapping[str, Any], figure: str) -> float:
+    return 100 * (float(row[figure]) - 1) if figure == "ratio_mean" else float(row[figure])
+
+
+def _draw_runs(
+    panel: "Axes", rows: Sequence[Row], lines: Sequence[tuple[str, str]], axes: Sequence[str], figure: str
+) -> None:
+    """Draw a dot per run, and a bar at the mean of a line."""
+    for y, (line, color) in enumerate(lines):
+        values = [_scale(row, figure) for row in rows if _tell(row, axes) == line]
+        if values:
+            panel.plot(values, [y] * len(values), marker="o", linestyle="none", color=color, markersize=5, alpha=0.55,
+                       markeredgewidth=0)  # fmt: skip
+            panel.plot([float(np.mean(values))] * 2, [y - 0.35, y + 0.35], color=color, linewidth=2.2)
+    panel.set_ylim(max(len(lines), 1) - 0.5, -0.5)
+
+
+def _dress_panel(
+    panel: "Axes", title: str, limits: tuple[bool, float, float], lines: Sequence[str], figure: str
+) -> None:
+    """Give a panel the scale that all share, and labels where it stands at the edge."""
+    wide, low, high = limits
+    if wide:
+        _make_symmetric(panel, high)
+    panel.set_xlim(low, high)
+    label = _PERCENT if figure == "ratio_mean" else find(figure).axis if figure else ""
+    dress(panel, "", label, "")
+    panel.set_title(title, fontsize=9.5, loc="left")
+    panel.xaxis.label.set_fontsize(9)
+    panel.tick_params(labelsize=8)
+    panel.set_yticks(range(len(lines)), lines)
+    panel.grid(axis="x", color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    if not figure:
+        panel.set_xticklabels([])
+
+
+def _find_limits(values: Sequence[float]) -> tuple[bool, float, float]:
+    """Return whether a scale must be logarithmic beyond small values, and its ends, with some room."""
+    known = np.array(values or [0.0, 1.0], float)
+    low, high = float(known.min()), float(known.max())
+    if is_wide(np.abs(known), 30.0):
+        return True, low * (1.6 if low < 0 else 0.6), high * (1.6 if high > 0 else 0.6)
+    room = 0.08 * (high - low) or 0.1 * (abs(high) or 1.0)
+    return False, low - room, high + room
+
+
+def _stretch(ax: "Axes", ends: Sequence[float]) -> None:
+    """Give the axis of differences its scale; 0 is always on it."""
+    wide, low, high = _find_limits(ends)
+    if wide:
+        _make_symmetric(ax, max(abs(low), abs(high)))
+    ax.set_xlim(min(low, -0.02 * (high - low)), max(high, 0.02 * (high - low)))
+
+
+def _make_symmetric(ax: "Axes", high: float) -> None:
+    """Make the x axis linear near 0 and logarithmic beyond, with few numbers."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
+    near = 10.0 ** np.floor(np.log10(abs(high) or 1.0) - 3)
+    ax.set_xscale("symlog", linthresh=near)
+    ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=near))
+    write_plainly(ax.xaxis)
+
+
+def _note(ax: "Axes", y: int, text: str) -> None:
+    ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", ha="left", fontsize=8.5, color=INK)

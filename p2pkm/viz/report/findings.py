@@ -1,0 +1,104 @@
+"""What each figure of a report shows, in a sentence, for those who cannot see it."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from p2pkm.core.units import count, write_number, write_size
+from p2pkm.metrics.result import Result
+from p2pkm.viz.color_by import cost_per_point
+from p2pkm.viz.figures.bytes_per_device import sum_bytes
+
+
+def describe(name: str, result: Result) -> str:
+    """Return the alternative text of a figure of a run: what it shows, and what it finds."""
+    return _FINDINGS[name](result)
+
+
+def _find_convergence(result: Result) -> str:
+    words = "Quality, objective and disagreement over the rounds"
+    known = [record["ratio_mean"] for record in result.rounds if record.get("ratio_mean") is not None]
+    if not known:
+        return f"{words}: {count(result.summary['rounds'], 'round')}, without a comparison with central k-means."
+    first, last = (write_number(100 * (ratio - 1)) for ratio in (known[0], known[-1]))
+    return f"{words}: the cost above central k-means goes from {first} % to {last} %."
+
+
+def _find_graph(result: Result) -> str:
+    costs = cost_per_point(result.losses, result.census.sizes)
+    known = np.flatnonzero(np.isfinite(costs))
+    words = f"The communication graph: {count(result.topology.clients, 'device')}, " \
+            f"{count(len(result.topology.indices) // 2, 'link')}"  # fmt: skip
+    if not len(known):
+        return f"{words}; no cost of a device is known."
+    low, high = known[costs[known].argmin()], known[costs[known].argmax()]
+    label = result.topology.label
+    return (
+        f"{words}; the cost per point is least on device {label(int(low))}, {write_number(float(costs[low]))}, "
+        f"and most on device {label(int(high))}, {write_number(float(costs[high]))}."
+    )
+
+
+def _find_points(result: Result) -> str:
+    sets, n = result.summary["centroid_sets"], len(result.centroids)
+    agree = "all devices hold the same centroids" if sets == 1 else f"the devices hold {sets:,} sets of centroids"
+    return f"{count(len(result.census.sample), 'point')} and the centroids of {count(n, 'device')}: {agree}."
+
+
+def _find_partition(result: Result) -> str:
+    sizes, classes = result.census.sizes, result.census.classes
+    words = f"Points of each device: from {sizes.min():,} to {sizes.max():,}"
+    if classes is None:
+        return f"{words}."
+    present = (classes > 0).sum(axis=1)[sizes > 0]
+    return f"{words}, of {present.min():,} to {present.max():,} of {count(classes.shape[1], 'class', 'es')}."
+
+
+def _find_bytes(result: Result) -> str:
+    load = np.sum(sum_bytes(result), axis=0)
+    if not load.any():
+        return "Bytes that each device sent and received: nothing was sent."
+    top = int(load.argmax())
+    who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
+    low, high = write_size(float(load.min())), write_size(float(load.max()))
+    return f"Bytes that each device sent and received: from {low} to {high}, most at {who}."
+
+
+def _find_groups(result: Result) -> str:
+    assert result.groups is not None
+    sizes = np.bincount(result.groups)
+    words = f"{sizes.min():,} to {sizes.max():,} devices"
+    return f"The communication graph by groups: {count(len(sizes), 'group')} of {words}."
+
+
+def _find_profile(result: Result) -> str:
+    clusters, k = result.clusters, result.centroids.shape[1]
+    points = "" if clusters.points is None else ", of " + " to ".join(
+        f"{number:,}" for number in (clusters.points.sum(axis=0).min(), clusters.points.sum(axis=0).max())
+    ) + " points"  # fmt: skip
+    return f"Standardized means of {count(len(result.feature_names), 'feature')} in {count(k, 'cluster')}{points}."
+
+
+def _find_k(result: Result) -> str:
+    chosen, preferred = result.summary["k_chosen"], result.summary["k_preferred"]
+    agree = sum(number == chosen for number in preferred.values())
+    return f"Indices for the number of clusters: {chosen} is chosen, which {agree} of {len(preferred)} indices prefer."
+
+
+def _find_drift(result: Result) -> str:
+    known = [record["ratio_mean"] for record in result.rounds if record.get("ratio_mean") is not None]
+    worst = f": at most {write_number(100 * (max(known) - 1))} % above a central refit" if known else ""
+    return f"Cost above a refit, and bytes, over the rounds in which points change{worst}."
+
+
+_FINDINGS: Mapping[str, Callable[[Result], str]] = {
+    "convergence": _find_convergence,
+    "graph": _find_graph,
+    "points": _find_points,
+    "partition": _find_partition,
+    "bytes": _find_bytes,
+    "groups": _find_groups,
+    "profile": _find_profile,
+    "k": _find_k,
+    "drift": _find_drift,
+}

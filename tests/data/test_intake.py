@@ -1,0 +1,143 @@
+"""Untidy tables: all that is wrong is named at once, and every remedy that is named works."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import p2pkm
+from p2pkm.core.errors import DataError, ExperimentError
+from tests.support.run_cli import here
+
+HEAD = "patient,hospital,admitted,sex,smoker,age,bmi,note"
+LINES = (
+    "P1,Turku,1970-01-03,f,yes,70,22.5,ok", "P2,Bern,1970-01-11,m,no,31,NA,see file",
+    "P3,Turku,1970-01-05,m,no,33,21.0,", "P4,Bern,1970-01-01,f,yes,68,27.1,x",
+    "P5,Turku,1970-01-09,f,no,29,20.2,y", "P6,Turku,1970-01-11,m,yes,71,,z",
+    "P7,Lund,1970-01-12,m,yes,72,25.5,q", "P8,Lund,1970-01-15,f,no,30,20.9,w",
+)  # fmt: skip
+KEPT = [0, 2, 3, 4, 6, 7]
+TIDY = ("--drop", "patient,note", "--encode", "sex,admitted", "--missing", "drop")
+
+
+@pytest.fixture
+def untidy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("h.csv").write_text("\n".join((HEAD, *LINES)) + "\n")
+    return "h.csv"
+
+
+def read(path, **options):
+    given = {"drop": ["patient", "note"], "encode": ["sex", "admitted"], "missing": "drop"} | options
+    return p2pkm.read_table(path, device_column="hospital", **given)
+
+
+def test_all_unusable_columns_are_named_at_once_with_their_remedies(untidy):
+    said = here("--data", untidy, "--device-column", "hospital", "-k", 2, "--out", "run")
+    assert said.code == 3 and not Path("run").exists()
+    assert "5 of its 7 columns" in said.err
+    for name, remedy in (
+        ("patient", "--drop patient"), ("admitted", "--encode admitted"), ("sex", "--encode sex"),
+        ("note", "--drop note"), ("bmi", "2 of 8 rows: --missing drop"),
+    ):  # fmt: skip
+        assert re.search(rf"line \d, column '{name}'.*{remedy}", said.err), name
+
+
+def test_the_remedies_work(untidy):
+    table = read(untidy)
+    assert table.features == ("admitted", "smoker", "age", "bmi", "sex=f", "sex=m")
+    np.testing.assert_array_equal(table.rows, KEPT)
+    assert table.total == 8
+    lines = [LINES[i].split(",") for i in KEPT]
+    np.testing.assert_array_equal(table.device, [line[1] for line in lines])
+    wanted = [
+        [float(line[2][-2:]) - 1, line[4] == "yes", float(line[5]), float(line[6]), line[3] == "f", line[3] == "m"]
+        for line in lines
+    ]
+    np.testing.assert_array_equal(table.points, np.array(wanted, float))
+
+
+def test_labels_keep_the_rows_of_the_file(untidy):
+    said = here("--data", untidy, "--device-column", "hospital", "-k", 2, *TIDY, "--out", "run", "--no-plot")
+    assert said.code == 0
+    assert "2 of 8 rows of the data have a missing value and are left out" in said.out
+    rows = [line.split(",") for line in Path("run/labels.csv").read_text().splitlines()[1:]]
+    assert [(int(row), site) for row, site, _ in rows] == [(i, LINES[i].split(",")[1]) for i in KEPT]
+    again = here("--config", "run/config.toml", "--out", "again", "--no-plot", "-q")
+    assert again.code == 0 and p2pkm.load("again").summary["chain_sha256"] == p2pkm.load("run").summary["chain_sha256"]
+    assert here("verify", "run").code == 0
+
+
+def test_a_folder_of_untidy_files_is_read_as_one(untidy):
+    Path("sites").mkdir()
+    for site in ("Turku", "Bern", "Lund"):  # all categories occur in no file alone
+        own = [line for line in LINES if f",{site}," in line]
+        Path("sites", f"{site}.csv").write_text("\n".join((HEAD, *own)) + "\n")
+    files = sorted(Path("sites").iterdir())
+    order = [i for file in files for i, line in enumerate(LINES) if line in file.read_text()]
+    one, several = read(untidy), read("sites/")
+    at = [KEPT.index(i) for i in order if i in KEPT]
+    np.testing.assert_array_equal(several.points, one.points[at])
+    assert several.features == one.features
+    np.testing.assert_array_equal([order[row] for row in several.rows], np.array(KEPT)[at])
+
+
+def test_arrow_is_read_as_text_is(untidy):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pandas.read_csv(untidy, parse_dates=["admitted"]).to_parquet("h.parquet")
+    one, other = read(untidy), read("h.parquet")
+    np.testing.assert_array_equal(other.points, one.points)
+    assert other.features == one.features
+    np.testing.assert_array_equal(other.rows, one.rows)
+    with pytest.raises(DataError, match=r"(?s)5 of its 7 columns.*row 0, column 'sex'.*--encode sex"):
+        read("h.parquet", drop=[], encode=[], missing="refuse")
+
+
+def test_columns_choose_features(untidy):
+    table = read(untidy, columns=["age", "5"], drop=[], encode=[], missing="refuse")
+    assert table.features == ("age",) and len(table.points) == 8
+    with pytest.raises(DataError, match=r"h\.csv has no column 'bni' for --columns"):
+        read(untidy, columns=["bni"], drop=[], encode=[])
+    with pytest.raises(DataError, match="'sex' is named by --encode, but is no feature"):
+        read(untidy, columns=["age"], drop=[], encode=["sex"])
+
+
+def test_numbers_are_read_as_before(tmp_path):
+    numbers = np.random.default_rng(0).normal(size=(20, 3))
+    (tmp_path / "a.csv").write_text("x,y,z\n" + "".join(",".join(map(repr, row)) + "\n" for row in numbers.tolist()))
+    np.testing.assert_array_equal(p2pkm.read_table(tmp_path / "a.csv").points, numbers)
+    dropped = p2pkm.read_table(tmp_path / "a.csv", drop=["y"], missing="drop")
+    np.testing.assert_array_equal(dropped.points, numbers[:, [0, 2]])
+    assert dropped.rows is None
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("1,5;2,5;3,5;4,5", "expected a number with a decimal point.*mend the fields"),
+        ("1;2;x;4", "line 4, column 'a' is 'x'; expected a number.*1 are no numbers"),
+        ("31.01.26;1.2.26;2.2.26;3.2.26", "a date; expected a number: write dates as 2026-01-31"),
+        ("inf;1;2;3", "is 'inf'; expected a finite number"),
+        ("NA;;null;NaN", "has no value, in 4 of 4 rows: --drop a$"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, column, said):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n" + "".join(f"{field};1\n" for field in column.split(";")))
+    with pytest.raises(DataError, match=said):
+        p2pkm.read_table(path)
+
+
+def test_spreadsheets_and_arrays_are_refused(untidy):
+    Path("h.xlsx").write_bytes(b"PK")
+    said = here("--data", "h.xlsx")
+    assert said.code == 3 and "export the sheet with the points as CSV" in said.err
+    np.save("a.npy", np.eye(3))
+    for words in (("--drop", "0"), ("--missing", "drop")):
+        said = here("--data", "a.npy", *words)
+        assert said.code == 3 and "has no named columns; --columns, --drop, --encode and --missing are for" in said.err
+    assert here("--missing", "drop").code == 2
+    with pytest.raises(ExperimentError, match="missing is 'medien'"):
+        p2pkm.read_table("h.csv", missing="medien")

@@ -1,0 +1,255 @@
+"""`check_method`: every method passes, and methods that are broken in one way fail the one check that is about it."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import p2pkm
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.expected_messages import EveryTurn
+from p2pkm.core.protocols import MethodBase
+from p2pkm.core.states import register
+from p2pkm.experiments.check_method import CHECKS, MethodCheckError, check_method
+from tests.support.install_plugin import install, site
+from tests.support.methods import METHODS, build
+
+__all__ = ["site"]  # a fixture
+Sound = p2pkm.ConsensusLloyd
+
+
+class LacksTraits(MethodBase):
+    pass
+
+
+class WrongShape(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        return after._replace(converged=after.converged[:, None])
+
+
+class TooManyRows(Sound):
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        return sent._replace(rows=sent.rows + 1)
+
+
+class SendsAsleep(Sound):
+    schedule = "colored"
+
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        return sent._replace(rows=np.full(len(devices), sent.values.shape[1]))
+
+
+class HalvesThePrecision(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        return after._replace(centroids=after.centroids.astype(np.float32))
+
+
+class WritesTheInbox(Sound):
+    def update(self, state, inbox, devices):
+        inbox.tables[...] = 0.0
+        return super().update(state, inbox, devices)
+
+
+class NamesNoSchedule(Sound):
+    schedule = "sync"
+
+
+class Raises(Sound):
+    def update(self, state, inbox, devices):
+        assert 1 // (2 - devices.round) < 2
+        return super().update(state, inbox, devices)
+
+
+class Writes(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        state.centroids[...] = 7.0
+        return after
+
+
+class DrawsByItself(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        noise = 1e-3 * np.random.random(after.centroids.shape)
+        return after._replace(centroids=after.centroids + noise)
+
+
+class NeedsDevices(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        flat = after.centroids.reshape(len(devices), -1)
+        return after._replace(centroids=flat.reshape(after.centroids.shape))
+
+
+class GoesByPosition(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        return after._replace(centroids=after.centroids + 1e-3 * np.arange(len(devices))[:, None, None])
+
+
+class Divides(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        centroids = after.centroids.copy()
+        centroids[devices.sizes == 0, 0, 1] = np.nan
+        return after._replace(centroids=centroids)
+
+
+class ReadsMore(Sound):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        beyond = inbox.tables[inbox.slots][np.arange(len(inbox.slots)), -1, 0]
+        pull = np.zeros(len(devices))
+        np.add.at(pull, devices.sources, beyond)
+        return after._replace(centroids=after.centroids + 1e-6 * pull[:, None, None])
+
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        more = np.ones((len(devices), 1, sent.values.shape[2]))
+        return sent._replace(values=np.concatenate((sent.values, more), axis=1))
+
+
+class Nameless(NamedTuple):
+    centroids: Any
+    converged: Any
+    rest: Any
+
+
+class ForgetsItsState(Sound):
+    def initial_state(self, devices, start):
+        state = super().initial_state(devices, start)
+        return Nameless(state.centroids, state.converged, state)
+
+    def message(self, state, devices):
+        return super().message(state.rest, devices)
+
+    def update(self, state, inbox, devices):
+        after = super().update(state.rest, inbox, devices)
+        return Nameless(after.centroids, after.converged, after)
+
+
+@register("tests:misnamed")
+class Misnamed(NamedTuple):
+    """`links` has a row per edge, so that its name should begin with `edge_`."""
+
+    centroids: Any
+    converged: Any
+    rest: Any
+    links: Any
+
+
+class NamesFieldsWrongly(ForgetsItsState):
+    def initial_state(self, devices, start):
+        return Misnamed(*super().initial_state(devices, start), np.zeros(len(devices.indices)))
+
+    def update(self, state, inbox, devices):
+        return Misnamed(*super().update(state, inbox, devices), state.links + inbox.fresh)
+
+
+STASH = {}
+
+
+class Peeps(Sound):
+    def initial_state(self, devices, start):
+        for i, own in enumerate(devices.ids):
+            if devices.sizes[i]:
+                STASH[int(own)] = float(devices.table(i)[0][0, 0])
+        return super().initial_state(devices, start)
+
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        values = sent.values.copy()
+        values[devices.ids == 4, 0, 0] += STASH.get(0, 0.0)
+        return sent._replace(values=values)
+
+
+class PlansWrongly(Sound):
+    def expected_messages(self, known):
+        return EveryTurn(self.k, known.features)
+
+
+class ServesTooMany(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        found = super().aggregate(hub, tables, model)
+        return np.concatenate((found, found))
+
+
+class ReportsTogether(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(values=found.values + 1e-3 * len(clients))
+
+
+class WritesTheModel(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        model[:] = 0.0
+        return found
+
+
+BROKEN = [
+    (LacksTraits, "declaration", "lacks"),
+    (WrongShape, "shapes", r"converged of bool and shape \(8, 1\); expected bool_?\[8\]"),
+    (TooManyRows, "shapes", "expected -1 to 3, the rows of its tables"),
+    (SendsAsleep, "shapes", "which is not active in this turn"),
+    (ServesTooMany, "shapes", "6 centroids; expected at most k = 3"),
+    (HalvesThePrecision, "shapes", r"centroids of float32 and shape \(8, 3, 2\); expected float64\[8, 3, 2\]"),
+    (Raises, "runs", "ZeroDivisionError"),
+    (WritesTheInbox, "runs", "read-only.*work on a copy"),
+    (NamesNoSchedule, "declaration", "schedule is 'sync'.*jacobi"),
+    (DrawsByItself, "repeatable", "draw from devices.keys"),
+    (Writes, "inputs", "update wrote into state.centroids"),
+    (WritesTheModel, "inputs", "report wrote into model"),
+    (NeedsDevices, "parts", "update raised ValueError for the batch of no devices"),
+    (GoesByPosition, "parts", "other centroids for device 1 in the batch of devices 1, 4, 7"),
+    (ReportsTogether, "parts", "report returned other tables for device 0"),
+    (Divides, "finite", "centroid 0 of device 2 as"),
+    (ReadsMore, "ledger", "when rows that were not sent had other values"),
+    (ForgetsItsState, "resume", "Nameless is not registered"),
+    (NamesFieldsWrongly, "resume", "the run ended with"),
+    (Peeps, "light-cone", "device 4 sent something else when the points of device 0 were others"),
+    (PlansWrongly, "plan", "round 0 of 'consensus' sent 1152 bytes, but expected_messages leads to at most 768"),
+]
+
+
+@pytest.mark.parametrize(("kind", "check", "told"), BROKEN, ids=lambda one: getattr(one, "__name__", None))
+def test_a_broken_method_fails_the_check_that_is_about_it_and_no_other(kind, check, told):
+    with pytest.raises(MethodCheckError, match=told) as caught:
+        check_method(kind, rounds=3)
+    assert list(caught.value.failed) == [check], str(caught.value)
+    assert str(caught.value).startswith(f"{kind.__name__} fails the check {check!r}: ")
+
+
+def test_there_is_a_broken_method_for_every_check():
+    assert {check for _, check, _ in BROKEN} == set(CHECKS)
+
+
+def test_some_checks_alone_and_others_left_out():
+    assert check_method(Sound, only="plan") == ("plan",)
+    assert check_method(PlansWrongly, skip=("plan", "resume")) == tuple(sorted(set(CHECKS) - {"plan", "resume"},
+                                                                                key=list(CHECKS).index))  # fmt: skip
+    with pytest.raises(ExperimentError, match="Did you mean 'light-cone'"):
+        check_method(Sound, only=["lightcone"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_knows_more_than_it_has_received(name):
+    check_method(build(name, 3), only="light-cone")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_passes_every_check(name):
+    assert check_method(build(name, 3)) == tuple(CHECKS)
+
+
+def test_a_method_of_another_package_passes(site):
+    plugin = Path(__file__).parents[1] / "support" / "plugin" / "p2pkm_example_plugin.py"
+    install(site, "p2pkm-example-plugin", plugin.read_text(), {})
+    check_method(import_module("p2pkm_example_plugin").NeighborMean)

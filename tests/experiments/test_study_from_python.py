@@ -1,0 +1,101 @@
+"""p2pkm.study and p2pkm.compare do what the commands do, through the same code."""
+
+import doctest
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import p2pkm
+import p2pkm.experiments.study.run
+from p2pkm.experiments import compare
+from p2pkm.experiments.study import sweep
+from p2pkm.storage import study_table
+from tests.support.run_cli import here
+
+SMALL = {"devices": 3, "data": "grid16:points=5", "rounds": 2, "clusters": 4}
+
+
+def timeless(rows):
+    return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
+
+
+def test_a_study_is_that_of_the_command(tmp_path, monkeypatch):
+    grid = {"algorithm": ("gtvmin", "consensus"), "rounds": np.array([1, 2])}
+    fixed = {name: value for name, value in SMALL.items() if name != "rounds"}
+    (tmp_path / "s.toml").write_text(
+        'devices = 3\ndata = "grid16:points=5"\nclusters = 4\nplot = false\nseeds = "0-1"\n[grid]\n'
+        'algorithm = ["gtvmin", "consensus"]\nrounds = [1, 2]\n'
+    )
+    assert here("sweep", tmp_path / "s.toml", "--out", tmp_path / "s", "-q").code == 0
+    monkeypatch.chdir(tmp_path)
+    begun, execute = [], p2pkm.experiments.study.run.execute
+    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", lambda *given: begun.append(1) or execute(*given))
+    found = p2pkm.study(grid=grid, seeds=range(2), progress=False, out="s", **fixed)
+    assert not begun and found.swept == ["algorithm", "rounds_asked"]
+    assert found.rows == p2pkm.Study.load("s").rows and found.path.samefile("s")
+    alone = p2pkm.study(grid=grid, seeds=[np.int64(0)], progress=False, **fixed)
+    assert timeless(alone.rows) == timeless(found.rows[::2]) and alone.path is None and len(begun) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.toml"]
+
+
+def test_a_comparison_is_that_of_the_command(tmp_path, monkeypatch, capsys):
+    words = [word for name, value in SMALL.items() for word in (f"--{name}", value)]
+    assert here("compare", "--algorithm", "gtvmin,fkm:server_n_init=2", "--seeds", "0-1", *words, "--no-plot", "-q",
+                "--out", tmp_path / "c").code == 0  # fmt: skip
+    begun = []
+    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", lambda *given: begun.append(1))
+    found = p2pkm.compare(["gtvmin", "fkm:server_n_init=2"], seeds="0-1", out=tmp_path / "c", **SMALL)
+    assert not begun and found.rows == p2pkm.Study.load(tmp_path / "c").rows
+    assert "3 of 4: fkm:server_n_init=2 with a server, seed 1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same(tmp_path):
+    one, two = (p2pkm.study(grid={"graph": ["ring", "star"]}, seeds="0-1", jobs=jobs, **SMALL) for jobs in (1, 2))
+    assert timeless(one.rows) == timeless(two.rows)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: p2pkm.study(grid={"grahp": ["ring"]}), "unknown key 'grahp' in study(...) [grid]. Did you mean"),
+        (lambda: p2pkm.study(grid={"graph": "ring"}), "grid['graph'] is 'ring'; expected a list of values"),
+        (lambda: p2pkm.study(seeds=3), "seeds is 3; expected a list of values"),
+        (lambda: p2pkm.study(seeds=[0.5]), "expected whole numbers"),
+        (lambda: p2pkm.study(grid={"algorithm": [p2pkm.GTVMin(3)]}), "algorithm"),
+        (lambda: p2pkm.study(jobs=0, seeds="0", **SMALL), "jobs is 0"),
+        (lambda: p2pkm.compare("gtvmin", algorithm="fkm"), "algorithm is given; give algorithms, a list"),
+        (lambda: p2pkm.compare("gtvmin", seeds=[0, 0]), "names a seed twice"),
+        (lambda: p2pkm.compare("gtvmni"), "gtvmni"),
+        (lambda: p2pkm.compare([p2pkm.GTVMin(3), "fkm"]), "algorithms is [GTVMin(k=3"),
+        (lambda: p2pkm.compare(p2pkm.GTVMin), "expected specs as on the command line, such as gtvmin:coupling=30"),
+        (lambda: p2pkm.compare("gtvmin", nx.cycle_graph(4)), "graphs is <networkx.classes.graph.Graph"),
+        (lambda: p2pkm.compare("gtvmin", [nx.cycle_graph(4)]), "or run it with p2pkm.simulate"),
+        (lambda: p2pkm.compare("gtvmin", reference="fkm"), "is not one of the methods"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_before_any_work(call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(p2pkm.P2PKMError) as refusal:
+        call()
+    assert words in str(refusal.value) and not list(tmp_path.iterdir())
+
+
+def test_on_ranks_the_commands_are_named(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    with pytest.raises(p2pkm.P2PKMError, match="mpirun python -m p2pkm sweep"):
+        p2pkm.study(grid={"graph": ["ring"]})
+
+
+def test_an_interrupted_study_says_so_and_keeps_what_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "run_study", lambda cells, *given, **more: [])
+    with pytest.raises(KeyboardInterrupt):
+        p2pkm.study(grid={"graph": ["ring"]}, seeds="0-1", out=tmp_path / "s", progress=False, **SMALL)
+    assert (tmp_path / "s/study.toml").is_file()
+
+
+@pytest.mark.parametrize("module", [sweep, compare, study_table])
+def test_the_examples_run(module):
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert found.attempted and not found.failed

@@ -1,0 +1,110 @@
+"""The mutants are what they say, they reach the functions in memory, and the score has its interval."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.mutants.__main__ import PACKAGES, ROOT, draw, report, wilson
+from tests.mutants.operators import find_mutants
+
+TEXT = '''
+def f(a, b: int = 3):
+    """Text."""
+    if not a and b < 2:
+        raise ValueError(f"{a + 1} is wrong")
+    g(a, b)
+    return a[1:] + [min(b, 4)]
+
+
+LIMIT = 5
+'''
+WANTED = {
+    ("boolean", "(not a or b < 2)"), ("boolean", "(not a)"), ("boolean", "(b < 2)"), ("unary", "(a)"),
+    ("compare", "(b <= 2)"), ("constant", "3"), ("constant", "(1)"), ("dropped", "pass"), ("arguments", "g(b, a)"),
+    ("return", "return None"), ("operator", "(a[1:] - [min(b, 4)])"), ("constant", "2"), ("constant", "(0)"),
+    ("twin", "max"), ("arguments", "min(4, b)"), ("constant", "5"), ("constant", "(3)"),
+    ("condition", "(not (not a and b < 2))"),
+}  # fmt: skip
+
+
+def test_every_kind_of_change_and_nothing_outside_of_functions():
+    found = find_mutants("f.py", TEXT)
+    assert {(one.kind, one.new) for one in found} == WANTED
+    for one in found:
+        changed = one.apply(TEXT)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(TEXT))
+        assert changed.splitlines()[-1] == "LIMIT = 5" and len(changed.splitlines()) == len(TEXT.splitlines())
+
+
+def test_what_stands_on_two_lines_leaves_the_others_where_they_were():
+    text = "def f(a, b):\n    a += (b +\n          1)\n    return a\n"
+    for one in find_mutants("f.py", text):
+        assert len(one.apply(text).splitlines()) == 4
+        ast.parse(one.apply(text))
+
+
+def test_a_text_that_has_changed_is_refused():
+    one = find_mutants("f.py", TEXT)[0]
+    with pytest.raises(ValueError, match="drawn from"):
+        one.apply("\n" + TEXT)
+
+
+@pytest.mark.slow
+def test_the_draw_takes_the_packages_in_turn_and_fewer_are_the_first_of_more():
+    more, fewer = draw(21, 4), draw(7, 4)
+    assert [one.file.split("/")[1] for one in more] == list(PACKAGES) * 3
+    assert fewer == more[:7] and len(set(more)) == 21
+
+
+CHANGED = """
+import gc, weakref
+
+from p2pkm.storage.run_folder import _content
+from tests.mutants.__main__ import ROOT
+from tests.mutants.operators import find_mutants
+from tests.mutants.play import _in_child, change_functions
+
+path = "p2pkm/storage/run_folder.py"
+mutants = find_mutants(path, (ROOT / path).read_text("utf-8"))
+(one,) = (one for one in mutants if one.old.startswith("return [one for one in path.iterdir()"))
+gone = weakref.proxy(set())  # which raises when it is asked for its class
+gc.freeze()
+
+def work():
+    change_functions(ROOT, one)
+    assert any(other is gone for other in gc.get_objects())
+    return 7 if _content(ROOT) is None else 0
+
+assert _in_child(work, 60.0, 60) == 7 and _content(ROOT)
+"""
+ENDLESS = """
+import os
+
+from tests.mutants.play import _in_child
+
+def circles():
+    while True:
+        pass
+
+assert _in_child(circles, 60.0, 1) < 0
+assert _in_child(lambda: os.waitpid(os.getppid(), 0) and 0, 0.2, None) != 0
+"""
+
+
+@pytest.mark.parametrize("program", [CHANGED, ENDLESS], ids=["changed", "endless"])
+def test_a_fork_runs_the_changed_function_alone_and_is_ended_where_it_does_not_end(program):
+    subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, check=True, timeout=120)
+
+
+def test_the_interval_of_wilson():
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)  # Newcombe 1998, method 3
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+
+
+def test_the_report_counts_what_no_test_reaches_as_alive():
+    row = {"file": "p2pkm/core/a.py", "line": 3, "old": "a", "new": "b", "tests": 1, "reaching": 2}
+    rows = [row | {"number": i, "ending": e} for i, e in enumerate(("killed", "survived", "unreached", "died"))]
+    text = report(rows)
+    assert "| core | 4 | 2 | 1 | 50% | 15% to 85% |" in text and "2 unreached p2pkm/core/a.py:3 'a' -> 'b'" in text

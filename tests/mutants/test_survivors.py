@@ -1,0 +1,442 @@
+"""What samples of mutants found no test for; RESULTS.md lists the mutants."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import p2pkm
+from p2pkm.channel.byzantine import ByzantineMessages, _convert
+from p2pkm.channel.fault_trace import parse_trace
+from p2pkm.channel.quantization import _count_bits
+from p2pkm.channel.suppression import reach
+from p2pkm.core.adaptive_code import decision_bits, length_bits
+from p2pkm.core.brief import _tell
+from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.messages import Delivery, RaggedArray, SparseMessages, Tables
+from p2pkm.core.mpi_environment import check_threads
+from p2pkm.core.sorting import blocks, narrow
+from p2pkm.core.spec import parse
+from p2pkm.core.traits import MessageContent
+from p2pkm.core.validation import _first_text
+from p2pkm.engine.build_batch import label_pooled
+from p2pkm.engine.loop import RunContext
+from p2pkm.engine.run_job import _count_work
+from p2pkm.engine.state_tree import gather, rebuild, split
+from p2pkm.methods.building_blocks.quantization import count_bits
+from p2pkm.methods.building_blocks.tree_search import aside
+from p2pkm.methods.init.lean import Cells, pack_rows
+from p2pkm.metrics import cost_ratio, monitor, replay_frames, summary
+from p2pkm.metrics.clustering import silhouettes
+from p2pkm.metrics.milestones import trace, write_share
+from p2pkm.metrics.registry import METRICS
+from p2pkm.metrics.summary import _tell_reverted
+from p2pkm.network import ledger, rank_partition
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from p2pkm.network.rank_partition import RankPartition
+from p2pkm.storage import lock, run_folder, save
+from p2pkm.storage.checkpoint import CheckpointWriter
+from p2pkm.storage.checksums import NAME, _check, _read
+from p2pkm.storage.deep_table import DeepTable
+from p2pkm.storage.lock import Lock
+from p2pkm.storage.paired_tests import rank
+from p2pkm.storage.study_table import Study, find_gap, read_rows, tell_worse
+from tests.methods.init.test_lean import draw
+from tests.support.play_rounds import arrange
+from topologies import CSRGraph, path, ring
+
+
+def test_the_next_checkpoint_is_due_after_30_s_or_40_times_what_the_last_took(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Lock(tmp_path / "run") as held:
+        writer = CheckpointWriter(held, None, dict, print)
+        for took, pause in ((0.5, 30.0), (2.0, 80.0), (0.0, 30.0)):
+            writer.begin()
+            now[0] += took
+            writer.put({}, {})
+            ends = now[0]
+            for later, due in ((0.0, False), (pause - 0.1, False), (pause + 0.1, True)):
+                now[0] = ends + later
+                assert writer.due(7) == due
+
+
+@pytest.mark.parametrize(("large", "name"), [(2, "graph.npz"), (3, "graph.graphml")])
+def test_a_graph_is_written_as_arrays_above_the_size_and_not_at_it(tmp_path, monkeypatch, large, name):
+    X, _ = p2pkm.grid16(points=1, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    monkeypatch.setattr(save, "LARGE", large)
+    save.save(result, tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").glob("graph.*")} == {name}
+
+
+def test_an_axis_has_the_unit_unless_its_label_says_it():
+    for one in METRICS:
+        unit = f" ({one.unit})" if one.unit and one.unit not in one.label else ""
+        assert one.axis == one.label + unit
+    assert len({one.axis == one.label for one in METRICS}) == 2
+
+
+def test_no_thread_at_all_is_refused(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "0")
+    with pytest.raises(ExperimentError, match="NUMBA_NUM_THREADS is 0"):
+        check_threads()
+    monkeypatch.delenv("NUMBA_NUM_THREADS")
+    check_threads()
+
+
+def test_points_that_change_are_counted_once_a_round():
+    assert _count_work(SimpleNamespace(stream=None, rounds=4), 7) == 7
+    assert _count_work(SimpleNamespace(stream="drawn", rounds=4), 7) == 35
+
+
+def test_spreads_of_lean_rows_may_be_many_steps():
+    tables, boxes = draw(4, [5, 3])
+    step = Cells.of(boxes).step[0]
+    flat = tables.flat()
+    flat[:, 5] = 3.0 * flat[:, 4] * (np.arange(100.0, 900.0, 100.0) * step / 4.0) ** 2
+    packed = pack_rows(tables._replace(values=flat), boxes, 2.0, within=True).flat()
+    assert_allclose(sorted(packed[:, 5] / packed[:, 4]), sorted(flat[:, 5] / flat[:, 4]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 20.0])
+def test_integers_are_as_fine_for_a_strength_as_for_the_coupling_that_it_is(alpha):
+    devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
+    coupling = alpha * 2 * devices.total / devices.total_weight
+    assert _count_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling)
+    assert count_bits(0.01) < count_bits(20.0)
+
+
+def test_blocks_cover_all_rows_and_hold_so_many_numbers():
+    assert [(one.start, one.stop) for one in blocks(5, 1 << 22)] == [(i, i + 1) for i in range(5)]
+    assert [(one.start, one.stop) for one in blocks(3, 1 << 30)] == [(0, 1), (1, 2), (2, 3)]
+    assert [(one.start, one.stop) for one in blocks(1 << 22, 2)] == [(0, 1 << 21), (1 << 21, 1 << 22)]
+    assert [(one.start, one.stop) for one in blocks((1 << 22) + 1, 0)] == [(0, 1 << 22), (1 << 22, (1 << 22) + 1)]
+
+
+def test_nothing_is_said_of_runs_that_got_no_worse():
+    assert tell_worse([]) == tell_worse([{"ratio_mean": 1.0, "ratio_best": 1.0}]) == ""
+
+
+def test_rows_are_read_from_a_folder_a_study_and_a_list(tmp_path):
+    rows = [{"seed": 1, "error": None, "ari": 0.5}, {"seed": 2, "error": "no"}]
+    (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for source in (tmp_path, str(tmp_path), Study.load(tmp_path), rows):
+        assert read_rows(source) == rows[:1]
+
+
+def test_a_pipe_in_place_of_a_file_is_named(tmp_path):
+    os.mkfifo(tmp_path / "a")
+    (tmp_path / "b").write_text("")
+    found = _check(tmp_path, "a", "0"), _check(tmp_path, "c", "0")
+    assert [one.what for one in found] == ["is no file any more", "is missing"]
+
+
+def test_the_smallest_kind_that_holds_all_numbers():
+    for bits, kind, wider in ((15, np.int16, np.int32), (31, np.int32, np.int64)):
+        assert narrow(1 << bits) is kind and narrow((1 << bits) + 1) is wider
+
+
+def test_pooled_labels_are_those_of_the_nearest_centroids():
+    labels = label_pooled(np.array([[0.0, 1.0], [9.0, 8.0], [0.0, 0.0], [9.0, 9.0]]), 2, seed=0)
+    assert labels[0] == labels[2] != labels[1] == labels[3]
+
+
+@pytest.mark.parametrize(("large", "kept"), [(3, 1), (2, 0)])
+def test_exchanges_of_sparse_messages_are_kept_up_to_the_size(monkeypatch, large, kept):
+    monkeypatch.setattr(ledger, "LARGE", large)
+    book = ledger.Ledger(np.arange(4))
+    tables = Tables(np.zeros((1, 2, 2)), np.array([0]), np.array([2]))
+    book.count_sparse(
+        SparseMessages(np.array([1]), tables, np.array([0]), header=0), Delivery(np.array([1]), tables), (0, 0)
+    )
+    assert len(book.exchanges) == kept and book.totals[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("events", "delays", "late"), [(None, False, False), (None, True, True), ("some", False, True)]
+)
+def test_messages_may_be_late_by_either_cause(events, delays, late):
+    assert RunContext.late.fget(SimpleNamespace(events=events, channel=SimpleNamespace(delays=delays))) is late
+
+
+def test_columns_of_deep_systems_are_under_their_titles():
+    figures = dict(zip(("accuracy", "accuracy_few", "nmi", "ari", "purity"), (0.9, 0.8, 0.7, 0.6, 0.5), strict=True))
+    row = {"name": "alone", "seed": 0, **figures, "bytes": 4000, "bytes_busiest": 3000}
+    assert str(DeepTable((row,))).splitlines()[1].split() == ["alone", *"0.900 0.800 0.700 0.600 0.500 4 3".split()]
+
+
+def test_remembered_costs_are_bounded(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_REMEMBERED", 100)
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(5), 0, table.network, np.zeros((1, 1)))
+    for step in range(30):
+        prices.of(np.full((2, 1, 1), float(step)), closing=False)
+        assert len(prices._known) * 8 <= 100 + 8
+
+
+def test_costs_of_many_points_are_over_a_sample_of_runs_of_them(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_PRICED", 6)
+    monkeypatch.setattr(cost_ratio, "_RUN", 2)
+    table = arrange([np.arange(7.0)[:, None], 7.0 + np.arange(5.0)[:, None]], [(0, 1)])
+    prices = cost_ratio.CostEvaluator(table.devices, np.arange(12), 12, table.network, None)
+    points, _, offsets, classes = prices._pool
+    assert len(points) == 6 and points[:, 0].tolist() == classes.tolist() and offsets[-1] == 6
+    assert (points[0::2] + 1.0 == points[1::2]).all() and (points[0::2] % 2.0 == 0.0).all()
+    assert (points[: offsets[1]] < 7.0).all() and (points[offsets[1] :] >= 7.0).all()
+
+
+def test_ragged_rows_are_kept_and_come_back():
+    table = arrange([np.zeros((1, 1))] * 3, [(0, 1), (1, 2)])
+    held, arrays = RaggedArray(np.arange(8.0).reshape(4, 2), np.array([1, 0, 3])), {}
+    outline = gather(held, table.network, arrays, "held")
+    division = RankPartition.blocks(3, 1)
+    back = rebuild(outline, split(outline, arrays, table.topology, division, 0))
+    assert back.values.tolist() == held.values.tolist() and back.counts.tolist() == held.counts.tolist()
+
+
+def test_the_bound_on_rounding_counts_a_devices_points_and_two_rows_per_neighbor_and_centroid():
+    devices = arrange([np.full((4, 2), 3.0), np.zeros((1, 2)), np.zeros((2, 2))], [(0, 1), (1, 2)]).devices
+    seen = SimpleNamespace(_devices=devices, _masses=np.array([4.0, 1.0, 2.0]), _extent=np.zeros((3, 2)))
+    alpha = np.array([1.0, 2.0, 1.0])
+    found = monitor.Monitor._measure_rounding(seen, np.full((3, 5, 2), 2.0), alpha, np.full(3, 0.5))
+    terms = np.array([4 + 10 + 3, 1 + 20 + 3, 2 + 10 + 3])
+    masses = 0.5 * np.array([4.0, 1.0, 2.0]) + 10.0 * alpha
+    assert_allclose(found, np.column_stack((masses * (terms * monitor._ROUNDOFF) ** 2, np.full(3, 8.0))))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_byzantine_device_disturbs(count):
+    assert ByzantineMessages.disturbs({"spec": p2pkm.Byzantine(count)})
+
+
+def test_a_rank_without_devices_has_no_links_that_are_shown():
+    topology = Topology.from_graph(ring(4))
+    division = RankPartition.by_owner("any", np.array([0, 0, 2, 2]), 3)
+    recorders = [
+        replay_frames._FrameRecorder(topology, SimpleNamespace(placement=place(topology, rank, 3, division)), 4)
+        for rank in range(3)
+    ]
+    assert [len(one._edges) for one in recorders] == [4, 0, 4]
+
+
+@pytest.mark.parametrize(("kept", "notes"), [([], 0), ([(0, None)], 2)])
+def test_of_frames_that_were_not_kept_nothing_is_said(kept, notes):
+    cast = SimpleNamespace(devices=[0], forward=[0], links=3)
+    recorder = SimpleNamespace(_cast=cast, _kept=kept, _topology=SimpleNamespace(clients=5))
+    assert len(replay_frames.Recorder.notes.fget(recorder)) == notes
+
+
+def test_scores_without_baseline_are_given_at_the_end_alone():
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+    assert prices.of(np.zeros((2, 1, 1)), closing=False) is None
+    assert prices.of(np.zeros((2, 1, 1)), closing=True).costs.tolist() == [3.0, 3.0]
+
+
+def test_points_on_two_equal_centroids_are_in_neither():
+    assert silhouettes(np.zeros((4, 2)), np.zeros((2, 2))) == (None, 0.0)
+
+
+def test_a_result_is_saved_below_folders_that_are_new(tmp_path):
+    X, _ = p2pkm.grid16(points=1, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), ring(3), shards, baselines=False)
+    save.save(result, tmp_path / "one" / "run")
+    again = p2pkm.load(tmp_path / "one" / "run")
+    assert again.features is None is result.features
+    assert result.summary["centroid_sets"] == 3
+
+
+def test_devices_with_fewer_centroids_than_clusters_have_sets_of_them(tmp_path):
+    shards = p2pkm.Shards.from_list([np.array([[0.0]]), np.array([[1.0]])])
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), path(2), shards, baselines=False)
+    assert np.isinf(result.centroids).any() and result.summary["centroid_sets"] == 2
+
+
+@pytest.mark.parametrize(("large", "said"), [(2, 1), (3, 0)])
+def test_what_is_kept_of_a_large_run_is_said(monkeypatch, large, said):
+    monkeypatch.setattr(summary, "LARGE", large)
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(1, alpha=0.0, init="local"),
+        path(3),
+        p2pkm.Shards.from_list([np.zeros((1, 1))] * 3),
+        baselines=False,
+    )
+    assert sum("the graph is kept as arrays" in note for note in result.notes) == said
+
+
+def test_points_that_all_weigh_alike_but_not_1_have_weights():
+    devices = arrange([np.ones((3, 1))], []).devices
+    for weight, known in ((1.0, 0), (2.0, 3)):
+        same = replace(devices, point_weights=np.broadcast_to(weight, 3))
+        assert len(same.kernel_inputs[1]) == known
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5])
+def test_a_fault_that_lasts_no_round_is_refused(rounds):
+    lines = ['{"kind":"trace","devices":3}', json.dumps({"kind": "asleep", "round": 1, "device": 0, "rounds": rounds})]
+    with pytest.raises(ExperimentError, match="rounds"):
+        parse_trace(lines, Topology.from_graph(ring(3)), "faults")
+
+
+def test_metis_is_taken_where_it_is(monkeypatch):
+    monkeypatch.setattr(rank_partition, "_has_metis", lambda: True)
+    rank_partition.check_rank_partition("metis", 2)
+    monkeypatch.setattr(rank_partition, "_has_metis", lambda: False)
+    rank_partition.check_rank_partition("metis", 1)
+    with pytest.raises(ExperimentError, match="pymetis"):
+        rank_partition.check_rank_partition("metis", 2)
+
+
+def test_the_worst_of_some_runs_is_told():
+    run = {"ratio_best_round": 3, "ratio_best_stage": "gtvmin"}
+    one = run | {"ratio_mean": 1.5, "ratio_best": 1.0}
+    zero = run | {"ratio_mean": 0.5, "ratio_best": 0.0}
+    assert tell_worse([one]) == "from ratio 1.0000 in round 3 of gtvmin to 1.5000 at the end"
+    assert tell_worse([one, zero]).startswith("in 2 of 2 runs, most from ratio 0.0000")
+
+
+def test_configurations_without_a_common_seed_are_not_tested():
+    runs = {
+        "a": {0: {"ratio_mean": 1.0}, 1: {"ratio_mean": 1.1}},
+        "b": {2: {"ratio_mean": 2.0}, 3: {"ratio_mean": 2.1}},
+    }
+    first, second = rank(runs, "ratio_mean")
+    assert (first.name, second.name, second.gap) == ("a", "b", None)
+
+
+def test_a_record_says_whether_the_points_changed():
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(2, tol=0.0), ring(3), shards, rounds=4, stream="drawn:kind=jump,at=2,share=0.5"
+    )
+    assert any(record["break"] for record in result.rounds) and not result.rounds[0]["break"]
+
+
+def test_stages_that_pass_tables_on_reach_as_far_as_their_hops():
+    def stage(content, hops, *, floods=False):
+        return SimpleNamespace(traits=SimpleNamespace(message_content=content, hops=hops, floods=floods))
+
+    near, far = stage(MessageContent.CENTROIDS, None), stage(MessageContent.SUMMARIES, 4)
+    assert reach([near]) == 1 and reach([near, far]) == 4
+    assert reach([stage(MessageContent.SUMMARIES, None)]) is None
+    assert reach([stage(MessageContent.CENTROIDS, 3, floods=True)]) == 3
+
+
+def test_times_of_a_manifest_are_times():
+    assert datetime.fromisoformat(run_folder._now()).tzinfo is not None
+
+
+def test_names_of_nodes_and_devices_must_be_the_same():
+    named = replace(Topology.from_graph(path(3)), names=("a", "b", "c"))
+    assert named.call(("c", "b", "a")).names == ("c", "b", "a")
+    with pytest.raises(TopologyError, match="different names"):
+        named.call(("a", "b", "d"))
+
+
+def test_a_graph_whose_arrays_do_not_fit_is_refused():
+    with pytest.raises(TopologyError):
+        Topology.from_graph(CSRGraph(np.array([0, 1, 2]), np.array([1, 7])))
+
+
+def test_long_sequences_are_told_by_their_size():
+    assert [_tell(one) for one in ((1, 2, 3), (1, 2, 3, 4), [1], {})] == [
+        "(1, 2, 3)", "<tuple of 4>", "<list of 1>", "<dict of 0>",
+    ]  # fmt: skip
+
+
+def test_the_array_of_an_archive_that_is_damaged_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(70))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(np.arange(70).tobytes()) + 3] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    assert _check(tmp_path, "a.npz", "0").what == "is changed: its array 'bad' is damaged"
+
+
+@pytest.mark.parametrize(
+    ("frame", "wanted"),
+    [
+        ("none", [[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]),
+        ("coordinate", [[0.0, 0.0], [1.0, 1.0], [0.25, 0.4]]),
+        ("entries", [[0.0, 0.5], [0.4, 1.0], [0.1, 0.7]]),
+    ],
+)
+def test_boxes_in_the_units_of_a_server_method(frame, wanted):
+    assert_allclose(_convert(np.array([[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]), frame), wanted)
+
+
+def test_new_rows_are_put_at_least_one_step_aside():
+    assert aside(0.0, 3.0) == aside(5.0, 0.0) == 1.0 < aside(1e4, 1.0)
+
+
+def test_the_note_on_devices_that_took_their_start_back():
+    assert [len(_tell_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
+
+
+def test_the_share_of_runs_is_told_unless_all_came_near():
+    runs = [{}, {"reached_central": 3, "seeds": 3}, {"reached_central": 0, "seeds": 3}]
+    assert [write_share(one) for one in runs] == ["", "", " 0/3"]
+
+
+def test_gaps_are_over_common_seeds_with_the_figure():
+    group = {0: {"ari": 0.5}, 1: {"ari": 0.75}}
+    assert find_gap(group, {2: {"ari": 0.5}}, "ari") is find_gap(group, {0: {"ari": None}}, "ari") is None
+    assert find_gap(group, {0: {"ari": 0.25}, 1: {"ari": 0.5}}, "ari")["mean"] == 0.25
+
+
+@pytest.mark.parametrize(("promises", "altered", "count"), [(False, False, 0), (True, True, 0), (True, False, 2)])
+def test_descent_is_claimed_only_where_it_is_promised_and_messages_are_as_sent(promises, altered, count):
+    method = SimpleNamespace(traits=SimpleNamespace(guarantees_descent=promises))
+    devices = SimpleNamespace(min_count=count, has_stale_or_varying_links=False)
+    seen = SimpleNamespace(altered=altered, _devices=devices)
+    assert monitor.Monitor._certify(seen, method, 1.0, 0) == "not claimed"
+
+
+def test_links_to_a_server_weigh_1():
+    assert Topology.star(3).weights.tolist() == [1.0] * 6
+
+
+def test_an_empty_list_of_checksums_is_cut_off(tmp_path):
+    (tmp_path / NAME).write_bytes(b"")
+    assert "cut off" in _read(tmp_path).what
+
+
+@pytest.mark.parametrize(
+    "text", ["[3]", "3", "null", "{}", '{"process": "3"}', '{"process": 0}', '{"process": 99999999999}']
+)
+def test_a_lock_that_names_no_process_is_of_nobody_known(tmp_path, text):
+    (tmp_path / lock.NAME).write_text(text)
+    assert lock._read(tmp_path) == {}
+
+
+def test_rounds_of_a_trace_go_on_from_stage_to_stage_and_from_run_to_run():
+    records = [{"stage": stage, "round": t, "bytes": 0, "ratio_mean": None} for stage, t in
+               (("a", 0), ("a", 2), ("b", 0), ("b", 1), ("b", 0), ("b", 3))]  # fmt: skip
+    assert [one[0] for one in trace(records)] == [0, 2, 2, 3, 3, 6]
+
+
+@pytest.mark.parametrize("text", ["gtvmin:alpha", "gtvmin:alpha=1,alpha=2"])
+def test_a_key_without_value_and_one_given_twice_are_refused(text):
+    with pytest.raises(ExperimentError, match="give alpha once"):
+        parse(text, {"gtvmin": p2pkm.GTVMin}, "algorithm")
+
+
+def test_bits_of_lengths_are_those_of_one_decision_per_length():
+    histogram = np.zeros(64, np.int64)
+    histogram[[0, 1, 4]] = 3, 2, 1
+    wanted = sum(decision_bits(np.array([a]), np.array([b]))[0] for a, b in ((3, 3), (2, 1), (0, 1), (0, 1), (1, 0)))
+    assert length_bits(histogram) == pytest.approx(wanted)
+
+
+def test_text_that_is_a_number_is_not_named():
+    assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
+    assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))

@@ -1,0 +1,162 @@
+"""What a study says: paired tests, the sentence to quote, the table for LaTeX, and the object that has them."""
+
+import builtins
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from p2pkm.core.errors import ExperimentError
+from p2pkm.storage.latex_table import escape
+from p2pkm.storage.paired_tests import compare_pairs, conclude, correct, is_best_alone, rank
+from p2pkm.storage.study_table import Study, find_axes, group_runs
+
+
+def runs(values, figure="ratio_mean", **more):
+    return {seed: {"seed": seed, figure: value, **more} for seed, value in enumerate(values)}
+
+
+def study(**costs):
+    """Return a study of methods on a ring, with these costs by seed."""
+    return Study([
+        {"algorithm": name, "graph": "ring", "seed": seed, "error": None, "ratio_mean": value, "bytes": 1500}
+        for name, values in costs.items() for seed, value in enumerate(values)
+    ])  # fmt: skip
+
+
+NOISY = (1.0, 1.1, 1.2, 1.05, 1.15)
+FAR = tuple(value + 0.5 + 0.01 * i for i, value in enumerate(NOISY))
+NEAR = tuple(value + (-1) ** i * 0.01 for i, value in enumerate(NOISY))
+
+
+@given(st.lists(st.tuples(st.floats(1, 2), st.floats(1, 2)), min_size=3, max_size=9))
+def test_the_paired_test_is_that_of_scipy(pairs):
+    one, other = np.array(pairs).T
+    found = compare_pairs(runs(one), runs(other), "ratio_mean")
+    if np.ptp(one - other) < 1e-6:
+        return
+    expected = stats.ttest_rel(one, other)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_pairs_without_spread_and_without_company():
+    assert compare_pairs(runs([2, 2]), runs([1, 1]), "ratio_mean").p == 0.0
+    assert compare_pairs(runs([1, 2]), runs([1, 2]), "ratio_mean").p == 1.0
+    assert compare_pairs(runs([2]), runs([1]), "ratio_mean").p is None
+    assert compare_pairs(runs([2]), {}, "ratio_mean") is None
+
+
+def test_p_values_are_corrected_step_by_step():
+    assert correct([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert correct([0.9, 0.8]) == [1.0, 1.0] and correct([]) == []
+
+
+def test_the_more_others_the_more_it_takes_to_be_the_best():
+    """A difference with p = 0.04 tells two configurations apart, but not the best of three."""
+    behind = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) + 1.06
+    groups = {"best": runs([0.0] * 5), "b": runs(behind), "c": runs(behind)}
+    assert rank(groups, "ratio_mean")[1].gap.p == pytest.approx(0.04, abs=0.001)
+    assert [one.tied for one in rank(groups, "ratio_mean")] == [None, True, True]
+    assert not is_best_alone(rank(groups, "ratio_mean"))
+    del groups["c"]
+    assert is_best_alone(rank(groups, "ratio_mean"))
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ({"a": NOISY, "b": FAR, "c": FAR},
+         "Over 5 seeds, a on ring has the lowest mean cost relative to central k-means of 3 configurations, 1.1000; "
+         "the next, b on ring, is 0.5200 higher (95 % interval 0.5004 to 0.5396; paired t-test over seeds, Holm "
+         "correction, level 0.05)."),
+        ({"a": NOISY, "b": NEAR, "c": FAR}, "a on ring has the lowest mean cost relative to central k-means, 1.1000, "
+         "but is tied with b on ring (difference 0.0020, 95 % interval -0.0116 to 0.0156; paired"),
+        ({"a": NOISY, "b": NEAR, "c": NEAR}, "the 3 configurations are tied: a on ring has the lowest"),
+        ({"a": (1.0,), "b": (2.0,)}, "Over 1 seed, a on ring has the lowest mean cost relative to central k-means "
+         "(1.0000), but without at least two common seeds it cannot be told from chance."),
+        ({"a": NOISY}, "Over 5 seeds, a on ring has a mean cost relative to central k-means of 1.1000 (95 % interval "
+         "1.0018 to 1.1982)."),
+        ({"a": (None,)}, "so none can be called the best"),
+    ],
+)  # fmt: skip
+def test_the_sentence_to_quote(costs, words):
+    assert words in study(**costs).conclusion()
+
+
+def test_higher_may_be_better():
+    groups = {"a": runs((0.9, 0.8, 0.85), "ari"), "b": runs((0.5, 0.41, 0.44), "ari")}
+    assert "b, is 0.400 lower (95 % interval 0.375 to 0.425" in conclude(groups, "ari")
+
+
+def test_bold_is_what_is_significantly_better_than_all_others():
+    text = study(a=NOISY, b=FAR).to_latex(["ratio_mean", "bytes"])
+    assert text.splitlines()[1:] == [
+        r"\begin{tabular}{lrr}", r"  \toprule", r"  algorithm & ratio & kB \\", r"  \midrule",
+        r"  a & $\mathbf{1.1000} \pm 0.0791$ & $1.5 \pm 0.0$ \\", r"  b & $1.6200 \pm 0.0880$ & $1.5 \pm 0.0$ \\",
+        r"  \bottomrule", r"\end{tabular}",
+    ]  # fmt: skip
+    assert "Mean ± standard deviation over 5 seeds. Bold: significantly better than all others (paired t-test" in text
+    assert "mathbf" not in study(a=NOISY, b=NEAR, c=FAR).to_latex()
+    assert "mathbf" not in study(a=(1.0,), b=(2.0,)).to_latex()
+    assert r"$\mathbf{1.1000}$ [$1.0018$, $1.1982$]" in study(a=NOISY, b=FAR).to_latex(spread="interval")
+    assert r"$\mathbf{1.1000}$ & " in study(a=NOISY, b=FAR).to_latex(spread="none")
+
+
+def test_a_method_without_the_figure_in_all_runs_leaves_nothing_in_bold():
+    text = study(a=NOISY, b=FAR, c=(*FAR[:4], None)).to_latex(["ratio_mean"])
+    assert "mathbf" not in text and r"c & -- \\" in text
+
+
+def test_names_are_escaped_and_a_caption_makes_a_float(tmp_path):
+    found = Study([
+        {"algorithm": "a", "graph": graph, "seed": 0, "error": None, "ratio_mean": 1.0}
+        for graph in ("file:a_b%.txt", "r&d #1")
+    ])  # fmt: skip
+    text = found.to_latex(caption="Costs", label="tab:costs", path=tmp_path / "t.tex")
+    assert r"file:a\_b\%.txt" in text and r"r\&d \#1" in text
+    assert r"\caption{Costs}" in text and r"\label{tab:costs}" in text and r"\begin{table}" in text
+    assert (tmp_path / "t.tex").read_text() == text
+    assert escape("\\{x}~^<$") == r"\textbackslash{}\{x\}\textasciitilde{}\textasciicircum{}\textless{}\$"
+
+
+def test_figures_and_spreads_that_are_none_are_refused():
+    with pytest.raises(ExperimentError, match=r"no run has 'ratio' as a number. Did you mean 'ratio_mean'"):
+        study(a=NOISY).to_latex(["ratio"])
+    with pytest.raises(ExperimentError, match=r"spread is 'sem'"):
+        study(a=NOISY).to_latex(spread="sem")
+    with pytest.raises(ExperimentError, match=r"kind is 'violin'"):
+        study(a=NOISY).plot("violin")
+
+
+def test_what_comes_before_the_seed_is_the_configuration():
+    rows = [{"algorithm": "a", "graph": "ring", "coupling": c, "tol": 0, "seed": s, "error": None, "ratio_mean": 1.0}
+            for c in (1, None) for s in (0, 1)]  # fmt: skip
+    assert find_axes(rows) == ["coupling"] == find_axes([*rows, rows[0] | {"graph": "server"}])
+    assert list(group_runs(rows, ["coupling"])) == ["a on ring, coupling 1", "a on ring, coupling none"]
+
+
+def test_a_study_is_shown_in_at_most_five_lines(tmp_path):
+    broken = {"algorithm": "c", "graph": "ring", "seed": 0, "error": "DataError: two\nlines", "ratio_mean": None}
+    text = repr(Study([*study(a=NOISY, b=NEAR).rows, broken], tmp_path))
+    assert text.count("\n") == 3
+    assert text.startswith(
+        "Study of 11 runs: 2 configurations of algorithm, 5 seeds, 1 failed\nfailed first: DataError"
+    )
+    assert text.endswith(f"folder: {tmp_path}")
+    assert repr(Study([])).count("\n") == 1
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    load = builtins.__import__
+
+    def without(name, *more):
+        if name.startswith("pandas"):
+            raise ImportError(name)
+        return load(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ExperimentError, match=r'pip install "p2pkm\[pandas\]"'):
+        study(a=NOISY).to_frame()

@@ -1,0 +1,311 @@
+"""What must hold of an experiment, whatever its options: each check returns what is wrong, nothing if all is well."""
+
+import json
+import os
+import re
+import shutil
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+import p2pkm
+import p2pkm.kernels.numba  # noqa: F401 - so that small runs take the compiled kernels
+from p2pkm.core.errors import P2PKMError
+from p2pkm.data.shards import Shards
+from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.experiments.config import Experiment as Config
+from p2pkm.experiments.config import prepare
+from p2pkm.experiments.plan.draft import build_plan
+from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.network.graph import Topology
+from p2pkm.network.world import connect
+from p2pkm.storage import checkpoint
+from p2pkm.storage.toml import load_toml
+from tests.support.resume import OWN, difference
+from tests.support.run_cli import StageResult, here
+from tests.swarm.experiments import Experiment, draw
+
+_PER_DEVICE = {"devices", "clusters", "rounds", "seed", "data", "algorithm", "graph", "partition", "init", "schedule",
+               "local-steps", "min-cluster-size", "robust", "tol"}  # fmt: skip
+_EVERY_ROUND = ("--checkpoint-every", "1", "--no-plot", "--format", "json")
+
+
+class Case(NamedTuple):
+    """An experiment that was run, where, with what ending; the copy that a kill would have left behind, if any."""
+
+    experiment: Experiment
+    folder: Path
+    words: list[str]
+    ending: StageResult
+    fault: str
+    killed: Path | None
+
+    @property
+    def run(self) -> Path:
+        """Return the run folder."""
+        return self.folder / "run"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Return what was printed."""
+        return self.ending.summary
+
+
+def play(experiment: Experiment, folder: Path) -> Case:
+    """Run an experiment in this process, keeping a copy of its folder at a drawn checkpoint."""
+    words = [*experiment.words(folder), *_EVERY_ROUND]
+    killed, at, puts = folder / "killed", Random(experiment.seed).randint(1, 12), iter(range(1, 10**9))
+    put = checkpoint.CheckpointWriter.put
+
+    def copying(self: Any, outline: Any, arrays: Any) -> None:
+        put(self, outline, arrays)
+        if next(puts) <= at:  # the last one that there is, if there are fewer
+            shutil.rmtree(killed, ignore_errors=True)
+            shutil.copytree(folder / "run", killed)
+
+    with patch.object(checkpoint.CheckpointWriter, "put", copying):
+        ending, fault = _call(*words, "--out", folder / "run")
+    return Case(experiment, folder, words, ending, fault, killed if killed.is_dir() else None)
+
+
+def _call(*words: object) -> tuple[StageResult, str]:
+    """Run the command line here, warnings being errors; return its ending and the traceback, if there was one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return here(*words), ""
+    except Exception:
+        return StageResult(1, "", ""), traceback.format_exc()[-1500:]
+
+
+def check_ending(case: Case) -> Iterator[str]:
+    """No traceback; a refusal is one message and leaves nothing behind."""
+    code, err = case.ending.code, case.ending.err
+    if case.fault:
+        yield case.fault
+    elif code in {2, 3}:
+        if case.run.exists():
+            yield f"refused with code {code}, but wrote {sorted(path.name for path in case.run.iterdir())}"
+        lines = [line for line in err.splitlines() if line.startswith("p2pkm: error: ")]
+        if len(lines) != 1 or case.ending.out:
+            yield f"refused with code {code} and {len(lines)} messages: {err[-300:]}"
+    elif code not in {0, 5}:
+        yield f"code {code}: {err[-500:]}"
+    if "Traceback" in err or "Warning" in err:
+        yield err[-500:]
+
+
+def check_ledger(case: Case) -> Iterator[str]:
+    """Messages and bytes of summary, records and the sum over all links are the same; descent is not violated."""
+    summary, ledger = case.summary, _arrays(case.run / "ledger.npz")
+    records = [json.loads(line) for line in (case.run / "rounds.jsonl").read_text().splitlines()]
+    for name in ("messages", "bytes", "wire_bytes"):
+        values, total = [record[name] for record in records], int(ledger[name].sum())
+        if not summary[name] == total == values[-1] or values != sorted(values):
+            yield f"{name}: {summary[name]} in the summary, {total} over all links, {values} in the records"
+    if summary["descent"] == "violated":
+        yield "descent: violated"
+    yield from (
+        f"{name} is {value}" for name, value in summary.items() if isinstance(value, float) and not np.isfinite(value)
+    )
+
+
+def check_folder(case: Case) -> Iterator[str]:
+    """What was printed is what the folder says; a loaded result says the same, and a report can be written."""
+    written = json.loads((case.run / "summary.json").read_text())
+    if written != case.summary:
+        yield f"summary.json differs: {[key for key in written if written[key] != case.summary.get(key)]}"
+    result = p2pkm.load(case.run)
+    if result.summary["centroids_sha256"] != case.summary["centroids_sha256"]:
+        yield "loaded: other centroids"
+    with np.load(case.run / "centroids.npz") as arrays:
+        stored = arrays[arrays.files[0]]
+    if stored.shape != result.centroids.shape or not np.array_equal(stored, result.centroids, equal_nan=True):
+        yield "loaded: centroids are not those of the file"
+    ending, fault = _call("report", case.run, "--out", case.folder / "report.html")
+    if fault or ending.code:
+        yield f"report: code {ending.code} {fault or ending.err[-300:]}"
+
+
+def check_plan(case: Case) -> Iterator[str]:
+    """A plan that is exact is met, one that says at most is not exceeded; as long as nothing goes wrong."""
+    config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
+    if config.faults or config.stream or config.checkpoint_every is None:
+        return
+    config = replace(config, record_every=1)
+    plan = build_plan(replace(config, out="none"), None)
+    planned = stage_traffic(plan)
+    real = prepare(replace(config, out="none"), None)
+    trace: list[dict[str, Any]] = []
+    run_job(real.run, RankPart(_read(real.shards)), connect(), RootHooks(sink=trace.append))
+    before, at = (0, 0), -1
+    for record in trace:
+        at += record["round"] == 0
+        now = record["messages"], record["bytes"]
+        if at >= len(planned) or planned[at].name != record["stage"]:
+            yield f"stage {record['stage']} is not the one planned: {[one.name for one in planned]}"
+            return
+        if planned[at].volume is not None:
+            sent = now[0] - before[0], now[1] - before[1]
+            yield from _exceeds(record, planned[at].volume(record["round"]), sent)
+        before = now
+
+
+def _exceeds(record: dict[str, Any], volume: Any, sent: tuple[int, int]) -> Iterator[str]:
+    for name, most, certain, real in zip(("messages", "bytes"), volume[:2], volume[2:4], sent, strict=True):
+        if (real != most) if certain else (real > most):
+            word = "exactly" if certain else "at most"
+            yield f"{record['stage']} round {record['round']}: {real} {name}, planned {word} {most}"
+
+
+def check_kernels(case: Case) -> Iterator[str]:
+    """The reference kernels give the same bits."""
+    with patch.dict(os.environ, {"NUMBA_DISABLE_JIT": "1"}):
+        ending, fault = _call(*case.words, "--out", "none", "--checkpoint-every", "0")
+    yield from _compare(case, ending, fault)
+
+
+def check_resume(case: Case) -> Iterator[str]:
+    """A run that was killed at a drawn checkpoint ends with the same files."""
+    if case.killed is None:
+        return
+    ending, fault = _call("resume", case.killed, "-q")
+    if fault or ending.code not in {0, 5}:
+        yield f"resume: code {ending.code} {fault or ending.err[-300:]}"
+        return
+    found = difference(case.run, case.killed)
+    if found:
+        yield f"resumed: {found}"
+
+
+def check_api(case: Case) -> Iterator[str]:
+    """`p2pkm.simulate` with the same options gives the same bits, and on points scaled by a power of two theirs."""
+    options, real = _options(case)
+    served = needs_hub(real.run.algorithm)
+    graph = None if served else real.run.topology
+    shards = _read(real.shards)
+    shards = shards.part(0, shards.n - 1) if served else shards
+    result = p2pkm.simulate(real.run.algorithm, graph, shards, **options)
+    for key in ("centroids_sha256", "chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination"):
+        if result.summary[key] != case.summary[key]:
+            yield f"simulate: {key} is {result.summary[key]}, the command says {case.summary[key]}"
+    if real.run.algorithm.name in {"private", "fkmeanscb"} or options["stream"] is not None or not shards.points.any():
+        return  # their noise has the units of the points; points that are all 0 have no scale
+    scaled = p2pkm.simulate(real.run.algorithm, graph, replace(shards, points=4.0 * shards.points), **options)
+    factor = 4.0 if options["scale"] == "none" else 1.0  # else centroids are those of the scaled features
+    if not np.array_equal(factor * result.centroids, scaled.centroids):
+        yield "scaled by 4: other centroids"
+
+
+def check_isolated(case: Case) -> Iterator[str]:
+    """One more device, without points and links, changes no bit of the others', where none of them counts devices."""
+    options, real = _options(case)
+    method, topology = real.run.algorithm, real.run.topology
+    own = set(case.experiment.options) <= _PER_DEVICE and case.experiment.options.get("init", "local") == "local"
+    own &= case.experiment.options.get("clusters") != "auto"  # components cannot agree on a number
+    if not own or method.name != "gtvmin" or topology.varying is not None or topology.hub >= 0:
+        return
+    given = {**options, "allow_disconnected": True, "all_rounds": True, "baselines": False, "quantize": "none"}
+    shards = _read(real.shards)
+    more = replace(shards, offsets=np.append(shards.offsets, shards.offsets[-1]))
+    sources, targets = topology.sources, topology.indices
+    links = np.column_stack((sources, targets, topology.weights))[sources < targets]
+    keys = {name: getattr(method, name) for name in ("schedule", "local_steps", "robust", "tol")}
+    method = p2pkm.GTVMin(method.k, alpha=3.0, init="local", **keys)
+    found = [
+        p2pkm.simulate(method, Topology.from_links(n, links), points, **given).centroids
+        for n, points in ((topology.n, shards), (topology.n + 1, more))
+    ]
+    if not np.array_equal(found[0], found[1][:-1]):
+        yield "an isolated device: other centroids"
+
+
+def _read(shards: Any) -> Shards:
+    """Return the points themselves, also of files of which each rank would read its share."""
+    return shards if isinstance(shards, Shards) else shards.part(0, shards.n)
+
+
+def _options(case: Case) -> tuple[dict[str, Any], Any]:
+    config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
+    real = prepare(replace(config, out="none"), None)
+    names = (
+        "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
+        "byzantine", "min_cluster_size", "noise", "quantize", "scale", "k_max", "stream", "baselines", "silhouette",
+    )  # fmt: skip
+    given = {name: getattr(real.experiment, name) for name in names}
+    return given | {"quantize": case.summary["quantize"] or "none"}, real  # the method has its defaults filled in
+
+
+def _compare(case: Case, ending: StageResult, fault: str) -> Iterator[str]:
+    if fault or ending.code != case.ending.code:
+        yield f"code {ending.code} instead of {case.ending.code}: {fault or ending.err[-300:]}"
+        return
+    other, one = ending.summary, case.summary
+    keys = [key for key in one if key not in OWN and one[key] != other[key]]
+    if keys:
+        yield f"differs: { {key: (one[key], other[key]) for key in keys[:3]} }"
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+Check = Callable[[Case], Iterator[str]]
+CHECKS: dict[str, Check] = {
+    "ending": check_ending, "ledger": check_ledger, "folder": check_folder, "plan": check_plan,
+    "kernels": check_kernels, "resume": check_resume, "api": check_api, "isolated": check_isolated,
+}  # fmt: skip
+_ALWAYS = ("ending", "ledger")
+_WORD = re.compile(r"[a-z][a-z_-]*[a-z]")
+
+
+def find_faults(experiment: Experiment, folder: Path, only: str | None = None) -> tuple[Case, list[tuple[str, str]]]:
+    """Return the case, and the name of each check that fails with what it found.
+
+    Parameters
+    ----------
+    only : str, optional
+        This check alone; None: those that are always made, and one that is drawn.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    case = play(experiment, folder)
+    drawn = Random(experiment.seed).choice([name for name in CHECKS if name not in _ALWAYS])
+    found = [("ending", text) for text in check_ending(case)] if only in {None, "ending"} else []
+    if case.ending.code in {0, 5} and not case.fault:
+        for name in (only,) if only else ("ledger", drawn):
+            if name != "ending":
+                found += [(name, text) for text in _guarded(CHECKS[name], case)]
+    return case, found
+
+
+def play_one(seed: int, place: Path) -> Iterator[tuple[Experiment, Case, list[tuple[str, str]]]]:
+    """Yield the experiment of a seed with what was found, and, as long as it is refused, itself with an option less."""
+    experiment, rng = draw(seed), Random(seed)
+    while True:
+        case, faults = find_faults(experiment, place / str(seed))
+        yield experiment, case, faults
+        spare = [name for name in experiment.options if name not in {"devices", "clusters", "rounds", "data"}]
+        if case.ending.code not in {2, 3} or not spare:
+            return
+        named = [name for name in spare if {name, name.replace("-", "_")} & set(_WORD.findall(case.ending.err))]
+        less = rng.choice(named or spare)  # what the refusal names is most often in the way
+        experiment = experiment._replace(options={k: v for k, v in experiment.options.items() if k != less})
+
+
+def _guarded(check: Check, case: Case) -> Iterator[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield from check(case)
+    except (P2PKMError, Exception):
+        yield traceback.format_exc()[-1200:]

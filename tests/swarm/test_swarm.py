@@ -1,0 +1,80 @@
+"""A sample of the random experiments, and whether their checks and the shrinking can notice anything."""
+
+import json
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+import p2pkm.kernels.reference as reference
+from tests.swarm.checks import CHECKS, find_faults, play_one
+from tests.swarm.experiments import Experiment, draw
+from tests.swarm.ranks import on_ranks
+from tests.swarm.shrink import shrink
+
+PLAIN = Experiment(7, {"devices": "4", "clusters": "2", "rounds": "3", "data": "@csv,kind=grid,m=17,d=2", "tol": "0"})
+
+
+def test_a_seed_gives_one_experiment():
+    assert draw(5) == draw(5) != draw(6)
+    assert Experiment.of(draw(5).text()) == draw(5)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_plain_experiment_holds(check, tmp_path):
+    case, faults = find_faults(PLAIN, tmp_path / "case", check)
+    assert not faults and case.ending.code == 0
+
+
+def test_a_kernel_that_is_wrong_in_its_last_bits_is_noticed(tmp_path):
+    right = reference.gtvmin
+
+    def wrong(*given, **more):
+        found = right(*given, **more)
+        return (found[0] * (1.0 + 1e-15), *found[1:]) if isinstance(found, tuple) else found * (1.0 + 1e-15)
+
+    with patch.object(reference, "gtvmin", wrong):
+        real = PLAIN._replace(options=PLAIN.options | {"quantize": "none"})  # whole numbers would round it away
+        _, faults = find_faults(real, tmp_path / "case", "kernels")
+    assert [name for name, _ in faults] == ["kernels"]
+
+
+@pytest.mark.slow
+def test_what_fails_is_shrunk_to_what_matters(tmp_path):
+    def check(case):
+        if "scale" in case.experiment.options and case.summary["devices"] > 1:
+            yield "broken"
+
+    with patch.dict(CHECKS, {"ledger": check}):
+        large = PLAIN._replace(options=PLAIN.options | {"scale": "minmax", "silhouette": "", "dtype": "float32"})
+        small = shrink(large, "ledger", tmp_path / "case")
+    assert small.options == {
+        "devices": "2",
+        "clusters": "1",
+        "rounds": "0",
+        "data": "grid16:points=1",
+        "scale": "minmax",
+    }
+
+
+FOUND = [json.loads(line) for line in Path(__file__).with_name("found.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("found", FOUND, ids=lambda found: found["cause"])
+def test_what_once_failed_holds(found, tmp_path):
+    _, faults = find_faults(Experiment.of(json.dumps(found["one"])), tmp_path / "case", found["check"])
+    assert not faults
+
+
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 120))])
+def test_random_experiments_hold(seed, tmp_path):
+    for experiment, _, faults in play_one(seed, tmp_path):
+        assert not faults, f"python -m tests.swarm --one '{experiment.text()}'"
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, 5])
+def test_random_experiments_give_the_same_bits_on_ranks(count, tmp_path):
+    last = [list(play_one(seed, tmp_path))[-1][1] for seed in range(16)]
+    good = [case for case in last if case.ending.code in {0, 5}]
+    assert len(good) > 8 and on_ranks(good, count) == []

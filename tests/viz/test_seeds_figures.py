@@ -1,0 +1,46 @@
+import pytest
+
+from p2pkm.storage.study_table import Study
+from p2pkm.viz import plot_differences, plot_seeds
+
+
+def rows(**costs):
+    """Return two methods on two graphs, and a third with a server."""
+    found = [
+        {"algorithm": name, "graph": graph, "seed": seed, "error": None, "ratio_mean": 1.0 + cost + 0.001 * seed * seed,
+         "bytes": 1000 + seed}
+        for name, cost in (("gtvmin", 0.01), ("admm", 0.5)) for graph in ("ring", "grid") for seed in range(4)
+    ]  # fmt: skip
+    return [*found, *({**row, "algorithm": "fkm", "graph": "server"} for row in found[:4])]
+
+
+def test_every_run_is_a_dot_in_the_panel_of_its_graph():
+    panels = plot_seeds(rows()).axes[0].child_axes
+    assert [panel.get_title(loc="left") for panel in panels] == ["ring", "grid"]
+    for panel in panels:
+        dots, bars = panel.lines[::2], panel.lines[1::2]
+        assert [len(line.get_xdata()) for line in dots] == [4, 4, 4]  # that with a server stands in both
+        assert bars[0].get_xdata()[0] == pytest.approx(100 * (0.01 + 0.001 * 14 / 4))
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["gtvmin", "admm", "fkm"]
+    assert not panels[1].get_yticklabels()
+
+
+def test_one_method_is_one_panel_of_graphs():
+    (panel,) = plot_seeds([row for row in rows() if row["algorithm"] == "gtvmin"], figure="bytes").axes[0].child_axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["ring", "grid"]
+    assert list(panel.lines[0].get_xdata()) == [1000, 1001, 1002, 1003]
+
+
+def test_differences_say_which_are_tied_with_the_best():
+    ax = plot_differences(Study(rows())).axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "gtvmin on ring", "gtvmin on grid", "fkm with a server", "admm on ring", "admm on grid"
+    ]  # fmt: skip
+    assert [text.get_text() for text in ax.texts] == ["best", "tied", "tied", "worse", "worse"]
+    assert float(ax.containers[-1].lines[0].get_xdata()[0]) == pytest.approx(49.0)
+
+
+@pytest.mark.parametrize("kind", ["seeds", "differences"])
+@pytest.mark.parametrize("given", [[], rows()[:1], rows()[:4], [row | {"ratio_mean": None} for row in rows()]])
+def test_little_or_nothing_can_be_drawn(kind, given):
+    Study(given).plot(kind).figure.savefig("/dev/null", format="png")
