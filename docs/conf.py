@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # the pages bring MathJax along and need no network
     "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
@@ -66,8 +67,14 @@ sphinx_gallery_conf: dict[str, Any] = {
 }
 
 
+def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn adds to estimators, whose docstrings refer to its own documentation."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
 def setup(app: Any) -> None:
     """Draw and count what the pages show."""
+    app.connect("autodoc-skip-member", skip_inherited)
     pictures.draw_missing(HERE / "_made")
     table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
     (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")

@@ -5,13 +5,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import notebooks
 from sphinx_gallery.scrapers import figure_rst
 
 _HEADER = """Gallery
 =======
 
-Plain scripts from `examples/`; each runs within a minute, but for the study of twelve graphs, which is shown without
-being run: its picture stands in :doc:`/study`.
+Plain scripts from `examples/`, and a case study, which is a notebook there; each runs within a minute, but for the
+study of twelve graphs, which is shown without being run: its picture stands in :doc:`/study`.
 """
 
 
@@ -19,7 +20,7 @@ _THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "con
 
 
 def prepare(examples: Path, target: Path) -> Path:
-    """Copy the examples, with a line under their titles and the words of a cell under its mark.
+    """Copy the examples, notebooks as scripts, with a line under their titles and the words of a cell under its mark.
 
     A copy is written only if it would change, so that what is up to date is not run again; what earlier runs of the
     examples left there goes.
@@ -31,12 +32,13 @@ def prepare(examples: Path, target: Path) -> Path:
         elif path.suffix not in {".py", ".rst"}:
             path.unlink()
     write(target / "GALLERY_HEADER.rst", _HEADER)
-    for path in sorted(examples.glob("*.py")):
-        title, rest = path.read_text(encoding="utf-8").removeprefix('"""').split("\n", 1)
+    for path in sorted((*examples.glob("*.py"), *examples.glob("*.ipynb"))):
+        code = notebooks.to_script(path) if path.suffix == ".ipynb" else path.read_text(encoding="utf-8")
+        title, rest = code.removeprefix('"""').split("\n", 1)
         text = f'r"""{title}\n{"=" * len(title)}\n{rest}'
         if path.name in _THUMBS:
             text += f"\n# sphinx_gallery_thumbnail_path = '{_THUMBS[path.name]}'\n"
-        write(target / path.name, re.sub(r"^# %% (.+)$", r"# %%\n# \1", text, flags=re.MULTILINE))
+        write(target / f"{path.stem}.py", re.sub(r"^# %% (.+)$", r"# %%\n# \1", text, flags=re.MULTILINE))
     return target
 
 

@@ -10,7 +10,11 @@ import p2pkm
 from p2pkm.methods.registry import METHODS, find
 
 DEVICES, CLUSTERS, SEED = 6, 4, 51
-GIVEN = {"private": {"epsilon": 8.0, "radius": 20.0}}  # parameters without a default
+GIVEN: dict[str, Any] = {
+    "private": {"epsilon": 8.0, "radius": 20.0},  # parameters without a default
+    "deepfeca": {"network": "linear", "shape": "1x2", "views": False},  # images of two pixels
+    "deepgossip": {"network": "linear", "shape": "1x2", "views": False},
+}
 COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
 
 
@@ -34,7 +38,7 @@ def draw(name: str) -> Figure:
     """Draw where the centroids of the devices end, and how the ratio came down."""
     shards, graph = scene()
     method = find(name)(CLUSTERS, **GIVEN.get(name, {}))
-    peers = not hasattr(method, "aggregate") and name != "local"
+    peers = not method.traits.needs_hub
     result = p2pkm.simulate(method, graph if peers else None, shards, seed=0)
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))

@@ -71,7 +71,7 @@ def draw(axis, panel):
     labels, over = [], []
     for name, (kind, options) in methods.items():
         color = SERVER if kind(2).traits.needs_hub else PEER
-        plain, coded = measure(kind, options, panel), measure(kind, options, panel, quantize="rice")
+        plain, coded = (measure(kind, options, panel, quantize=numbers) for numbers in ("none", "rice"))
         for found, words in ((plain, ""), (coded, "integers")):
             if found is None or not found[1]:
                 continue
