@@ -30,10 +30,10 @@ GRAPHS = {"ring": topologies.ring(10), "small world": topologies.small_world(10,
           "complete": topologies.complete(10)}  # fmt: skip
 SYSTEMS: dict[str, Any] = {
     **{label: p2pkm.DeepFeCA(30, server=server, **METHOD) for label, server in SERVERS.items()},
-    **{f"gossip, {name}": (p2pkm.DeepGossip(30, **METHOD), graph) for name, graph in GRAPHS.items()},
+    "gossip, ring": (p2pkm.DeepGossip(30, gossips=1, **METHOD), GRAPHS["ring"]),
     "DeepFeCA, centered": p2pkm.DeepFeCA(30, **BETTER),
+    **{f"tree, {name}, centered": (p2pkm.DeepGossip(30, **BETTER), graph) for name, graph in GRAPHS.items()},
     "gossip, ring, centered": (p2pkm.DeepGossip(30, gossips=4, **BETTER), GRAPHS["ring"]),
-    "gossip, ring, broadcast": (p2pkm.DeepGossip(30, gossips=4, broadcast=True, **BETTER), GRAPHS["ring"]),
 }
 PAPER = {  # CIFAR-10, linear evaluation in per cent: IID, 0.3, 0.1
     "M-Avg": (53.6, 48.2, 45.1), "FFCM v1": (44.6, 48.5, 45.5), "FFCM v2": (47.7, 50.1, 49.1),

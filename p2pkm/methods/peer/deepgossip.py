@@ -1,4 +1,4 @@
-"""Deep clustering without a server: parameters by gossip, clusters of the features along a tree."""
+"""Deep clustering without a server: parameters and clusters of the features along a tree, or parameters by gossip."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import ByRound, Known, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import OnGraph, Work
 from p2pkm.core.validation import whole
-from p2pkm.methods.building_blocks.averaging import mix
+from p2pkm.methods.building_blocks.averaging import add_fresh, mix
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
 from p2pkm.methods.deep.method import DeepMethod, DeepState, flatten, unflatten
 from p2pkm.network.graph import Topology
@@ -21,44 +21,48 @@ class DeepGossip(DeepMethod):
     r"""Learn features and clusters together as `deepfeca` does, on any graph, with no device that all send to.
 
     All draw the same parameters theta. With `|D_i|` images and features z_n = f(x_n; theta_i), a round of device i
-    with neighbors N_i is::
+    is::
 
         labels:    y_n <- nearest row of C to z_n
         training:  theta_i <- `epochs` epochs of stochastic gradient descent on the y_n, as in `deepfeca`
-        gossip:    (s, v) = (|D_i| theta_i, |D_i|);  `gossips` times
-                   (s, v)_i <- (s, v)_i + sum_{j in N_i} P_ij ((s, v)_j - (s, v)_i),  P_ij = 1 / (1 + max(deg_i, deg_j))
-                   theta_i <- s / v
-        broadcast: only with `broadcast`: the theta of a tree's root goes down to all, and theta_i <- theta
+        averaging: (s, v)_i = (|D_i| theta_i, |D_i|) + sum of (s, v)_j over the children j of i;  at the root
+                   theta <- s / v, which goes down to all:  theta_i <- theta
         clusters:  the report of a one-shot method on the new z_n goes up the tree, its aggregate C comes down
 
     The tree, breadth first from the middle of each component, is known to all, like the colors; reports are forwarded
     as they are, and the root plays the hub's part of `server`. A first clustering comes before the first round, so that
-    labels and C at the end belong to the last theta_i. With one gossip and equal numbers of images the parameters are
-    those of D-PSGD; on a complete graph one gossip is the exact mean, and the method is `deepfeca`. After few gossips
-    the theta_i differ, and features of different theta_i are not comparable: with `broadcast` all devices of a
-    component report with the same theta, and train on from it.
+    labels and C at the end belong to the last theta. So all devices of a component have the parameters that `deepfeca`
+    gives the clients of a star, and the same C.
 
-    Message: in a gossip P + 1 numbers to each neighbor, as a table of `features` columns, filled up with zeros; up the
-    tree the rows of all reports below, down C, over its links once a round; with `broadcast` also P numbers down each
-    link, unless no image is within `gossips` links of the root.
+    With `gossips` parameters are averaged by gossip instead, over all links, N_i the neighbors of i::
 
-    Guarantee: a gossip keeps the sums of s and v over the devices, so theta_i tends to the mean that `deepfeca` takes
-    as `gossips` grows. With `broadcast` theta is a weighted mean over the devices within `gossips` links of the root.
-    The same bits for any number of ranks, as with `deepfeca`.
+        averaging: (s, v)_i = (|D_i| theta_i, |D_i|);  `gossips` times
+                   (s, v)_i <- (s, v)_i + sum_{j in N_i} P_ij ((s, v)_j - (s, v)_i),  P_ij = 1 / (1 + max(deg_i, deg_j))
+                   theta_i <- s / v
 
-    Privacy: no guarantee; a neighbor sees the parameters of a device right after its training, weighted by its number
-    of images, and those before it within a round of gossip: from the difference images can be reconstructed (gradient
-    inversion). Devices between another one and the root see its report as the root does. With `broadcast` all devices
-    of a component also see the mean at the root, and a neighbor knows from which parameters a device began to train.
+    With one gossip and equal numbers of images the parameters are those of D-PSGD; on a complete graph one gossip is
+    the exact mean. After few gossips the theta_i differ, and features of different theta_i are not comparable.
+
+    Message: up the tree P + 1 numbers, down P, over its links once a round, as tables of `features` columns, filled up
+    with zeros; with `gossips` instead P + 1 numbers to each neighbor in every gossip. Up the tree the rows of all
+    reports below, down C, over its links once a round.
+
+    Guarantee: along the tree theta is the mean over the devices of a component, weighted by their numbers of images,
+    but for the rounding of sums in another order than a hub's. A gossip keeps the sums of s and v over the devices, so
+    theta_i tends to that mean as `gossips` grows. The same bits for any number of ranks, as with `deepfeca`.
+
+    Privacy: no guarantee; all devices of a component see theta after every averaging, and a parent the sum of the
+    parameters after training below each of its children, so those of a single device where the child is a leaf: from
+    the difference to theta images can be reconstructed (gradient inversion). With `gossips` every neighbor sees the
+    parameters of a device right after its training, weighted by its number of images, and those before it within a
+    gossip. Devices between another one and the root see its report as the root does.
 
     Parameters
     ----------
     k, server, network, shape, features, classifier, temperature, epochs, batch, rate, momentum, decay, views, horizon
         As in `p2pkm.DeepFeCA`; of `server` the root plays the hub.
-    gossips : int
-        Turns of gossip in a round.
-    broadcast : bool
-        All devices take the parameters of the root of their tree before they report.
+    gossips : int, optional
+        Turns of gossip in a round that average the parameters; default: the exact mean along the tree.
 
     Raises
     ------
@@ -80,8 +84,7 @@ class DeepGossip(DeepMethod):
     """
 
     _: KW_ONLY
-    gossips: int = 1
-    broadcast: bool = False
+    gossips: int | None = None
 
     name: ClassVar[str] = "deepgossip"
     schedule: ClassVar[str] = "jacobi"
@@ -89,7 +92,8 @@ class DeepGossip(DeepMethod):
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         super().__post_init__()
-        whole(self.gossips, 1, "gossips")
+        if self.gossips is not None:
+            whole(self.gossips, 1, "gossips")
 
     def on(self, topology: Topology) -> "DeepGossipOnGraph":
         """Return the algorithm that the loop runs: how many turns a round has depends on the tree."""
@@ -112,12 +116,12 @@ class DeepGossipOnGraph(OnGraph):
 
     @property
     def agreement(self) -> int:
-        """Return the turns from training to the first reports: gossips, and the way down of the root's parameters."""
-        return self.method.gossips + (self.depth if self.method.broadcast else 0)
+        """Return the turns from training to the first reports: up and down the tree, or gossips."""
+        return self.method.gossips or 2 * self.depth
 
     @property
     def turns(self) -> int:
-        """Return the turns of a round: training, agreement, up, down."""
+        """Return the turns of a round: training, agreement, reports up, centroids down."""
         return self.agreement + 2 * self.depth + 1
 
     @property
@@ -130,7 +134,7 @@ class DeepGossipOnGraph(OnGraph):
         return self.method.count_flops(work) // self.turns
 
     def expected_messages(self, known: Known) -> ByRound:
-        """Return reports up and centroids down a tree, parameters over all links, and down the tree if broadcast."""
+        """Return reports up and centroids down a tree, parameters up and down it, too, or over all links."""
         learner, layer = self.method.learner(known.features), self.tree.layer
         links, first, n = int((layer > 0).sum()), int((layer == self.depth).sum()), len(layer)
         reports, whole, answer = self.method.expected_report(known, learner.width)
@@ -141,13 +145,13 @@ class DeepGossipOnGraph(OnGraph):
         exact = reports.exact and not reports.by_points
         deepest, way = Volume(first, opening, True, exact), Volume(links, climb, True, exact)
         down = Volume(links, links * (answer.bytes // max(n, 1)), True, answer.exact_bytes)
-        height = -(-(learner.parameters + 1) // learner.width)
-        gossip = tables(len(self.topology.indices) * self.method.gossips, height, learner.width)
-        if self.method.broadcast:  # by a root that has received the parameters of a device with images
-            height = -(-learner.parameters // learner.width)
-            gossip += tables(links, height, learner.width, spoken=known.clients == n)
+        sums, mean = (-(-numbers // learner.width) for numbers in (learner.parameters + 1, learner.parameters))
+        if self.method.gossips:
+            averaging = tables(len(self.topology.indices) * self.method.gossips, sums, learner.width)
+        else:
+            averaging = tables(links, sums, learner.width) + tables(links, mean, learner.width)
         begin = Volume(links - first, climb if reports.by_points else climb - opening, True, exact) + down
-        return ByRound(deepest, begin + gossip + way + down, gossip + way + down)
+        return ByRound(deepest, begin + averaging + way + down, averaging + way + down)
 
     def initial_state(self, devices: Devices, start: Any) -> DeepState:
         """Draw the parameters; the deepest layer reports first."""
@@ -157,27 +161,27 @@ class DeepGossipOnGraph(OnGraph):
         return self._report(state, devices)
 
     def message(self, state: DeepState, devices: Devices) -> DenseMessages:
-        """Send parameters to all neighbors or down the tree, reports to the parent, or centroids to the children."""
+        """Send parameters to all neighbors, or on the way up to the parent and on the way down to the children."""
         place = self._place(devices)
-        if place < self.method.gossips:
+        if place < (self.method.gossips or 0):
             return DenseMessages(state.values, state.rows, ragged=True)
-        step = place - self.agreement
-        up = 0 <= step < self.depth
-        acts = self.tree.layer[devices.ids] == abs(self.depth - abs(step))  # down 0, 1, ..., up, and down again
+        step = (place - self.agreement) % (2 * self.depth)  # of a walk: parameters along the tree, then reports
+        up = step < self.depth
+        acts = self.tree.layer[devices.ids] == abs(self.depth - step)  # depth, ..., 1 up; 0, 1, ... down again
         edges = ways(self.tree, devices, acts)[0 if up else 1]
         speaks = np.zeros(len(devices), np.bool_)
         speaks[devices.sources[edges]] = True
         speaks |= (devices.degrees == 0) & (step == 0)
-        return DenseMessages(state.values, np.where(speaks, state.rows, -1), edges=edges, header=int(up), ragged=True)
+        header = int(up and place >= self.agreement)  # the id of who reports
+        return DenseMessages(state.values, np.where(speaks, state.rows, -1), edges=edges, header=header, ragged=True)
 
     def update(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Train, mix parameters or take the root's, collect reports, cluster them at the root, or hand centroids on."""
+        """Train, average parameters, collect reports, cluster them at the root, or hand centroids on."""
         place, g = self._place(devices), self.agreement
         if place == 0:
             return self._train(state, devices)
         if place <= g:
-            gossip = place <= self.method.gossips
-            state = self._mix(state, inbox, devices) if gossip else self._adopt(state, inbox, devices)
+            state = self._average(state, inbox, devices)
             return state if place < g else self._report(state, devices)
         if place <= g + self.depth:
             state = self._collect(state, inbox, devices)
@@ -198,26 +202,23 @@ class DeepGossipOnGraph(OnGraph):
         values = flatten(np.concatenate((sizes, sizes * learned.theta), axis=1), state.centroids.shape[2])
         return state._replace(learned=learned, values=values, rows=np.full(len(devices), values.shape[1]))
 
-    def _mix(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Average with the neighbors; a device that has received no image's worth keeps its parameters."""
-        values, theta = mix(devices, state.values, inbox), state.learned.theta.copy()
-        flat = unflatten(values, theta.shape[1] + 1)
-        known = flat[:, 0] > 0.0
-        theta[known] = flat[known, 1:] / flat[known, :1]
-        rows = state.rows
-        if self._place(devices) == self.method.gossips < self.agreement:  # from here on they go down the tree
-            values = flatten(theta.astype(np.float64), values.shape[2])
-            rows = np.where(known & (self.tree.parent[devices.ids] < 0), values.shape[1], -1)
-        return state._replace(learned=state.learned._replace(theta=theta), values=values, rows=rows)
-
-    def _adopt(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Take over the parameters that came from the parent, and offer them to the children."""
-        edges = np.flatnonzero(inbox.fresh)
-        who, slots = devices.sources[edges], inbox.slots[edges]
-        theta, values, rows = state.learned.theta.copy(), state.values.copy(), state.rows.copy()
-        values[who] = inbox.tables[slots, : values.shape[1], : values.shape[2]]
-        theta[who] = unflatten(values[who], theta.shape[1])
-        rows[who] = inbox.rows[slots]
+    def _average(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Mix parameters with the neighbors', or add up those of the children, divide, and take over the root's."""
+        place, last = self._place(devices), self.method.gossips or self.depth
+        theta, width = state.learned.theta.copy(), state.values.shape[2]
+        if place > last:
+            edges = np.flatnonzero(inbox.fresh)
+            theta[devices.sources[edges]] = unflatten(inbox.tables[inbox.slots[edges], :, :width], theta.shape[1])
+        else:
+            values = state.values
+            values = mix(devices, values, inbox) if self.method.gossips else add_fresh(devices, inbox, values)
+            if place < last:
+                return state._replace(values=values)
+            flat = unflatten(values, theta.shape[1] + 1)
+            known = flat[:, 0] > 0.0  # of an image, else parameters stay; along the tree it is the roots that count
+            theta[known] = flat[known, 1:] / flat[known, :1]
+        values = flatten(theta.astype(np.float64), width)
+        rows = np.full(len(devices), values.shape[1])
         return state._replace(learned=state.learned._replace(theta=theta), values=values, rows=rows)
 
     def _report(self, state: DeepState, devices: Devices) -> DeepState:

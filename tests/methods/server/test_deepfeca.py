@@ -81,7 +81,7 @@ def test_parameters_out_of_range(options, words):
 def test_what_it_cannot_be_run_with(options, words):
     ring = topologies.ring(4)
     for method, graph in (
-        (p2pkm.DeepFeCA(3), None), (p2pkm.DeepGossip(3), ring), (p2pkm.DeepGossip(3, broadcast=True), ring),
+        (p2pkm.DeepFeCA(3), None), (p2pkm.DeepGossip(3), ring), (p2pkm.DeepGossip(3, gossips=1), ring),
     ):  # fmt: skip
         with pytest.raises(ExperimentError, match=words):
             p2pkm.simulate(method, graph, deal([10] * 4), **options)
@@ -280,7 +280,7 @@ def test_a_saved_result_keeps_what_was_learned(jax, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["deepfeca:", "deepgossip:", "deepgossip:gossips=2,broadcast=true,"])
+@pytest.mark.parametrize("algorithm", ["deepfeca:", "deepgossip:", "deepgossip:gossips=2,"])
 def test_a_run_goes_on_from_any_checkpoint(jax, tmp_path, monkeypatch, algorithm):
     folder = tmp_path / "whole"
     keep_all(monkeypatch, folder, tmp_path / "kept")
@@ -296,7 +296,7 @@ def test_a_run_goes_on_from_any_checkpoint(jax, tmp_path, monkeypatch, algorithm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["deepfeca:", "deepgossip:", "deepgossip:gossips=2,broadcast=true,"])
+@pytest.mark.parametrize("algorithm", ["deepfeca:", "deepgossip:", "deepgossip:gossips=2,"])
 @pytest.mark.parametrize("server", ["mavg", "central", "none"])
 def test_a_plan_knows_the_messages(jax, algorithm, server):
     rows = compare(

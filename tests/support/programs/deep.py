@@ -21,8 +21,8 @@ def runs():
         for method, graph, shards in (
             (p2pkm.DeepFeCA(5, server=server, **options), None, many),
             (p2pkm.DeepGossip(5, server=server, gossips=2, **options), topologies.path(5), many),
-            (p2pkm.DeepGossip(5, server=server, broadcast=True, **options), topologies.path(5), many),
-            (p2pkm.DeepGossip(5, server=server, broadcast=True, **options), topologies.path(2), two),
+            (p2pkm.DeepGossip(5, server=server, **options), topologies.path(5), many),
+            (p2pkm.DeepGossip(5, server=server, **options), topologies.path(2), two),
         ):
             result = p2pkm.simulate(method, graph, shards, rounds=2, seed=3)
             parts = (result.centroids, *result.learned)
