@@ -22,13 +22,13 @@ TRAINING = {"rate": 0.03, "epochs": 3, "batch": 16}
 table = p2pkm.deep_table(
     {
         "DeepFeCA": p2pkm.DeepFeCA(K, **TRAINING),
-        "gossip on a ring": (p2pkm.DeepGossip(K, **TRAINING), topologies.ring(DEVICES)),
+        "without a server, on a ring": (p2pkm.DeepGossip(K, **TRAINING), topologies.ring(DEVICES)),
     },
     "shapes:points=80,side=16,noise=0.05,contrast=0.8", devices=DEVICES, partition="dirichlet:alpha=0.3",
     rounds=ROUNDS, seeds=1, controls=("raw pixels", "untrained body", "pooled"),
 )  # fmt: skip
 print(table)
-hub, ring = (table.mean(name, "bytes_busiest") for name in ("DeepFeCA", "gossip on a ring"))
+hub, ring = (table.mean(name, "bytes_busiest") for name in ("DeepFeCA", "without a server, on a ring"))
 print(f"bytes at the busiest device: {hub / 1e6:.1f} MB with a server, {ring / 1e6:.1f} MB on a ring")
 for against in ("bytes", "bytes_busiest"):
     save_figure(lambda against=against: plot_accuracy(table, against=against), OUT, f"accuracy_{against}")

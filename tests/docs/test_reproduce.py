@@ -297,7 +297,7 @@ def test_deep_table_is_printed_for_shapes_and_for_images_of_ones_own(tmp_path, m
     assert "Table 3 on shapes" in printed and "paper: on shapes: DeepFeCA is the best" in printed
     assert (tmp_path / "feca_table3_shapes_bytes_busiest.png").exists()
     kept = (tmp_path / "feca_table3_shapes.jsonl").read_text()
-    assert len(kept.splitlines()) == 4 + 3 * 12  # four controls are the same for all splits
+    assert len(kept.splitlines()) == 4 + 3 * 13  # four controls are the same for all splits
     run_here("feca_table3", monkeypatch, *quick, "--points", "12", "--only", "shapes")
     assert capsys.readouterr().out == printed  # nothing is run again
     assert (tmp_path / "feca_table3_shapes.jsonl").read_text() == kept
