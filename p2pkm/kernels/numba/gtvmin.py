@@ -70,7 +70,7 @@ def _spread(table, rows, numbers, count, block):
                 block[f, e] = np.inf
 
 
-@helper(inline="always")
+@helper(forceinline=True)
 def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
     """Find for up to 64 links the nearest row of the other end to each own row, and the other way round; -1: none."""
     for c in range(k):
@@ -279,7 +279,7 @@ def gtvmin(
     return result, moves
 
 
-@helper(inline="always")
+@helper()
 def _one_sided(distances, transposed):
     """Return one of the two terms of (4): the sum over the real rows of their least distance, row after row."""
     total = 0.0
@@ -294,7 +294,7 @@ def _one_sided(distances, transposed):
     return total
 
 
-@helper(inline="always")
+@helper()
 def _tabulate(a, b, distances):
     """Write the squared distances of the rows of a to those of b, summed in feature order."""
     for c in range(a.shape[0]):
@@ -314,5 +314,5 @@ def gtv(centroids, ids, indptr, indices, slots):
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
                 _tabulate(centroids[i], centroids[slots[e]], distances)
-                result[e] = _one_sided(distances, False) + _one_sided(distances, True)
+                result[e] = _one_sided(distances, np.bool_(False)) + _one_sided(distances, np.bool_(True))
     return result
