@@ -7,6 +7,7 @@ function that divides its work (`behind`) has no entry for callers that it does 
 
 import functools
 import time
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,8 +17,10 @@ from p2pkm.kernels.compile_time import WAITING
 
 _SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
 
-helper = functools.partial(njit, cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-behind = njit(cache=True, nogil=True, no_cfunc_wrapper=True)
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+behind: Any = njit(**_OPTIONS)
+helper: Any = functools.partial(njit, **_INNER)
 
 
 def alike(*given):

@@ -92,15 +92,19 @@ def _find(said, slot, first, rows, one, found):
 @kernel
 def bundle(news, versions, firsts, starts, lengths, values):
     """Write flooded tables one after another; see `p2pkm.kernels.reference.bundle`."""
-    n, width = news.shape[0], values.shape[1]
-    rows = np.zeros(n, np.int64)
+    (n, total), width = news.shape, values.shape[1]
+    rows, most = np.zeros(n, np.int64), 1
     for i in range(n):
-        for origin in np.nonzero(news[i])[0]:
-            rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
-    said = np.zeros((n, max(1, rows.max() if n > 0 else 1), 1 + width))
+        for origin in range(total):
+            if news[i, origin]:
+                rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
+        most = max(most, rows[i])
+    said = np.zeros((n, most, 1 + width))
     for i in range(n):
         q = 0
-        for origin in np.nonzero(news[i])[0]:
+        for origin in range(total):
+            if not news[i, origin]:
+                continue
             table = firsts[origin] + versions[i, origin] - 1
             for row in range(starts[table], starts[table] + lengths[table]):
                 said[i, q, 0] = origin

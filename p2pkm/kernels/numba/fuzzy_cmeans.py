@@ -54,7 +54,10 @@ def fuzzy(points, weights, offsets, start, rows, limit, tol):
     """Run fuzzy c-means on every device from given centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
     d, least = points.shape[1], tol * tol
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
-    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if len(rows) else np.ones(0)
+    most = 0
+    for i in range(len(rows)):
+        most = max(most, offsets[i + 1] - offsets[i])
+    ones = np.ones(most)
     for i in range(len(rows)):
         own = slice(offsets[i], offsets[i + 1])
         mass = weights[own] if weights.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]

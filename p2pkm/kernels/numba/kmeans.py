@@ -31,7 +31,10 @@ def _pick(cumulative, target):
     for r in range(last + 1):
         if cumulative[r] > target:
             return r
-    return np.searchsorted(cumulative, cumulative[last])
+    for r in range(last):
+        if cumulative[r] >= cumulative[last]:
+            return r
+    return last
 
 
 @helper(inline="always")
@@ -48,7 +51,10 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
     """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
     m = points.shape[0]
     closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
-    cumulative = np.cumsum(weights)
+    cumulative, total = np.empty(m), 0.0
+    for r in range(m):
+        total += weights[r]
+        cumulative[r] = total
     first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
     _copy(points[first], centroids[0])
     _measure(columns, points[first], closest)
@@ -141,7 +147,10 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
         changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts)
         if step == limit or still or not changed:
             break
-        if fill and np.min(counts[:rows]) == 0.0:
+        empty = False
+        for c in range(rows):
+            empty |= counts[c] == 0.0
+        if fill and empty:
             _fill(weights, rows, labels, distances)
             _collect(points, weights, rows, labels, sums, counts)
         move = 0.0
@@ -193,7 +202,10 @@ def _devices(
     counts, costs,
 ):  # fmt: skip
     """Run k-means on the devices `first` to `last` - 1."""
-    ones = np.ones(np.max(offsets[first + 1 : last + 1] - offsets[first:last]))
+    most = 0
+    for i in range(first, last):
+        most = max(most, offsets[i + 1] - offsets[i])
+    ones = np.ones(most)
     for i in range(first, last):
         own = slice(offsets[i], offsets[i + 1])
         chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
