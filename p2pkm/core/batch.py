@@ -303,7 +303,7 @@ class Devices:
         The real rows of `start`, float64[n, k, d], stand before the absent ones.
         """
         rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
-        return self.kernels.refine(*self.kernel_inputs, np.ascontiguousarray(start), rows, limit, tols, fill)
+        return self.kernels.refine(*self.kernel_inputs, start, rows, limit, tols, fill)
 
     def members(self, centroids: Floats, counts: Floats) -> Integers:
         """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""

@@ -94,8 +94,7 @@ class Topology:
             topologies.check(graph)
         except topologies.GraphError as error:
             raise TopologyError(str(error)) from None
-        # arrays that are read-only are copied: kernels are compiled for one kind
-        indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
+        indptr, indices = (np.require(part, np.int64, "C") for part in (graph.indptr, graph.indices))
         same: Floats = np.broadcast_to(1.0, len(indices))  # one number that stands for all
         return cls._complete(indptr, indices, same if graph.weights is None else np.require(graph.weights, np.float64))
 
@@ -276,10 +275,7 @@ def walk(name: str, *arrays: Integers) -> Integers:
     from p2pkm.kernels import reference as plain
 
     kernels: Any = load() if sum(map(len, arrays)) > _MANY else plain
-    views = [array.view() for array in arrays]
-    for view in views:
-        view.flags.writeable = False  # one kind of arrays, one compilation
-    return getattr(kernels, name)(*views)
+    return getattr(kernels, name)(*arrays)
 
 
 def sort_stably(numbers: Integers) -> Integers:

@@ -12,7 +12,6 @@ from p2pkm.core.batch import trials
 from p2pkm.core.messages import Interned, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.kernels.numba.kmeans import _lloyd as compiled_lloyd
 from p2pkm.kernels.numba.philox import _philox, _uniform
 from p2pkm.kernels.reference.kmeans import _lloyd
 from p2pkm.methods.building_blocks.flooding import _store
@@ -431,8 +430,34 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
         rng = np.random.default_rng(seed)
         points, rows = rng.normal(0, 2, (int(rng.integers(1, 9)), 2)).round(), int(rng.integers(1, 6))
         weights, start = rng.uniform(0.5, 3, len(points)), rng.normal(0, 20, (rows, 2)).round()
-        twin, counts, mine = start.copy(), np.zeros(rows), int(rng.choice([0, 1, 2, 300]))
-        cost = compiled_lloyd(points, weights, mine, 0.0, True, twin, rows, counts)
-        expected = _lloyd(points, weights, mine, 0.0, True, start)
-        for a, b in zip((twin, counts, cost), expected, strict=True):
-            assert_array_equal(a, b)
+        mine, whole = int(rng.choice([0, 1, 2, 300])), np.array([0, len(points)])
+        twin = compiled.refine(points, weights, whole, start[None], np.array([rows]), mine, np.zeros(1), True)
+        for a, b in zip(twin, _lloyd(points, weights, mine, 0.0, True, start), strict=True):
+            assert_array_equal(a[0], b)
+
+
+def test_arrays_of_any_layout_share_one_compilation():
+    rng = np.random.default_rng(5)
+    points, weights, offsets, keys = (
+        rng.normal(size=(50, 9)),
+        np.ones(50),
+        np.array([0, 25, 50]),
+        np.arange(2, dtype="u8"),
+    )
+    wide = rng.normal(size=(2, 4, 7))
+    views = (points[:, 2:7].copy(), wide[:, :, :5].copy()), (points[:, 2:7], wide[:, :, :5])
+    found, counts = [], []
+    for own, sets in (*views, tuple(map(np.asfortranarray, views[0])), tuple(map(freeze, views[0]))):
+        rows, tols = np.full(2, 4), np.zeros(2)
+        found.append((
+            *compiled.losses(own, weights, offsets, sets),
+            *compiled.price(own, weights, offsets, rows, 0, sets),
+            *compiled.refine(own, weights, offsets, sets, rows, 3, tols, True),
+            *compiled.kmeans(own, weights, weights, offsets, 4, 2, 1, 3, tols, keys, 1, 0),
+        ))  # fmt: skip
+        counts.append([len(compiled.entry(name).signatures) for name in ("losses", "price", "refine", "kmeans")])
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            assert_array_equal(one, same)
+    assert_array_equal(found[0][1], plain.losses(*views[0][:1], weights, offsets, views[0][1])[1])
+    assert counts.count(counts[0]) == len(counts)

@@ -277,7 +277,8 @@ def test_all_arrays_share_one_compilation(monkeypatch):
     monkeypatch.setattr("p2pkm.network.graph._MANY", 0)
     topology = Topology.from_graph(topologies.ring(40))
     assert topology.components.tolist() == [0] * 40 and topology.layers(0).max() == 20
-    for kernel in (compiled.color, compiled.components, compiled.layers):
+    for name in ("color", "components", "layers"):
+        kernel = compiled.entry(name)
         assert len(kernel.signatures) == 1 and not any(array.mutable for array in kernel.signatures[0])
 
 

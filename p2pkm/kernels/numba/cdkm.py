@@ -1,12 +1,12 @@
 """Compiled coordinate descent on k-means: one point moves at a time."""
 
 import numpy as np
-from numba import njit
 
+from p2pkm.kernels.numba.compiling import helper, kernel
 from p2pkm.kernels.numba.kmeans import _assign, _collect, _squared
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _average(points, weights, labels, centroids, sums, mass, members):
     """Write down means, sums, weights and numbers of points of the clusters; an empty cluster stays where it is."""
     _collect(points, weights, centroids.shape[0], labels, sums, mass)
@@ -19,7 +19,7 @@ def _average(points, weights, labels, centroids, sums, mass, members):
                 centroids[c, f] = sums[c, f] / mass[c]
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _best_move(point, weight, p, centroids, mass):
     """Return the cluster in which the point costs least, p itself if none is better."""
     best, lowest = p, mass[p] / (mass[p] - weight) * _squared(point, centroids[p])
@@ -31,7 +31,7 @@ def _best_move(point, weight, p, centroids, mass):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cdkm(points, weights, start, limit):
     """Run coordinate descent on one table of points; see `p2pkm.kernels.reference.cdkm`."""
     m, d = points.shape

@@ -1,12 +1,56 @@
-"""When numba compiles a kernel, instead of reading it from its cache: reported once, and counted apart."""
+"""How kernels are compiled, each once per type of number; that it happens is reported once, and counted apart.
 
+Compilation costs seconds. So no kernel is compiled again because an array is strided, or writable in one place and
+read-only in another: `kernel` hands over all of them alike. What only kernels call (`helper`) and what stands behind a
+function that divides its work (`behind`) has no entry for callers that it does not have.
+"""
+
+import functools
 import time
+from typing import Any
 
+import numpy as np
+from numba import njit
 from numba.core import event
 
 from p2pkm.kernels.compile_time import WAITING
 
 _SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
+
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+behind: Any = njit(**_OPTIONS)
+helper: Any = functools.partial(njit, **_INNER)
+
+
+def alike(*given):
+    """Return arrays as read-only ones in C order, copied only if they are strided, and all else as it is."""
+    return [_alike(one) if isinstance(one, np.ndarray) else one for one in given]
+
+
+def _alike(array):
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def writable(array):
+    """Return an array that is writable and in C order, copied only if it is not."""
+    return np.require(array, requirements=["C", "W"])
+
+
+def kernel(function):
+    """Compile a function when it is first called, for arrays that are `alike`."""
+    compiled = behind(function)
+
+    @functools.wraps(compiled, updated=())
+    def call(*given):
+        return compiled(*alike(*given))
+
+    return call
 
 
 @event.Listener.register

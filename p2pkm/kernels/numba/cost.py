@@ -1,13 +1,13 @@
 """Compiled prices: the k-means cost of centroid sets on the points of every device."""
 
 import numpy as np
-from numba import njit
 
+from p2pkm.kernels.numba.compiling import alike, behind, writable
 from p2pkm.kernels.numba.nearest import _nearest, _room
 from p2pkm.kernels.numba.threads import divide
 
 
-@njit(cache=True, nogil=True)
+@behind
 def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
     """Price and label the points of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
@@ -26,13 +26,14 @@ def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
 def losses(points, weights, offsets, centroids):
     """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.reference.losses`."""
     found = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
-    divide(lambda begin, end: _losses(points, weights, offsets, centroids, begin, end, *found), offsets)
+    given = *alike(points, weights, offsets), writable(centroids)
+    divide(lambda begin, end: _losses(*given, begin, end, *found), offsets)
     return found
 
 
-@njit(cache=True, nogil=True)
-def price(points, weights, offsets, classes, n_classes, sets):
-    """Price every centroid set on every device's points; see `p2pkm.kernels.reference.cost`."""
+@behind
+def _price(points, weights, offsets, classes, n_classes, sets):
+    """Price every centroid set on every device's points."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
     block, centers, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
@@ -47,3 +48,8 @@ def price(points, weights, offsets, classes, n_classes, sets):
                     if n_classes > 0 and nearest[r] >= 0:
                         tables[s, classes[first + r], nearest[r]] += 1
     return costs, tables
+
+
+def price(points, weights, offsets, classes, n_classes, sets):
+    """Price every centroid set on every device's points; see `p2pkm.kernels.reference.cost`."""
+    return _price(*alike(points, weights, offsets, classes), n_classes, writable(sets))

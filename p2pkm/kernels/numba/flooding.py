@@ -1,11 +1,14 @@
 """Compiled flooding: who holds which version of whose table, and what is news."""
 
 import numpy as np
-from numba import njit
+
+from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
 
 
 def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
     """Take in the tables that were just received; see `p2pkm.kernels.reference.merge`."""
+    tables, rows, slots, fresh, indptr, versions = alike(tables, rows, slots, fresh, indptr, versions)
+    firsts, starts, lengths, values = alike(firsts, starts, lengths, values)
     bits, largest = (tables.view(np.int64), values.view(np.int64)), np.iinfo(versions.dtype).max
     room = versions.shape[1]  # for one table of each origin: what is passed on unchanged needs no more
     while True:
@@ -18,7 +21,7 @@ def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths,
         room *= 4
 
 
-@njit(cache=True, nogil=True)
+@behind
 def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found):
     """Return versions, news, how many tables were found (more than there is room for: begin anew), and `fits`.
 
@@ -66,7 +69,7 @@ def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths
     return versions, news, count, True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def _same(said, slot, first, stored, start, rows):
     """Return whether rows of a table, their origin left out, are those that are stored from a place on."""
     for q in range(rows):
@@ -76,7 +79,7 @@ def _same(said, slot, first, stored, start, rows):
     return True
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _find(said, slot, first, rows, one, found):
     """Return the version of rows that were found before, 0 if not; one: the last that was found of their origin."""
     while one >= 0:
@@ -86,21 +89,26 @@ def _find(said, slot, first, rows, one, found):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bundle(news, versions, firsts, starts, lengths, values):
     """Write flooded tables one after another; see `p2pkm.kernels.reference.bundle`."""
-    n, width = news.shape[0], values.shape[1]
-    rows = np.zeros(n, np.int64)
+    (n, total), width = news.shape, values.shape[1]
+    rows, most = np.zeros(n, np.int64), 1
     for i in range(n):
-        for origin in np.nonzero(news[i])[0]:
-            rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
-    said = np.zeros((n, max(1, rows.max() if n > 0 else 1), 1 + width))
+        for origin in range(total):
+            if news[i, origin]:
+                rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
+        most = max(most, rows[i])
+    said = np.zeros((n, most, 1 + width))
     for i in range(n):
         q = 0
-        for origin in np.nonzero(news[i])[0]:
+        for origin in range(total):
+            if not news[i, origin]:
+                continue
             table = firsts[origin] + versions[i, origin] - 1
             for row in range(starts[table], starts[table] + lengths[table]):
                 said[i, q, 0] = origin
-                said[i, q, 1:] = values[row]
+                for f in range(width):
+                    said[i, q, 1 + f] = values[row, f]
                 q += 1
     return said, rows

@@ -1,12 +1,12 @@
 """Compiled fuzzy c-means from given centroids."""
 
 import numpy as np
-from numba import njit
 
-from p2pkm.kernels.numba.kmeans import _squared
+from p2pkm.kernels.numba.compiling import helper, kernel
+from p2pkm.kernels.numba.kmeans import _copy, _squared
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _belong(point, centroids, member):
     """Write the memberships of one point, exponent 2: 1 at the first centroid that it lies on."""
     rows = centroids.shape[0]
@@ -27,7 +27,7 @@ def _belong(point, centroids, member):
         member[c] = member[c] / total
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _sweep(points, weights, centroids, members, sums, supports):
     """Compute memberships, the sums that the next centroids are made of, and the supports; return the change."""
     d, rows = points.shape[1], centroids.shape[0]
@@ -49,24 +49,29 @@ def _sweep(points, weights, centroids, members, sums, supports):
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fuzzy(points, weights, offsets, start, rows, limit, tol):
     """Run fuzzy c-means on every device from given centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
     d, least = points.shape[1], tol * tol
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
-    ones = np.ones(np.max(offsets[1:] - offsets[:-1])) if len(rows) else np.ones(0)
+    most = 0
+    for i in range(len(rows)):
+        most = max(most, offsets[i + 1] - offsets[i])
+    ones = np.ones(most)
     for i in range(len(rows)):
         own = slice(offsets[i], offsets[i + 1])
         mass = weights[own] if weights.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
         now, support = centroids[i, : rows[i]], supports[i, : rows[i]]
-        now[:] = start[i, : rows[i]]
+        for c in range(rows[i]):
+            _copy(start[i, c], now[c])
         members = np.zeros((offsets[i + 1] - offsets[i], rows[i]))
         sums = np.empty((rows[i], d + 1))
         _sweep(points[own], mass, now, members, sums, support)
         for _ in range(limit):
             for c in range(rows[i]):
                 if sums[c, d] > 0.0:
-                    now[c] = sums[c, :d] / sums[c, d]
+                    for f in range(d):
+                        now[c, f] = sums[c, f] / sums[c, d]
             if _sweep(points[own], mass, now, members, sums, support) < least:
                 break
     return centroids, supports

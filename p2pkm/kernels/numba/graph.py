@@ -1,10 +1,11 @@
 """Compiled walks over a graph, for so many devices that a step of NumPy per device or layer takes too long."""
 
 import numpy as np
-from numba import njit
+
+from p2pkm.kernels.numba.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def color(indptr, indices):
     """Give every device the smallest color that no lower neighbor has; see `p2pkm.kernels.reference.color`."""
     n = indptr.shape[0] - 1
@@ -22,7 +23,7 @@ def color(indptr, indices):
     return colors
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def layers(indptr, indices, roots):
     """Search breadth first from all roots at once; see `p2pkm.kernels.reference.layers`."""
     n = indptr.shape[0] - 1
@@ -44,7 +45,7 @@ def layers(indptr, indices, roots):
     return layer
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def components(indptr, indices):
     """Give every device the number of its component; see `p2pkm.kernels.reference.components`."""
     n = indptr.shape[0] - 1
@@ -67,7 +68,7 @@ def components(indptr, indices):
     return component
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mirror(indptr, indices):
     """Find the opposite of every edge; see `p2pkm.kernels.reference.mirror`."""
     opposite, place = np.empty(indices.shape[0], np.int64), indptr[:-1].copy()

@@ -5,8 +5,8 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 """
 
 import numpy as np
-from numba import njit
 
+from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
 from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room
 from p2pkm.kernels.numba.simd import (
     add_row,
@@ -23,7 +23,7 @@ _LINKS = 64  # links of the plane that are looked at together
 _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _points(points, mass, first, last, after, centroids, sums, counts, block, centers, distances, lowest, labels):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties.
 
@@ -39,7 +39,7 @@ def _points(points, mass, first, last, after, centroids, sums, counts, block, ce
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _links(k, r, d, plane):
     """Return what matching works in: own and other coordinates, distances, least distances, nearest rows."""
     wide, most = r + -r % 8, max(k, r)
@@ -50,7 +50,7 @@ def _links(k, r, d, plane):
     return own, np.full((d, wide), np.inf), least, least, whole, whole
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _spread(table, rows, numbers, count, block):
     """Write the tables of so many devices side by side into the lanes of a block; absent rows are at infinity.
 
@@ -70,7 +70,7 @@ def _spread(table, rows, numbers, count, block):
                 block[f, e] = np.inf
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(forceinline=True)
 def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
     """Find for up to 64 links the nearest row of the other end to each own row, and the other way round; -1: none."""
     for c in range(k):
@@ -91,7 +91,7 @@ def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
                 nearest[q, e] = c if nearer else nearest[q, e]
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _match(centroids, table, rows, there, back, distances, columns, least, nearest):
     """Do the same for one link with any number of features."""
     k, wide = centroids.shape[0], columns.shape[1]
@@ -107,7 +107,7 @@ def _match(centroids, table, rows, there, back, distances, columns, least, neare
         back[q] = nearest[0, q]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _apart(flat, i, said, slot):
     """Return the squared distance of two lines, or of all rows of two tables that stand end to end, in any order."""
     whole = flat.shape[1] - flat.shape[1] % 8
@@ -117,7 +117,7 @@ def _apart(flat, i, said, slot):
     return total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _reach(lines, first, k):
     """Return the squared distance below which each of k lines is nearest to its counterpart, for sure."""
     least = np.inf
@@ -128,7 +128,7 @@ def _reach(lines, first, k):
     return _CLOSE * least if least > _LEAST else 0.0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _pull(tables, slot, rows, there, back, p, alpha, star, factor, sums, counts):
     """E2 and E3 for one neighbor: add its matched rows to the sums of lines 20 to 22, and alpha to the divisors.
 
@@ -149,7 +149,7 @@ def _pull(tables, slot, rows, there, back, p, alpha, star, factor, sums, counts)
                 add_row(sums, c, tables, table + nearest, factor)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _move(centroids, i, sums, counts, theta, printed):
     """M, lines 19 to 25: divide, relax by theta, keep what has no weight (the printed algorithm divides by 1 then)."""
     for c in range(centroids.shape[1]):
@@ -163,7 +163,7 @@ def _move(centroids, i, sums, counts, theta, printed):
                     centroids[i, c, f] += theta * (sums[c, f] / divisor - centroids[i, c, f])
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _largest_move(new, i, old, j):
     """Return the largest move of any coordinate of a device, whose rows stand end to end."""
     whole = new.shape[1] - new.shape[1] % 8
@@ -174,7 +174,7 @@ def _largest_move(new, i, old, j):
     return largest
 
 
-@njit(cache=True, nogil=True)
+@behind
 def _sweep(
     points, mass, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha, theta, passes, star, printed,
     nobody, first, last, result, moves,
@@ -272,14 +272,14 @@ def gtvmin(
     every = len(who) == len(centroids)
     result = centroids if in_place else np.empty_like(centroids) if every else centroids.copy()
     moves = np.empty((len(who), 2))
-    given = points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha
+    given = alike(points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha)
     rule = theta, passes, star, printed, np.zeros(0, np.int64)
     load = offsets if every else np.concatenate(([0], np.cumsum(offsets[who + 1] - offsets[who])))
     divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), load)
     return result, moves
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _one_sided(distances, transposed):
     """Return one of the two terms of (4): the sum over the real rows of their least distance, row after row."""
     total = 0.0
@@ -294,7 +294,7 @@ def _one_sided(distances, transposed):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _tabulate(a, b, distances):
     """Write the squared distances of the rows of a to those of b, summed in feature order."""
     for c in range(a.shape[0]):
@@ -305,7 +305,7 @@ def _tabulate(a, b, distances):
             distances[c, q] = distance
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gtv(centroids, ids, indptr, indices, slots):
     """Return (4) of every link at its lower end; see `p2pkm.kernels.reference.gtv`."""
     result, k = np.zeros(indices.shape[0]), centroids.shape[1]
@@ -314,5 +314,5 @@ def gtv(centroids, ids, indptr, indices, slots):
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
                 _tabulate(centroids[i], centroids[slots[e]], distances)
-                result[e] = _one_sided(distances, False) + _one_sided(distances, True)
+                result[e] = _one_sided(distances, np.bool_(False)) + _one_sided(distances, np.bool_(True))
     return result

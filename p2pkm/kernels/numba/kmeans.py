@@ -1,14 +1,14 @@
 """Compiled weighted k-means: greedy or plain k-means++ seeds, Lloyd steps, best of several starts."""
 
 import numpy as np
-from numba import njit
 
+from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
 from p2pkm.kernels.numba.nearest import _add, _nearest, _room, _turn
 from p2pkm.kernels.numba.philox import _uniform
 from p2pkm.kernels.numba.threads import divide
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _squared(a, b):
     """Return the squared distance of two rows, summed in feature order."""
     total = 0.0
@@ -17,17 +17,27 @@ def _squared(a, b):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
+def _copy(source, target):
+    """Copy a row; an assignment of arrays would bring the compilation of an error message about their shapes along."""
+    for f in range(source.shape[0]):
+        target[f] = source[f]
+
+
+@helper(inline="always")
 def _pick(cumulative, target):
     """Return the first index whose cumulative weight exceeds the target (the last one that adds weight otherwise)."""
     last = cumulative.shape[0] - 1
     for r in range(last + 1):
         if cumulative[r] > target:
             return r
-    return np.searchsorted(cumulative, cumulative[last])
+    for r in range(last):
+        if cumulative[r] >= cumulative[last]:
+            return r
+    return last
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _measure(columns, row, distances):
     """Write the squared distance of every point to a row; columns: float64[d, m], the points, feature by feature."""
     distances[:] = 0.0
@@ -36,14 +46,17 @@ def _measure(columns, row, distances):
             distances[r] += (columns[f, r] - row[f]) * (columns[f, r] - row[f])
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
     """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
     m = points.shape[0]
     closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
-    cumulative = np.cumsum(weights)
+    cumulative, total = np.empty(m), 0.0
+    for r in range(m):
+        total += weights[r]
+        cumulative[r] = total
     first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
-    centroids[0] = points[first]
+    _copy(points[first], centroids[0])
     _measure(columns, points[first], closest)
     for c in range(1, k):
         total = 0.0
@@ -62,13 +75,13 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
                 potential += weights[r] * trial[r]
             if potential < lowest:
                 lowest = potential
-                best[:] = trial
-                centroids[c] = points[chosen]
-        closest[:] = best
+                best, trial = trial, best
+                _copy(points[chosen], centroids[c])
+        closest, best = best, closest
     return k
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
     """E1 and the sums that the next centroids are made of; return if any label changed.
 
@@ -90,20 +103,21 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
     return changed
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _collect(points, weights, rows, labels, sums, counts):
     """Add the points up again, by labels that were changed after `_assign`."""
-    block, _, _, _, nearest = _room(1, points.shape[1])
+    block, _, _, _, nearest = _room(sums.shape[0], points.shape[1])
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):
         count = min(nearest.shape[0], points.shape[0] - first)
         _turn(points, first, count, block)
-        nearest[:count] = labels[first : first + count]
+        for r in range(count):
+            nearest[r] = labels[first + r]
         _add(points, weights, first, count, rows, sums, counts, block, nearest)
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _fill(weights, rows, labels, distances):
     """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
     members, weighted = np.zeros(rows, np.int64), weights.shape[0] > 0
@@ -123,7 +137,7 @@ def _fill(weights, rows, labels, distances):
                 distances[farthest] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
     """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
     m, d = points.shape
@@ -133,7 +147,10 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
         changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts)
         if step == limit or still or not changed:
             break
-        if fill and np.min(counts[:rows]) == 0.0:
+        empty = False
+        for c in range(rows):
+            empty |= counts[c] == 0.0
+        if fill and empty:
             _fill(weights, rows, labels, distances)
             _collect(points, weights, rows, labels, sums, counts)
         move = 0.0
@@ -153,7 +170,7 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
     return cost
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts):
     """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost."""
     centroids[:] = np.inf
@@ -170,21 +187,25 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
         trial[:] = np.inf
         number[:] = 0.0
         rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial)
-        cost = _lloyd(points, weights, limit, tol, True, trial, rows, number)
+        cost = _lloyd(points, weights, limit, tol, np.bool_(True), trial, rows, number)
         if cost < lowest:
             lowest = cost
-            centroids[:] = trial
-            counts[:] = number
+            for c in range(k):
+                _copy(trial[c], centroids[c])
+            _copy(number, counts)
     return lowest
 
 
-@njit(cache=True, nogil=True)
+@behind
 def _devices(
     points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, number, first, last, centroids,
     counts, costs,
 ):  # fmt: skip
     """Run k-means on the devices `first` to `last` - 1."""
-    ones = np.ones(np.max(offsets[first + 1 : last + 1] - offsets[first:last]))
+    most = 0
+    for i in range(first, last):
+        most = max(most, offsets[i + 1] - offsets[i])
+    ones = np.ones(most)
     for i in range(first, last):
         own = slice(offsets[i], offsets[i + 1])
         chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
@@ -198,18 +219,20 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
     """Run k-means on every device; see `p2pkm.kernels.reference.kmeans`."""
     n, d = len(offsets) - 1, points.shape[1]
     found = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
-    given = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
+    arrays = alike(points, weights, odds, offsets)
+    given = *arrays, k, trials, starts, limit, *alike(tols, keys), purpose, first
     divide(lambda begin, end: _devices(*given, begin, end, *found), offsets)
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refine(points, weights, offsets, start, rows, limit, tols, fill):
     """Run Lloyd steps on every device from given centroids; see `p2pkm.kernels.reference.refine`."""
     centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
     for i in range(len(rows)):
         own = slice(offsets[i], offsets[i + 1])
-        centroids[i, : rows[i]] = start[i, : rows[i]]
+        for c in range(rows[i]):
+            _copy(start[i, c], centroids[i, c])
         if rows[i] > 0 and offsets[i] < offsets[i + 1]:
             costs[i] = _lloyd(points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i])
     return centroids, counts, costs

@@ -5,8 +5,8 @@ the plain form: the bits are the same.
 """
 
 import numpy as np
-from numba import njit
 
+from p2pkm.kernels.numba.compiling import helper
 from p2pkm.kernels.numba.simd import (
     add_row,
     eight_rows,
@@ -27,7 +27,7 @@ _LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _room(k, d):
     """Return what `_nearest` works in: coordinates and weights, centroids, distances, the least of them, labels.
 
@@ -38,7 +38,7 @@ def _room(k, d):
     return block, columns, distances, np.empty(lanes), np.empty(lanes, np.int64)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _turn(points, first, count, block):
     """Write the coordinates of points[first : first + count] feature by feature into the block."""
     d = points.shape[1]
@@ -61,7 +61,7 @@ def _turn(points, first, count, block):
             block[f, r] = points[first + r, f]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _measure(centroids, rows, columns, r, distances):
     """Write the squared distances of the first `rows` centroids to eight columns from r on."""
     c = 0
@@ -72,7 +72,7 @@ def _measure(centroids, rows, columns, r, distances):
         four_rows(centroids, c, rows - 1, columns, r, distances, c)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(forceinline=True)
 def _nearest(points, first, count, centroids, rows, block, columns, distances, lowest, labels):
     """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
 
@@ -93,7 +93,7 @@ def _nearest(points, first, count, centroids, rows, block, columns, distances, l
         least_of_columns(distances, rows, r, lowest, labels)
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _nearest_along(points, first, count, centroids, rows, distances, lowest, labels):
     """Do the same for many features, eight of them at a time; see `lanes._make_reach` for the order of the sums."""
     last = first + count - 1
@@ -115,7 +115,7 @@ def _nearest_along(points, first, count, centroids, rows, distances, lowest, lab
             lowest[r + j], labels[r + j] = low, near
 
 
-@njit(cache=True, nogil=True)
+@helper()
 def _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels):
     """Do the same with the centroids side by side, where they fill whole vectors: the points stay as they are."""
     wide = rows + -rows % 8
@@ -133,7 +133,7 @@ def _nearest_in_lanes(points, first, count, centroids, rows, columns, distances,
             lowest[r + j] = distances[j, near] if near >= 0 else np.inf
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
     """Do the same for two features: four centroids at a time, without a table of distances."""
     for r in range(count):
@@ -165,7 +165,7 @@ def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
             labels[r] = c if nearer else labels[r]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(forceinline=True)
 def _add(points, mass, first, count, rows, sums, counts, block, labels):
     """Add each point of the block that `_nearest` has just looked at to the sum and the count of its centroid.
 
@@ -182,7 +182,7 @@ def _add(points, mass, first, count, rows, sums, counts, block, labels):
             add_row(sums, c, points, first + r, weight)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@helper(inline="always")
 def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
     """Do the same for two features and few centroids: eight sums side by side, see `lanes.sum_where`."""
     padded = count + -count % 8

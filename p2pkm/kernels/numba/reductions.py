@@ -1,10 +1,11 @@
 """Compiled sums over the points or links of every device, one after the other."""
 
 import numpy as np
-from numba import njit
+
+from p2pkm.kernels.numba.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def moments(points, weights, offsets, center):
     """Add up weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
     n, d = offsets.shape[0] - 1, points.shape[1]
@@ -21,7 +22,7 @@ def moments(points, weights, offsets, center):
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tabulate(offsets, classes, labels, n_classes, k):
     """Count the points of each class and label on every device; see `p2pkm.kernels.reference.tabulate`."""
     n = offsets.shape[0] - 1

@@ -3,7 +3,8 @@
 from math import isqrt
 
 import numpy as np
-from numba import njit
+
+from p2pkm.kernels.numba.compiling import helper, kernel
 
 _LANES = 64  # tables at a time
 
@@ -27,23 +28,25 @@ _START = _fractions(lambda p: isqrt(p << 64), 8)
 _ROUND = _fractions(_cube_root, 64)
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _turn(word, bits):
     """Rotate a word to the right."""
     return (word >> np.uint32(bits)) | (word << np.uint32(32 - bits))
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _reverse(word):
     """Reverse the four bytes of a word."""
     middle = ((word >> np.uint32(8)) & np.uint32(0xFF00)) | ((word << np.uint32(8)) & np.uint32(0xFF0000))
     return (word >> np.uint32(24)) | middle | (word << np.uint32(24))
 
 
-@njit(cache=True, nogil=True)
+@helper(inline="always")
 def _compress(state, words, work):
     """Take one block of 16 words into each lane's state of 8; the roles of the work's rows move on by one a round."""
-    work[:] = state
+    for j in range(8):
+        for r in range(_LANES):
+            work[j, r] = state[j, r]
     for t in range(64):
         now = words[t & 15]
         if t >= 16:
@@ -66,7 +69,7 @@ def _compress(state, words, work):
             state[j, r] += work[j, r]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def digest(tables):
     """Return SHA-256 of each table; see `p2pkm.kernels.reference.digest`."""
     n = tables.shape[0]

@@ -158,7 +158,5 @@ def _sum(labels: Integers, values: Floats, k: int) -> Floats:
 def _descend(kernels: Kernels, points: Floats, weights: Floats, start: Floats) -> tuple[Floats, float]:
     """Return where Lloyd ends, float64[k, d], and the cost there."""
     whole, rows = np.array([0, len(points)]), np.array([len(start)])
-    found, _, costs = kernels.refine(
-        points, weights, whole, np.ascontiguousarray(start[None]), rows, _LIMIT, np.zeros(1), True
-    )
+    found, _, costs = kernels.refine(points, weights, whole, start[None], rows, _LIMIT, np.zeros(1), True)
     return found[0], float(costs[0])

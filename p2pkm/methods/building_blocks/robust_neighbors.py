@@ -53,7 +53,6 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     order = np.argsort(~real, axis=1, kind="stable")[:, :, None]
     tables, rows = np.zeros((max(n, b), k, d)), np.zeros(max(n, b), np.int64)
     tables[:b], rows[:b] = np.take_along_axis(mine + apart, order, axis=1), real.sum(axis=1)
-    tables.flags.writeable = False
     places = np.full(len(inbox.slots), -1)
     places[edges] = np.arange(b)
     return inbox._replace(tables=tables, rows=rows, slots=places)

@@ -216,7 +216,7 @@ class DeepMethod(MethodBase):
     def label(self, learned: Learned, centroids: Floats, devices: Devices) -> Learned:
         """Return the same with the labels of all images by the nearest row of their device's centroids."""
         looked = self._look(learned, devices)
-        _, labels = looked.kernels.losses(*looked.kernel_inputs, np.ascontiguousarray(centroids))
+        _, labels = looked.kernels.losses(*looked.kernel_inputs, centroids)
         values = np.column_stack((learned.labels.values, labels))
         return learned._replace(labels=learned.labels._replace(values=values))
 
