@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -43,6 +44,10 @@ RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what the
     "stragglers": "straggler",
     "pause": "straggler_length",
 }
+_KMEANS = (  # who asks for this algorithm means one of two
+    "k-means of the points of all devices, without a server, is 'gtvmin', the default; 'central' collects all points "
+    "on a server, as a baseline."
+)
 _RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}  # where a value of an option became an option of its own
 
 
@@ -259,6 +264,8 @@ def suggest(given: str, known: Iterable[str], value: object = None) -> str:
     new = renamed(given, value)
     if new in words:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
+    if "gtvmin" in words and re.sub("[^a-z]", "", given.lower()) == "kmeans":
+        return f"{_KMEANS} Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return f"{hint}Known: {', '.join(words)}."
