@@ -70,8 +70,8 @@ class Quantization:
         if self.code not in _READ:
             raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _READ)}")
         whole(self.threshold, 1, "quantize:threshold")
-        if self.bits is not None and whole(self.bits, 1, "quantize:bits") > FINEST:
-            raise ExperimentError(f"quantize:bits is {self.bits}; expected a whole number from 1 to {FINEST}")
+        if self.bits is not None:
+            whole(self.bits, 1, "quantize:bits", FINEST)
 
     def __str__(self) -> str:
         """Return the text of the command line, such as ``rice:bits=10``."""

@@ -256,6 +256,18 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
     return result
 
 
+def read_count(text: str, digits: int = 9) -> int | None:
+    """Return the whole number of at least 0 that text of at most so many digits stands for, None if it is none."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{digits}}}", text) else None
+
+
+def read_range(text: str, digits: int = 9) -> range | None:
+    """Return the numbers of a range such as ``3-5``, both ends included, or of one number; None if it is neither."""
+    first, dash, last = text.partition("-")
+    low, high = read_count(first, digits), read_count(last if dash else first, digits)
+    return None if low is None or high is None or low > high else range(low, high + 1)
+
+
 def suggest(given: str, known: Iterable[str], value: object = None) -> str:
     """Name the new name of a word that was renamed, with this value, else the nearest known word, and all of them."""
     words = sorted(known)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,7 +54,7 @@ def drafts(folder: Path) -> Iterator[Path]:
     with TemporaryDirectory() as place:
         yield Path(place)
         for draft in sorted(Path(place).iterdir()):
-            write_bytes(folder, draft.name, lambda file, draft=draft: file.write(draft.read_bytes()))
+            write_bytes(folder, draft.name, methodcaller("write", draft.read_bytes()))
 
 
 @cache
