@@ -40,9 +40,9 @@ graph = ["ring", "path", "star", "complete", "grid", "torus", "small-world:degre
 code = main(["sweep", str(STUDY), "--out", str(OUT), "--no-plot", "-q"])
 assert code == 0
 
-# One row per run; with pandas, p2pkm.load_study(OUT) is the same as a DataFrame.
+# One row per run; with pandas, p2pkm.load_study(OUT).to_frame() is the same as a DataFrame.
 
-rows = p2pkm.Study.load(OUT).rows
+rows = p2pkm.load_study(OUT).rows
 methods = list(dict.fromkeys(row["algorithm"] for row in rows))
 
 # How well does each measure order the runs? 1 and -1: perfectly; 0: it says nothing.

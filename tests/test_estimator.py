@@ -202,6 +202,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
         ({"graph": nx.path_graph(5), "n_devices": 6}, "5 nodes, but n_devices is 6"),
         ({"graph": "grid", "n_devices": 7}, "prime"),
         ({"algorithm": "gtvmim"}, "Did you mean 'gtvmin'"),
+        ({"algorithm": "K-Means++"}, "is 'gtvmin', the default; 'central' collects all points on a server"),
         ({"algorithm": 4}, "expected a name, or a method"),
         ({"algorithm": "fkm", "graph": "path"}, "its graph is a star; got 'path'"),
         ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its graph is a star"),

@@ -15,7 +15,7 @@ from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
-from p2pkm.core.spec import Spec, complete, parse
+from p2pkm.core.spec import Spec, complete, parse, read_count
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage, find_own
@@ -79,12 +79,13 @@ class Byzantine:
         if given is None or isinstance(given, Byzantine):
             return given
         name = given.partition(":")[0].strip()
-        if not (name.isascii() and name.isdigit() and len(name) < 10):
+        count = read_count(name)
+        if count is None:
             raise ExperimentError(
                 f"byzantine is {given!r}; expected how many devices are Byzantine, and perhaps how, as in "
                 "2:kind=flip,place=central"
             )
-        return cls(int(name), **parse(given, {name: cls}, "byzantine").options)
+        return cls(count, **parse(given, {name: cls}, "byzantine").options)
 
 
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:

@@ -22,7 +22,6 @@ from p2pkm.core.validation import whole
 from p2pkm.core.wire_format import integer_bits, number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
@@ -71,8 +70,8 @@ class Quantization:
         if self.code not in _READ:
             raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _READ)}")
         whole(self.threshold, 1, "quantize:threshold")
-        if self.bits is not None and whole(self.bits, 1, "quantize:bits") > FINEST:
-            raise ExperimentError(f"quantize:bits is {self.bits}; expected a whole number from 1 to {FINEST}")
+        if self.bits is not None:
+            whole(self.bits, 1, "quantize:bits", FINEST)
 
     def __str__(self) -> str:
         """Return the text of the command line, such as ``rice:bits=10``."""
@@ -133,7 +132,9 @@ class Quantizer(Transform):
         self._counts = False  # whether that of the stage sends whole numbers by itself
         self._agreed = np.zeros((0, 0))  # mean and total variance of all points, as each device knows them
         self._last: Floats | None = None  # what each device sent last, what others know of it, or the server's table
-        self._algorithm: Any = None
+        self._own: Any = None  # the run's method
+        self._algorithm: Any = None  # whose grid the stage is on: its own method, after the run's method that one
+        self._measures = False  # whether the stage sums up the variance
         self._content = MessageContent.OTHER
         self._common = False  # whether neighbors know the first table
         self._waiting = 0  # devices that have not converged
@@ -192,7 +193,7 @@ class Quantizer(Transform):
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
         """Sum up the total variance first."""
         tree = grow(at.topology)
-        return (Stage("total-variance", TotalVariance(at.k, tree), 1),)
+        return (Stage(TotalVariance.name, TotalVariance(at.k, tree), 1),)
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
         """Note whether the method moves on the grid."""
@@ -206,17 +207,20 @@ class Quantizer(Transform):
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Look whether all devices will begin with the same centroids."""
-        before = [stage.algorithm.traits for stage in stages[1 : stages.index(find_own(stages))]]
+        own = find_own(stages)
+        self._own = own.algorithm
+        before = [stage.algorithm.traits for stage in stages[1 : stages.index(own)]]
         self._common = bool(before) and all(one.common_centroids for one in before)
         self._agreed = np.zeros((len(devices), devices.d + 1))
 
     def begin(self, stage: Stage, *, closing: bool) -> "Quantizer | None":
         """Act where the variance is summed up, where a stage is on the grid, and where the run's own method sends."""
         self._last, self._counts = None, stage.algorithm.traits.counts_on_grid
-        self._algorithm = stage.algorithm.method if isinstance(stage.algorithm, AcceptTest) else stage.algorithm
+        self._measures = stage.name == TotalVariance.name
+        self._algorithm = self._own if stage.after else stage.algorithm
         traits = self._algorithm.traits
         self._content, self._moves = traits.message_content, traits.moves_on_grid
-        acts = closing or self._moves or self._counts or isinstance(stage.algorithm, TotalVariance)
+        acts = closing or self._moves or self._counts or self._measures
         return self if acts else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
@@ -241,7 +245,7 @@ class Quantizer(Transform):
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Return the messages as they are read, with their lengths."""
-        if isinstance(self._algorithm, TotalVariance):
+        if self._measures:
             self._agreed = context.state.agreed
         if isinstance(messages, SparseMessages):
             return messages

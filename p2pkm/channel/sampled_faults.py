@@ -4,7 +4,6 @@ What is drawn is a function of (seed, round, device), (seed, round, link) or (se
 the same faults meet every method on a graph, on any number of ranks.
 """
 
-import re
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ import numpy as np
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import read_drawn, show_drawn
+from p2pkm.core.spec import read_drawn, read_range, show_drawn
 from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
@@ -111,13 +110,12 @@ class Faults:
         """Return the first round of the partition and the one after its last."""
         if self.partition is None:
             return 0, 0
-        found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", self.partition)
-        first, last = (int(part) for part in found.groups()) if found else (1, 0)
-        if first > last:
+        rounds = read_range(self.partition)
+        if rounds is None or "-" not in self.partition:
             raise ExperimentError(
                 f"faults partition is {self.partition!r}; expected its first and last round, as in 10-20"
             )
-        return first, last + 1
+        return rounds.start, rounds.stop
 
     @property
     def empty(self) -> bool:

@@ -18,6 +18,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
 from p2pkm.core.sorting import find_runs
 from p2pkm.core.traits import MessageContent
+from p2pkm.core.validation import whole
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
 from p2pkm.methods.init.pipelines import Stage
@@ -49,10 +50,7 @@ class Suppression(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings:
         """Return the option `min_cluster_size`."""
-        least = options.get("min_cluster_size", 0)
-        if least < 0:
-            raise ExperimentError(f"min_cluster_size is {least}; expected a whole number of at least 0")
-        return {"least": least}
+        return {"least": whole(options.get("min_cluster_size", 0), 0, "min_cluster_size")}
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:

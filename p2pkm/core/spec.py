@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -43,6 +44,10 @@ RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what the
     "stragglers": "straggler",
     "pause": "straggler_length",
 }
+_KMEANS = (  # who asks for this algorithm means one of two
+    "k-means of the points of all devices, without a server, is 'gtvmin', the default; 'central' collects all points "
+    "on a server, as a baseline."
+)
 _RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}  # where a value of an option became an option of its own
 
 
@@ -251,6 +256,18 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
     return result
 
 
+def read_count(text: str, digits: int = 9) -> int | None:
+    """Return the whole number of at least 0 that text of at most so many digits stands for, None if it is none."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{digits}}}", text) else None
+
+
+def read_range(text: str, digits: int = 9) -> range | None:
+    """Return the numbers of a range such as ``3-5``, both ends included, or of one number; None if it is neither."""
+    first, dash, last = text.partition("-")
+    low, high = read_count(first, digits), read_count(last if dash else first, digits)
+    return None if low is None or high is None or low > high else range(low, high + 1)
+
+
 def suggest(given: str, known: Iterable[str], value: object = None) -> str:
     """Name the new name of a word that was renamed, with this value, else the nearest known word, and all of them."""
     words = sorted(known)
@@ -259,6 +276,8 @@ def suggest(given: str, known: Iterable[str], value: object = None) -> str:
     new = renamed(given, value)
     if new in words:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
+    if "gtvmin" in words and re.sub("[^a-z]", "", given.lower()) == "kmeans":
+        return f"{_KMEANS} Known: {', '.join(words)}."
     near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return f"{hint}Known: {', '.join(words)}."

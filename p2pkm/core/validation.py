@@ -16,11 +16,15 @@ _ALL = slice(0, None)
 LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
 
 
-def whole(value: object, least: int, name: str) -> int:
-    """Return an option that must be a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ExperimentError(f"{name} is {value!r}; expected a whole number of at least {least}")
-    return int(value)
+def whole(value: object, least: int, name: str, most: int | None = None) -> int:
+    """Return an option that must be a whole number of at least `least`, and at most `most`."""
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or number < least or (most is not None and number > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ExperimentError(f"{name} is {value!r}; expected a whole number {wanted}")
+    if number >= 2**63:
+        raise ExperimentError(f"{name} is {number}; expected a whole number below 2^63")
+    return number
 
 
 def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:

@@ -24,7 +24,7 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
-from p2pkm.core.validation import bounded
+from p2pkm.core.validation import bounded, whole
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
@@ -153,9 +153,8 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
         If so.
     """
     for name, least in (("rounds", 0), ("record_every", 1)):
-        value = options.get(name)
-        if value is not None and value < least:
-            raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+        if options.get(name) is not None:
+            whole(options[name], least, name)
     _check_parameters(algorithm)
     if options.get("k_max") is not None:
         _check_choice(algorithm, options)

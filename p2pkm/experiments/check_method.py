@@ -16,7 +16,6 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
-from p2pkm.core.protocols import check_declaration
 from p2pkm.core.spec import Spec, suggest
 from p2pkm.core.traits import MessageContent
 from p2pkm.data.shards import Shards
@@ -29,6 +28,7 @@ from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.watch_method import Watcher, watch
 from p2pkm.kernels.streams import shared_key
+from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.pipelines import needs_hub, place_graph, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.monitor import Record

@@ -8,7 +8,7 @@ import numpy as np
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import families
-from p2pkm.core.spec import complete, parse
+from p2pkm.core.spec import complete, parse, read_range
 from p2pkm.core.units import count
 from p2pkm.experiments.config import build_topology
 from p2pkm.experiments.graph_report import check_picture, save_picture
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from p2pkm.experiments.pair_leaks import PairLeaks
 
 _USUAL, _WIDTH = 16, 100  # devices; letters in a line
-_DIGITS = 7  # of a device's number
+_DIGITS = 6  # of a device's number
 NOTE = (
     "These figures hold for one average and do not add up over the steps of a run: devices go on from their own "
     "centroids, which carry what a receiver has not seen, so over L steps only mu = sqrt(L) D/s holds for every pair; "
@@ -125,12 +125,10 @@ def read_devices(text: str | None, option: str) -> list[int] | None:
         return None
     found: list[int] = []
     for word in text.split(","):
-        first, dash, last = word.strip().partition("-")
-        last = last if dash else first
-        short = max(len(first), len(last)) < _DIGITS and len(found) < 10**_DIGITS
-        if not (short and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        part = read_range(word.strip(), _DIGITS)
+        if part is None or len(found) >= 10**_DIGITS:
             raise ExperimentError(f"{option} is {text!r}; expected numbers of devices, such as 0,3-5")
-        found += range(int(first), int(last) + 1)
+        found += part
     return found
 
 

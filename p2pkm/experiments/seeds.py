@@ -15,8 +15,10 @@ import numpy as np
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
+from p2pkm.core.spec import read_range
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, tell_folder
+from p2pkm.core.validation import whole
 from p2pkm.core.version import __version__
 from p2pkm.experiments.config import Experiment, Prepared
 from p2pkm.experiments.resume import go_on
@@ -35,6 +37,7 @@ from p2pkm.storage.toml import load_toml, read_toml
 
 MARK = "seeds.toml"  # what a folder of several seeds was begun with
 _DIFFERENT, _MOST_SEEDS = 6, 10_000
+_DIGITS = 18  # of a seed
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -47,16 +50,15 @@ def parse_seeds(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 18:
-            raise ExperimentError(f"--seeds {text!r} is not a list of seeds; expected for example 0-9 or 0,3,5-7")
-        low, high = int(first), int(last or first)
-        if high < low or len(seeds) + high - low >= _MOST_SEEDS:
+        found = read_range(part.strip(), _DIGITS)
+        if found is None:
             raise ExperimentError(
-                f"--seeds {text!r}: {part.strip()} is empty or more than {_MOST_SEEDS} seeds; expected the "
-                "smaller number first, such as 2-5"
+                f"--seeds {text!r} is not a list of seeds; expected for example 0-9 or 0,3,5-7; in ranges the smaller "
+                "number first, such as 2-5"
             )
-        seeds += range(low, high + 1)
+        if len(seeds) + len(found) > _MOST_SEEDS:
+            raise ExperimentError(f"--seeds {text!r}: up to {part.strip()} these are more than {_MOST_SEEDS} seeds")
+        seeds += found
     if len(set(seeds)) < len(seeds):
         raise ExperimentError(f"--seeds {text!r} names a seed twice")
     return seeds
@@ -330,8 +332,7 @@ def _first_edge(before: Result, one: Any, other: Any) -> str:
 
 def _launch(path: Path, ranks: int, manner: OutputOptions) -> int:
     """Start the same command under mpirun."""
-    if ranks < 1:
-        raise ExperimentError(f"--ranks is {ranks}; expected a whole number of at least 1")
+    whole(ranks, 1, "--ranks")
     beside = Path(sys.executable).with_name("mpirun")
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
     if mpirun is None:

@@ -19,7 +19,6 @@ from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
-from p2pkm.core.protocols import check_declaration
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import bounded, whole
 from p2pkm.core.version import __version__
@@ -31,6 +30,7 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.state_tree import split
 from p2pkm.experiments.progress_line import ProgressLine
+from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import place_graph
 from p2pkm.metrics.result import Result

@@ -51,7 +51,7 @@ METHODS: Mapping[str, MethodEntry] = {
 def find(name: str) -> Callable[..., Any]:
     """Return the class of a method, with the options that its name stands for."""
     if name not in METHODS:
-        from p2pkm.core.protocols import check_declaration  # with NumPy, which names alone do not need
+        from p2pkm.methods.declaration import check_declaration  # with NumPy, which names alone do not need
 
         return check_declaration(extend(METHODS, GROUP, name)[name], name)
     home = METHODS[name]

@@ -1,6 +1,6 @@
 """Who is awake when: masks of devices, decided outside every algorithm."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -95,15 +95,25 @@ def deep_star(devices: Devices) -> Schedule:
     return Schedule(~hub, lambda t: iter((hub, ~hub) * (t == 1) + (~hub, hub, ~hub, hub, ~hub)), length=7)
 
 
+def _jacobi_of(devices: Devices, colors: Integers, turns: str) -> Schedule:
+    """Return `jacobi` of a text such as 3 or 3+1; empty: one turn."""
+    each, _, before = turns.partition("+")
+    return jacobi(devices, int(each or 1), int(before or 0))
+
+
+SCHEDULES: Mapping[str, Callable[[Devices, Integers, str], Schedule]] = {
+    "jacobi": _jacobi_of,
+    "colored": lambda devices, colors, _: colored(devices, colors),
+    "async": lambda devices, *_: asynchronous(devices),
+    "star": lambda devices, *_: star(devices),
+    "deep-star": lambda devices, *_: deep_star(devices),
+}
+
+
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: colored, async, star, deep-star, jacobi*T for T turns a round, or jacobi*T+B.
+    """Return the schedule of that name: one of `SCHEDULES`, with jacobi*T for T turns a round, or jacobi*T+B.
 
     B: turns that the first round has more.
     """
     word, _, turns = name.partition("*")
-    if word == "jacobi":
-        each, _, before = turns.partition("+")
-        return jacobi(devices, int(each or 1), int(before or 0))
-    if word == "colored":
-        return colored(devices, colors)
-    return {"async": asynchronous, "star": star, "deep-star": deep_star}[word](devices)
+    return SCHEDULES[word](devices, colors, turns)

@@ -142,7 +142,7 @@ def tell_rounds(summary: Summary) -> Row:
 
 def tell_before(summary: Summary) -> Row:
     """Return the rounds before the method if there are any."""
-    return write_figure(summary["rounds_before"] or None), "of scaling and initialization; their messages count"
+    return write_figure(summary["rounds_before"] or None), "of all stages before the method; their messages count"
 
 
 def tell_own(summary: Summary) -> Row:

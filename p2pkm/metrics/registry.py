@@ -270,7 +270,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("rounds", "rounds", "rounds of the method", unit="rounds", better="lower", form=".1f",
            tables=EVERYWHERE & ~Table.PAIRED | Table.PATH | Table.CARD, row=rows.tell_rounds),
     Metric("termination", "termination", "why the run ended", tables=Table.STUDY | Table.PATH | Table.CARD),
-    Metric("rounds_before", "initialization rounds", "rounds of scaling and initialization; their messages count",
+    Metric("rounds_before", "initialization rounds", "rounds of all stages before the method; their messages count",
            unit="rounds", tables=_CLOSING, row=rows.tell_before),
     Metric("method_rounds_to_1pct", "rounds to own 1 %", f"rounds of the method {_TO_OWN}", unit="rounds",
            needs=_CENTRAL, better="lower", title="to own 1 %", row=rows.tell_own,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TOLD = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
          "wire_bytes")  # fmt: skip
+_ROUNDED = 2.0**-49  # of the shift: what is left of a value of 0 that was scaled, averaged and scaled back
 
 
 class Exposure(NamedTuple):
@@ -269,16 +270,13 @@ class Result:
         rows = np.full((1, max(len(self.server_centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
         rows[0, : len(self.server_centroids)] = self.server_centroids
         ordered = arrange(rows, number_clusters(rows, self.centroids[self.best]))[0]
-        if self.scaling is None:
-            return ordered
-        return np.where(np.isinf(ordered), ordered, ordered * self.scaling[1][-1] + self.scaling[0][-1])
+        return ordered if self.scaling is None else _scale_back(ordered, *(part[-1] for part in self.scaling))
 
     def _unscale(self, rows: Floats) -> Floats:
         """Return rows[n, k, d] of every device in the units of the data."""
         if self.scaling is None:
             return rows
-        shift, span = (part[: len(rows), None] for part in self.scaling)
-        return np.where(np.isinf(rows), rows, rows * span + shift)
+        return _scale_back(rows, *(part[: len(rows), None] for part in self.scaling))
 
     @property
     def graph(self) -> "nx.Graph | CSRGraph":
@@ -392,3 +390,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
+
+
+def _scale_back(rows: Floats, shift: Floats, span: Floats) -> Floats:
+    """Return rows in the units of the data, float64[..., d]: what only rounding keeps from 0 is 0; absent ones +inf."""
+    found = rows * span + shift
+    return np.where(np.isinf(rows), rows, np.where(np.abs(found) <= _ROUNDED * np.abs(shift), 0.0, found))

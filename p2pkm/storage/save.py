@@ -5,10 +5,12 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from operator import methodcaller
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,19 @@ def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def drafts(folder: Path) -> Iterator[Path]:
+    """Give an empty folder of this process alone; the files that are written there then go into `folder`, one by one.
+
+    For libraries that write files by their names; a folder that does not exist is made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as place:
+        yield Path(place)
+        for draft in sorted(Path(place).iterdir()):
+            write_bytes(folder, draft.name, methodcaller("write", draft.read_bytes()))
 
 
 @cache

@@ -31,7 +31,7 @@ _WHERE = ("algorithm", "graph")
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """The runs of a study or of a comparison, as `p2pkm.study`, `p2pkm.compare` and `Study.load` return them.
+    """The runs of a study or of a comparison, as `p2pkm.study`, `p2pkm.compare` and `load_study` return them.
 
     Attributes
     ----------
@@ -201,13 +201,14 @@ class Study:
         return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def load_study(path: str | os.PathLike[str]) -> Any:
-    """Read the table of a study or a comparison: a pandas.DataFrame where pandas is there, else a list of dict.
+def load_study(path: str | os.PathLike[str]) -> Study:
+    """Read the folder that ``p2pkm sweep`` or ``p2pkm compare`` wrote: what `p2pkm.study` and `p2pkm.compare` return.
+
+    The same as `Study.load`.
 
     Parameters
     ----------
     path : path
-        The folder that ``p2pkm sweep`` or ``p2pkm compare`` wrote.
 
     Raises
     ------
@@ -220,17 +221,14 @@ def load_study(path: str | os.PathLike[str]) -> Any:
     >>> import tempfile
     >>> from pathlib import Path
     >>> import p2pkm
+    >>> row = {"algorithm": "gtvmin", "graph": "ring", "seed": 0, "ratio_mean": 1.01}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "study.jsonl").write_text(json.dumps({"algorithm": "gtvmin", "ratio_mean": 1.01}))
-    ...     table = p2pkm.load_study(folder)
-    >>> list(table["ratio_mean"])
-    [1.01]
+    ...     _ = Path(folder, "study.jsonl").write_text(json.dumps(row))
+    ...     found = p2pkm.load_study(folder)
+    >>> found.rows[0]["ratio_mean"], len(found.to_latex(["ratio_mean"]).splitlines()) > 3
+    (1.01, True)
     """
-    study = Study.load(path)
-    try:
-        return study.to_frame()
-    except ExperimentError:
-        return study.rows
+    return Study.load(path)
 
 
 def read_rows(source: Any) -> list[Row]:

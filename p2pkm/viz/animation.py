@@ -1,7 +1,6 @@
 """A run in motion: disagreement and traffic on the graph, and the centroids over the points."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.units import count
+from p2pkm.storage.save import drafts
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
@@ -70,21 +70,15 @@ def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> P
     frames = result.frames
     if frames is None:
         raise DataError("the run keeps no frames: its tables are too large, or an earlier version wrote it")
-    draft = target.with_name(f".{target.stem}.partial{target.suffix}")
     stage = _set_up(result, frames)
     last = len(frames.record) - 1
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with writer.saving(stage.figure, str(draft), _DPI):
+        with drafts(target.parent) as place, writer.saving(stage.figure, str(place / target.name), _DPI):
             for number in [*range(last), *[last] * _LAST]:
                 _show(stage, result, frames, number)
                 writer.grab_frame()
-        draft.replace(target)
     except OSError as error:
         raise ExperimentError(f"{target} cannot be written: {error.strerror or error}; choose another file") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
     return target
 
 

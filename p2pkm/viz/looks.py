@@ -105,22 +105,26 @@ def is_tight() -> bool:
     return look is not None and look.points > _LARGE * look.width
 
 
-def finish(ax: "Axes") -> "Figure":
-    """Return the figure of axes in which all is drawn; one of p2pkm's own is fitted into the style."""
+def finish(ax: "Axes", *, in_rows: bool = False) -> "Figure":
+    """Return the figure of axes in which all is drawn; one of p2pkm's own is fitted into the style.
+
+    in_rows: what is drawn stands in rows of text, which need their height however narrow the figure is.
+    """
     from p2pkm.viz.picture import Picture
 
     figure = ax.figure.figure  # of a subfigure, too
     if isinstance(figure, Picture) and figure.look is not None:
         look, figure.look = cast(Look, figure.look), None
-        _fit(figure, ax, look)
+        _fit(figure, ax, look, in_rows=in_rows)
     return figure
 
 
-def _fit(figure: "Figure", ax: "Axes", look: Look) -> None:
+def _fit(figure: "Figure", ax: "Axes", look: Look, *, in_rows: bool) -> None:
     """Give a figure its width and its text, then move the axes so that all that stands beside them is inside."""
     wide, tall = figure.get_size_inches()
     box = ax.get_position(original=True)
-    shape = box.height * tall / (box.width * wide)
+    high = box.height * tall
+    shape = high / (box.width * wide)
     if look.width < _NARROW:
         shape = max(shape, _FLAT)
     if not look.titled:
@@ -134,7 +138,7 @@ def _fit(figure: "Figure", ax: "Axes", look: Look) -> None:
             wrap_labels(figure)
             thin_ticks(figure)
             _lower_legend(ax, look)
-        _place(figure, ax, look, shape)
+        _place(figure, ax, look, high if in_rows else None, shape)
 
 
 def _scale_text(figure: "Figure", ax: "Axes", look: Look) -> None:
@@ -185,14 +189,19 @@ def _lower_legend(ax: "Axes", look: Look) -> None:
     legend.set_bbox_to_anchor((across, top), transform=ax.transAxes)
 
 
-def _place(figure: "Figure", ax: "Axes", look: Look, shape: float) -> None:
-    """Move the axes so that they and all that stands beside them fill the figure."""
+def _place(figure: "Figure", ax: "Axes", look: Look, high: float | None, shape: float) -> None:
+    """Move the axes so that they and all that stands beside them fill the figure.
+
+    high: height of the axes in inches, None: `shape` times their width; a look with a height has the last word.
+    """
     wide, tall = figure.get_size_inches()
     whole, own = figure.get_tightbbox(), ax.get_position(original=True)
     left, right = own.x0 * wide - whole.x0, whole.x1 - own.x1 * wide
     below, above = own.y0 * tall - whole.y0, whole.y1 - own.y1 * tall
     across = max(look.width - left - right - 2 * _PAD, 0.25 * look.width)
-    up = across * shape if look.height is None else max(look.height - below - above - 2 * _PAD, 0.25 * look.height)
+    up = high or across * shape
+    if look.height is not None:
+        up = max(look.height - below - above - 2 * _PAD, 0.25 * look.height)
     height = up + below + above + 2 * _PAD
     figure.set_size_inches(look.width, height)
     size = ((left + _PAD) / look.width, (below + _PAD) / height, across / look.width, up / height)

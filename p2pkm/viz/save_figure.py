@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.core.errors import ExperimentError
+from p2pkm.storage.save import drafts
 from p2pkm.viz.figure_data import write_table
 from p2pkm.viz.style import DPI
 
@@ -62,15 +63,10 @@ def save_figure(
 
     from p2pkm.viz.picture import FONTS
 
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [*(folder / f"{name}.{kind}" for kind in kinds), folder / f"{name}.data.csv"]
-    with rc_context(FONTS | {"svg.hashsalt": "p2pkm"}):
+    with drafts(folder) as place, rc_context(FONTS | {"svg.hashsalt": "p2pkm"}):
         figure: Any = draw().figure
-        for path, kind in zip(paths, [*kinds, None], strict=True):
-            draft = path.with_name(f"{path.name}.part")
-            if kind is None:
-                draft.write_text(write_table(figure), "utf-8")
-            else:
-                figure.savefig(draft, format=kind, dpi=DPI, metadata=_DATES.get(kind))
-            draft.replace(path)
+        for path, kind in zip(paths, kinds, strict=False):
+            figure.savefig(place / path.name, format=kind, dpi=DPI, metadata=_DATES.get(kind))
+        (place / paths[-1].name).write_text(write_table(figure), "utf-8")
     return paths

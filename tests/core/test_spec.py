@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import convert
+from p2pkm.core.spec import convert, read_count, read_range
 
 KIND = float | Literal["auto", "rehearsal"] | None
 
@@ -21,3 +21,21 @@ def test_a_number_or_a_word(text, expected):
 def test_neither_number_nor_word(text):
     with pytest.raises(ExperimentError, match=r"coupling is .*; expected a .*number, or auto, or rehearsal"):
         convert(text, KIND, "coupling")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("0", 0), ("007", 7), ("999999999", 999_999_999), ("1000000000", None), ("", None), ("-1", None), ("+1", None),
+     (" 1", None), ("1_0", None), ("1.0", None), ("²", None), ("٣", None), ("9" * 5000, None)],
+)  # fmt: skip
+def test_counts_are_up_to_nine_digits_and_nothing_else(text, count):
+    assert read_count(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("3-5", range(3, 6)), ("4", range(4, 5)), ("4-4", range(4, 5)), ("5-3", None), ("3-", None), ("-3", None),
+     ("3-5-7", None), ("", None), ("a-b", None)],
+)  # fmt: skip
+def test_ranges_have_both_ends(text, found):
+    assert read_range(text) == found

@@ -115,6 +115,23 @@ def test_names_of_features_stay(hospitals):
     assert "<caption>Points of the devices in the clusters" in page
 
 
+@pytest.mark.parametrize("method", [p2pkm.ConsensusLloyd(3), p2pkm.FKM(3)], ids=str)
+def test_categories_that_a_cluster_lacks_are_zero_after_scaling(method):
+    draw = np.random.default_rng(0)
+    kind = draw.integers(0, 3, 150)
+    points = np.column_stack((draw.normal(size=150) + 60.0 * kind, np.eye(3)[kind]))
+    served = method.traits.needs_hub
+    result = p2pkm.simulate(
+        method,
+        None if served else topologies.ring(5),
+        p2pkm.Shards.deal(points, np.arange(150) % 5),
+        rounds=20,
+        scale="standard",
+    )
+    found = [result.clusters.centroids, *([result.server_rows()] if served else [])]
+    assert all(np.count_nonzero(rows[..., 1:] == 0.0) == rows[..., 1:].size * 2 // 3 for rows in found)
+
+
 def test_server_has_its_row(hospitals, tmp_path):
     folder, *_ = hospitals
     words = ("--data", folder / "h.csv", "--device-column", "site", "-k", 3, "--no-plot", "-q", "--algorithm", "fkm")

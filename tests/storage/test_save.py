@@ -3,11 +3,12 @@
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.lock import Lock, sign
-from p2pkm.storage.save import write_bytes
+from p2pkm.storage.save import drafts, write_bytes
 
 ROOT = Path(__file__).parents[2]
 OTHER = "import sys, pathlib; from p2pkm.storage.save import write_bytes as w; w(pathlib.Path(sys.argv[1]), 'a', {})"
@@ -23,6 +24,23 @@ def test_two_processes_may_write_the_same_file(tmp_path):
 
     write_bytes(tmp_path, "a", write)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"one whole")]
+
+
+def test_two_that_draft_the_same_file_do_not_meet(tmp_path):
+    folder = tmp_path / "new"
+    with drafts(folder) as one:
+        (one / "film.gif").write_bytes(b"one")
+        with drafts(folder) as other:
+            (other / "film.gif").write_bytes(b"other")
+        assert (folder / "film.gif").read_bytes() == b"other"
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("film.gif", b"one")]
+
+
+def test_drafts_that_were_not_finished_leave_nothing(tmp_path):
+    with suppress(OSError), drafts(tmp_path) as place:
+        (place / "film.gif").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+    assert not place.exists() and not [*tmp_path.iterdir()]
 
 
 def test_only_what_a_dead_process_of_this_host_left_over_is_removed(tmp_path):

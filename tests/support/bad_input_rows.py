@@ -123,7 +123,7 @@ algorithms fecca                          | Did you mean 'feca'?
 compare --algorithm gtvmim                | Did you mean 'gtvmin'?
 compare --algorithm gtvmin,gtvmin         | a repeated entry
 compare --algorithm fkm,                  | an empty or a repeated
-compare --seeds 5-1                       | is empty
+compare --seeds 5-1                       | smaller number first
 compare --reference fkn                   | is not one of the methods
 compare --seed 3                          | No such option
 compare --out full                        | is in use, but not by a comparison

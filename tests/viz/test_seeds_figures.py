@@ -1,5 +1,6 @@
 import pytest
 
+import p2pkm
 from p2pkm.storage.study_table import Study
 from p2pkm.viz import plot_differences, plot_seeds
 
@@ -44,3 +45,21 @@ def test_differences_say_which_are_tied_with_the_best():
 @pytest.mark.parametrize("given", [[], rows()[:1], rows()[:4], [row | {"ratio_mean": None} for row in rows()]])
 def test_little_or_nothing_can_be_drawn(kind, given):
     Study(given).plot(kind).figure.savefig("/dev/null", format="png")
+
+
+@pytest.mark.parametrize("kind", ["seeds", "differences"])
+def test_rows_in_a_column_of_a_paper_keep_the_height_of_their_text(kind):
+    every = [row | {"algorithm": f"gtvmin:coupling={c}"} for c in range(12) for row in rows()[:4]]
+    with p2pkm.style("column"):
+        figure = Study(every).plot(kind)
+    (ax,) = figure.axes
+    assert figure.get_figwidth() == 3.3 and ax.get_window_extent().height / figure.dpi > 12 * 0.2
+    labels = (ax if kind == "differences" else ax.child_axes[0]).get_yticklabels()
+    assert len(labels) == 12 and all(label.get_text() and label.get_visible() for label in labels)
+
+
+def test_panels_in_a_column_of_a_paper_stand_below_one_another():
+    with p2pkm.style("column"):
+        panels = plot_seeds(rows()).axes[0].child_axes
+    boxes = [panel.get_window_extent() for panel in panels]
+    assert boxes[0].y0 > boxes[1].y1 and boxes[0].x0 == boxes[1].x0

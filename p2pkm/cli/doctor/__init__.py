@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
@@ -15,10 +14,10 @@ from p2pkm.cli.doctor.cluster import check_crowd, check_file_system, check_share
 from p2pkm.cli.doctor.hostfile import check_hosts
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import expected_size, launched, local_size, starter
+from p2pkm.core.spec import read_count
 from p2pkm.kernels import compiles, load
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_NUMBERS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
 _LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
 from mpi4py import MPI; print(MPI.Get_library_version().splitlines()[0])"""
 _MEMORY, _DISK, _MB, _GB = 150, 100, 1e6, 1e9  # the first two: MB that a rank, and a run folder, may need
@@ -132,10 +131,11 @@ def _threads(ranks: int, cores: int) -> Check:
     if not given:
         return Check("ok", "threads", "each library decides; under mpirun p2pkm sets one per rank")
     found = " ".join(f"{name}={value}" for name, value in given.items())
-    wrong = [name for name, value in given.items() if not _NUMBERS.fullmatch(value)]
+    threads = {name: [read_count(part) for part in value.split(",")] for name, value in given.items()}
+    wrong = [name for name, counts in threads.items() if None in counts]
     if wrong:
         return Check("warn", "threads", found, f"not a whole number: {', '.join(wrong)}")
-    most = max(int(value.split(",")[0]) for value in given.values())
+    most = max(counts[0] or 0 for counts in threads.values())
     if most > 1 and most * ranks > cores:
         return Check(
             "warn", "threads", found, f"{ranks} x {most} threads on {cores} cores: set them to 1, or unset them"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from p2pkm.cli.doctor.checks import SAME, Check, family, run_command, start_trial
+from p2pkm.core.spec import read_count
 
 _CHECK = "host file"
 _COLON = re.compile(r"(\[[^\]]+\]|[^:\s]+)(?::(\S*))?(?:\s+\w+=\S*)*")  # MPICH, Intel MPI
@@ -77,6 +78,7 @@ def _parse(number: int, line: str, whose: str) -> _Host:
         right = "HOST slots=8" if open_mpi else "HOST:8"
         raise _Wrong(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
     name, ranks = found.groups(default="1")
-    if not (ranks.isdecimal() and len(ranks) < 10) or int(ranks) == 0:
+    count = read_count(ranks)
+    if not count:
         raise _Wrong(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")
-    return _Host(number, name, int(ranks))
+    return _Host(number, name, count)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import time
 from collections import deque
@@ -15,6 +14,7 @@ import numpy as np
 
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
+from p2pkm.core.spec import read_count
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import tell_folder
 from p2pkm.core.validation import whole
@@ -199,8 +199,8 @@ def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[
     ExperimentError
         If the part is not ``i/n`` with 1 <= i <= n, or if there is no folder where the shares would meet.
     """
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
-    turn, count = (int(number) for number in found.groups()) if found else (0, 0)
+    first, _, last = part.partition("/")
+    turn, count = read_count(first) or 0, read_count(last) or 0
     if not 1 <= turn <= count:
         raise ExperimentError(f"--part {part}: expected i/n, the i-th of n shares, from 1/n to n/n, like 2/8")
     if out in (None, "none"):

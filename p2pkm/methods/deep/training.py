@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.spec import read_count
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.deep.networks import Network, Shape, find_network
 
@@ -55,12 +56,12 @@ def parse_shape(text: str) -> Shape:
     ExperimentError
         If it is none.
     """
-    sides = text.lower().split("x")
-    if len(sides) not in (2, 3) or not all(side.isdecimal() and len(side) < 10 and int(side) > 0 for side in sides):
+    sides = [read_count(side) or 0 for side in text.lower().split("x")]
+    if len(sides) not in (2, 3) or 0 in sides:
         raise ExperimentError(
             f"shape is {text!r}; expected height x width, or height x width x channels, such as 28x28"
         )
-    height, width, channels = (*map(int, sides), 1)[:3]
+    height, width, channels = (*sides, 1)[:3]
     return height, width, channels
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.metrics.registry import find
 from p2pkm.storage.paired_tests import rank
 from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_rows
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     panels = panels or {"": rows}
     lines = list(dict.fromkeys(_tell(row, inner) for row in rows))
     colors = {line: CATEGORIES[i % len(CATEGORIES)] for i, line in enumerate(lines)}
-    across = min(_COLUMNS, len(panels))
+    across = 1 if is_narrow() else min(_COLUMNS, len(panels))
     down = -(-len(panels) // across)
     left, high = 0.3 + _LETTER * max(map(len, lines), default=0), 0.25 + _LINE * len(lines)
     width, height = left + across * (2.3 if across > 1 else 4.6) + 0.2, 0.75 + down * (high + 0.35) + 0.3
@@ -67,7 +67,7 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
         _draw_runs(panel, part, [(line, colors[line]) for line in lines], inner, figure)
         lowest = number + across >= len(panels)
         _dress_panel(panel, graph, limits, lines if column == 0 else [], figure if lowest else "")
-    return finish(ax)
+    return finish(ax, in_rows=True)
 
 
 def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
@@ -115,7 +115,7 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     cut = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
     label = "cost ratio, in per cent of central k-means" if unit != 1.0 else find(figure).axis
     dress(ax, f"Paired differences to the best, 95 % intervals{cut}", f"difference of {label}", "")
-    return finish(ax)
+    return finish(ax, in_rows=True)
 
 
 def _is_everywhere(row: Mapping[str, Any]) -> bool:
