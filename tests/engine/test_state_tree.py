@@ -67,7 +67,7 @@ def draw(rng, n):
 
 def intern(rng, held, n):
     """Return the same as a batch keeps it, the versions of each origin in any order."""
-    versions, tables, firsts = np.zeros((len(held), n), np.uint8), [], [0]
+    versions, tables, firsts = np.zeros((len(held), n), np.min_scalar_type(len(held))), [], [0]
     for j in range(n):
         names = sorted({one[j].tobytes() for one in held if j in one})
         names = [names[place] for place in rng.permutation(len(names))]
@@ -111,3 +111,14 @@ def test_what_each_device_holds_is_the_same_on_any_number_of_ranks(seed):
     for arrays in kept[1:]:
         assert_array_equal(arrays["held.versions"], kept[0]["held.versions"])
         assert arrays["held.values"].shape == kept[0]["held.values"].shape
+
+
+@pytest.mark.parametrize(("n", "kind"), [(255, np.uint8), (300, np.uint16)])
+def test_versions_that_do_not_fit_into_a_byte_are_kept(n, kind):
+    held, arrays = [{0: np.full((1, 2), float(i))} for i in range(n)], {}
+    topology = Topology.from_links(n, np.array([[i, i + 1, 1.0] for i in range(n - 1)]))
+    division, tree = RankPartition.blocks(n, 1), intern(np.random.default_rng(0), held, n)
+    outline = Ranks(division).run(lambda rank, network: gather(tree, network, arrays, "held"))
+    back = rebuild(outline, split(outline, arrays, topology, division, 0))
+    assert back.versions.dtype == kind
+    assert [tables_of(back, i)[0][0, 0] for i in range(n)] == list(range(n))

@@ -37,6 +37,14 @@ def test_units_shift_and_constant_features_do_not_matter_and_tested_images_are_n
     assert p2pkm.linear_probe(values, swapped, held_out=tested).accuracy == pytest.approx(1 - found.accuracy)
 
 
+def test_an_image_that_is_held_out_does_not_scale_the_others():
+    labels, tested = np.arange(200) % 2, hold_out(np.arange(200) % 2)
+    values = np.random.default_rng(2).standard_normal((200, 3)) + 20.0 * labels[:, None]
+    far = values.copy()
+    far[np.flatnonzero(tested & (labels == 1))[0]] = 1e12
+    assert p2pkm.linear_probe(far, labels, held_out=tested) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("labels", "options", "words"),
     [

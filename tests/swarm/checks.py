@@ -211,6 +211,7 @@ def check_isolated(case: Case) -> Iterator[str]:
     method, topology = real.run.algorithm, real.run.topology
     own = set(case.experiment.options) <= _PER_DEVICE and case.experiment.options.get("init", "local") == "local"
     own &= case.experiment.options.get("clusters") != "auto"  # components cannot agree on a number
+    own &= case.experiment.options.get("robust") != "saturate"  # it warms up at a coupling, for which all devices count
     if not own or method.name != "gtvmin" or topology.varying is not None or topology.hub >= 0:
         return
     given = {**options, "allow_disconnected": True, "all_rounds": True, "baselines": False, "quantize": "none"}
@@ -241,6 +242,7 @@ def _options(case: Case) -> tuple[dict[str, Any], Any]:
         "byzantine", "min_cluster_size", "noise", "quantize", "scale", "k_max", "stream", "baselines", "silhouette",
     )  # fmt: skip
     given = {name: getattr(real.experiment, name) for name in names}
+    given["missing"] = "refuse" if real.experiment.missing == "drop" else real.experiment.missing  # rows are left out
     return given | {"quantize": case.summary["quantize"] or "none"}, real  # the method has its defaults filled in
 
 

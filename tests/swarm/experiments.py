@@ -21,6 +21,24 @@ _KINDS = ("clusters", "clusters", "clusters", "grid", "equal", "few", "far", "ti
 
 
 _NEEDS = {"stale-policy": ("faults", "loss=0.3"), "k-max": ("clusters", "auto")}
+_PARAMETERS = {
+    "gtvmin": ("star_term=false", "matching=optimal", "normalize_losses=true", "safeguard=true", "update=as-printed",
+               "swaps=true"),
+    "treelloyd": ("search=breathing", "groups=auto", "groups=2", "tol=0"),
+    "consensus": ("gossips=1", "tol=0.1"), "pushsum": ("gossips=2", "counters=true", "counters=false"),
+    "tracking": ("gossips=1", "counters=true", "counters=false"),
+    "private": ("curious=2", "steps=0", "steps=3", "relation=exchange", "center=3", "delta=1e-4"),
+    "admm": ("eta=0.5", "eta=50"), "gossip": ("share=0.5", "share=1"), "dgc": ("rho=2", "steps=1", "step=0.1"),
+    "gossip-sum": ("sends=3",), "epidemic": ("cycles=2",), "coreset": ("size=9", "spread=tree", "n_init=2"),
+    "fkm": ("seeding=lloyd", "seeding=random", "client_n_init=3", "server_seeding=weighted", "keep_empty=true",
+            "weighted=false", "local_steps=3", "min_count=1"),
+    "kfed": ("local_k=2", "seeding=greedy", "device=first", "finish=converge", "labels=induced"),
+    "fkmeanscb": ("local_k=2", "epsilon=1", "client_n_init=2", "server_n_init=2"),
+    "feca": ("variant=theoretical", "prune=false", "pair=keep", "local_k=2", "seeding=random", "local_steps=2"),
+    "ffcm1": ("server_n_init=2",), "ffcm2": ("server_n_init=2",), "mavg": ("client_n_init=3",),
+    "mufc": ("local_k=2", "local_lloyd=true", "server_n_init=2"), "central": ("n_init=2",), "cdkm": ("n_init=2",),
+    "local": ("n_init=1",),
+}  # fmt: skip
 _OF_GTVMIN = {"robust", "coupling", "alpha", "relaxation", "groups", "local-steps", "accept", "no-accept", "schedule"}
 
 
@@ -60,7 +78,7 @@ def draw(seed: int) -> Experiment:
     options = {"devices": str(n), "clusters": str(rng.choice((1, 2, 3, 3, 4, 5))), "rounds": str(rng.randint(0, 9)),
                "seed": str(rng.randint(0, 10**6)), "data": _data(rng)}  # fmt: skip
     if rng.random() < 0.8:
-        options["algorithm"] = spell(rng.choice(sorted(METHODS)))
+        options["algorithm"] = _method(rng)
     if rng.random() < 0.6:
         name = rng.choice(sorted((FAMILIES.keys() | TIME_VARYING.keys()) - _WHOLE))
         options["graph"] = name + _KEYS.get(name, "")
@@ -68,20 +86,36 @@ def draw(seed: int) -> Experiment:
         options["partition"] = _partition(rng)
     rest = list(_optional(rng))
     options |= dict(rng.sample(rest, rng.choice((0, 1, 1, 2, 2, 3, 4, 6))))
-    if rng.random() < 0.8:  # most experiments shall run: what an option needs comes with it
-        for name, (needed, value) in _NEEDS.items():
-            if name in options:
-                options[needed] = options[needed] if needed in options and needed != "clusters" else value
-        if _OF_GTVMIN & options.keys() and not options.get("algorithm", "gtvmin").startswith("gtvmin"):
-            options["algorithm"] = "gtvmin"
+    if rng.random() < 0.8:  # most experiments shall run
+        _complete(options, rng)
     return Experiment(seed, options)
+
+
+def _complete(options: dict[str, str], rng: Random) -> None:
+    """Add what an option needs."""
+    for name, (needed, value) in _NEEDS.items():
+        if name in options:
+            options[needed] = options[needed] if needed in options and needed != "clusters" else value
+    if options["data"].endswith("untidy=1"):  # a column of words, and fields without a value
+        options |= {rng.choice(("encode", "drop")): "ward", "missing": rng.choice(("drop", "mean", "median"))}
+    if _OF_GTVMIN & options.keys() and not options.get("algorithm", "gtvmin").startswith("gtvmin"):
+        options["algorithm"] = "gtvmin"
 
 
 def _data(rng: Random) -> str:
     if rng.random() < 0.4:
         return f"grid16:points={rng.randint(1, 8)}"
     kind, form = rng.choice(_KINDS), rng.choice(_FORMATS)
-    return f"@{form},kind={kind},m={rng.choice((1, 5, 17, 40, 90))},d={rng.choice((1, 2, 2, 3, 7))}"
+    text = f"@{form},kind={kind},m={rng.choice((1, 5, 17, 40, 90))},d={rng.choice((1, 2, 2, 3, 7))}"
+    return text + ",untidy=1" * (form in {"csv", "tsv"} and rng.random() < 0.5)
+
+
+def _method(rng: Random) -> str:
+    """Return a method, half of the time with up to two parameters of its own."""
+    name = rng.choice(sorted(METHODS))
+    text, known = spell(name), _PARAMETERS.get(name, ())
+    given = {one.partition("=")[0]: one for one in rng.sample(known, min(len(known), rng.choice((0, 0, 1, 2))))}
+    return text + (":,"[":" in text] if given else "") + ",".join(given.values())
 
 
 def _partition(rng: Random) -> str:
@@ -179,8 +213,13 @@ def write_data(text: str, seed: int, folder: Path) -> Path:
     else:
         with path.open("w", newline="") as file:
             writer = csv.writer(file, delimiter="," if form == "csv" else "\t")
-            writer.writerow(f"x{j}" for j in range(points.shape[1]))
-            writer.writerows([repr(float(x)) for x in row] for row in points)
+            rows = [[repr(float(x)) for x in row] for row in points]
+            names = [f"x{j}" for j in range(points.shape[1])]
+            if "untidy" in given:
+                rng = Random(seed)
+                rows = [["" if rng.random() < 0.1 else field for field in [*row, rng.choice("abc")]] for row in rows]
+                names.append("ward")
+            writer.writerows([names, *rows])
     return path
 
 

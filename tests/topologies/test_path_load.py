@@ -57,6 +57,14 @@ def test_an_estimate_is_near_and_says_how_it_was_found(monkeypatch, name):
     assert found == path_load(graph)
 
 
+def test_an_estimate_of_a_star_is_the_share_of_its_hub(monkeypatch):
+    monkeypatch.setattr(paths, "_CELLS", 400)
+    monkeypatch.setattr(paths, "_WORK", 800)
+    for seed in range(20):  # the hub is among the first sources, among the others, or neither
+        found = path_load(topologies.star(60), seed=seed)
+        assert not found.exact and found.value == pytest.approx(1.0, abs=1e-12)
+
+
 def test_what_has_no_path_load_says_why():
     assert path_load(topologies.path(2)).value is None
     many = path_load(topologies.build("ring", 100_001))

@@ -92,7 +92,10 @@ def test_each_sentence_about_the_end_and_messages_is_that_of_its_figure(drawn, m
     load = np.bincount(ledger.src, volume, DEVICES) + np.bincount(ledger.dst, volume, DEVICES)
     even = sent > 0 and size > 0 and load.max() < 1.01 * load.mean()
     assert ("the same for all" in text) == even
-    assert found(r"hot spot is device (\d+) with") == [str(load.argmax())] * int(load.any() and not even)
+    busiest = [load.argmax()] if load.any() and not even else []
+    assert found(r"hot spot is device (\d+) with") == [str(top) for top in busiest]
+    assert found(r" with (\S+) % of what was sent") == [f"{100 * load[top] / load.sum():.2g}" for top in busiest]
+    assert found(r", (\S+) times the mean") == [f"{load[top] / load.mean():.2g}" for top in busiest]
 
 
 @given(summaries(), st.integers(0, 2))

@@ -44,7 +44,9 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
     hub = int(through.argmax())
     if done == n:
         return Measure(float(through[hub]) / pairs)
-    others = np.concatenate([found[:, hub] for found in walk.go(order[done:], _WORK)]) * (n / pairs)
+    rest = order[done:]
+    rest = rest[rest != hub]  # what the busiest sends does not pass through itself
+    others = np.concatenate([found[:, hub] for found in walk.go(rest, _WORK)]) * ((n - 1) / pairs)
     spread = float(others.std(ddof=1)) / math.sqrt(len(others)) if len(others) > 1 else math.inf
     told = f"of the busiest by {done:,} random sources, by {len(others):,} others; standard error {spread:.2g}"
     return Measure(float(others.mean()), False, told)

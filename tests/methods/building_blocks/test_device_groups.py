@@ -81,6 +81,13 @@ def test_the_rule_finds_the_number_of_groups_and_who_is_in_them(groups):
         assert len(find_groups(devices, 2)) == 2
 
 
+@pytest.mark.parametrize(("within", "groups"), [(99.0, 2), (101.0, 1)])
+def test_the_rule_counts_what_the_points_of_a_row_cost(within, groups):
+    """Two rows 10 apart cost 50 as one group and nothing as two: 2 W < .8 (50 + 2 W) for W below 100."""
+    devices = rows_of([np.array([[mean, 1.0, within]]) for mean in (0.0, 10.0)], 1)
+    assert len(find_groups(devices)) == groups
+
+
 def test_equal_rows_are_one_group_and_groups_are_no_more_than_devices():
     same = rows_of([np.array([[1.0, 2.0, 3.0, 0.0]])] * 4, 2)
     assert len(find_groups(same)) == 1

@@ -49,6 +49,22 @@ def test_nothing_imports_jax_before_it_is_needed():
     assert done.returncode == 0, done.stderr
 
 
+def test_no_two_epochs_of_a_device_draw_the_same(monkeypatch):
+    drawn = []
+
+    def step(row, velocity, rate, images, numbers, key, *_):
+        drawn.append((tuple(numbers), tuple(key)))
+        return row, velocity, 0.0
+
+    monkeypatch.setattr(Learner, "_step", staticmethod(step))  # nothing is trained, so that JAX is not needed
+    learner, (images, labels) = Learner("mlp", SIDE, batch=8), digits(8)
+    for t in (1, 2, 3):
+        learner.train(np.zeros(4, np.float32), images, labels, np.eye(32)[:10], Session(5, t, 3, 0.1))
+    assert len(drawn) == 9
+    for parts in zip(*drawn, strict=True):
+        assert len(set(parts)) == 9
+
+
 @pytest.fixture(scope="module")
 def jax():
     return pytest.importorskip("jax", reason="needs the extra deep")
