@@ -27,6 +27,7 @@ _GAIN = 1e-3  # relative fall of the cost for which a trial is kept
 _WAITS = (0, 2, 4)  # measurements without a trial after no failure, one, and more
 _WALKS = 2 + _MOST * (_GROWN + _SHRUNK + 2)  # up and down the tree in a round, at most
 _LEAST = 2.0**-12  # of the squares around the mean of the start: within clusters there are as many
+_FINENESS = 2.0**-4  # of the standard deviation within clusters: the step
 _DIGITS = 16  # of a cost, in binary
 _USED = 0.1  # of the bits of all walks, on average
 _FIT, _STEP, _MORE, _ASKED, _GROW, _SHRINK = range(6)  # phases of a root
@@ -52,7 +53,7 @@ class TrackingTreeLloyd(TreeLloyd):
     the cost has risen again by as much.
 
     Steps of the grid are ``2^-4`` of the standard deviation of a coordinate within the clusters of the start, but at
-    least ``2^-10`` of that around the mean of its rows; costs on the wire have 24 bits.
+    least ``2^-10`` of that around the mean of its rows; sums have the grain of `TreeLloyd`, costs on the wire 24 bits.
 
     No descent is claimed: a table is used before its cost is known.
     """
@@ -71,7 +72,6 @@ class TrackingTreeLloyd(TreeLloyd):
 class TrackOverTree(OverTree):
     """`TrackingTreeLloyd` along trees: so many walks of `OverTree` are a round; most of them are silent."""
 
-    fineness: ClassVar[int] = 4  # the step is 2^-4 of the standard deviation within clusters
     cost_bytes: ClassVar[int] = 3
 
     @property
@@ -98,14 +98,25 @@ class TrackOverTree(OverTree):
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
         """Start from the centroids of the last stage; a root remembers no cost."""
         state = super().initial_state(devices, start)
-        state = state._replace(up=_measure_within(state.up, state.reference, devices))
         memory = np.zeros((len(devices), _LOWS + _MEMORY))
         memory[:, _LOWS:] = np.inf
         return state._replace(trial=memory)
 
-    def choose_units(self, moments: Floats) -> Floats:
-        """Return step and unit for points with these squares within clusters, float64[b, 2]."""
-        return super().choose_units(moments / np.where(np.arange(moments.shape[2]) == 1, moments.shape[2] - 3, 1))
+    def moments(self, state: TreeLloydState, devices: Devices) -> Floats:
+        """Return `tree_sums.measure` of the own points; the cost is at least a share of that of the mean row."""
+        table = state.reference
+        real = np.isfinite(table[:, :, :1])
+        mean = np.where(real, table, 0.0).sum(axis=1, keepdims=True) / np.maximum(real.sum(axis=1, keepdims=True), 1)
+        found, around = (tree_sums.measure(devices, one) for one in (table, mean))
+        found[:, :, 1] = np.maximum(found[:, :, 1], _LEAST * around[:, :, 1])
+        return found
+
+    def choose_units(self, state: TreeLloydState, who: Integers, moments: Floats, devices: Devices) -> Floats:
+        """Return a step that is the same share of the standard deviation for any number of points, float64[b, 3]."""
+        found = super().choose_units(state, who, moments, devices)
+        mass, squares = moments[:, 0, 0], moments[:, 0, 1] / state.reference.shape[2]
+        found[:, 0] = tree_sums.shorten(_FINENESS * np.sqrt(squares / np.where(mass > 0.0, mass, 1.0)))
+        return found
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
         """Send what is due in the walk, if it is the layer's turn."""
@@ -149,11 +160,11 @@ class TrackOverTree(OverTree):
         down = np.where(rests, state.down, found.down) if state.down.shape == found.down.shape else found.down
         return found._replace(own=np.where(rests, state.own, found.own), down=down)
 
-    def decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    def decide(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
         sums = state.sums.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
-        moves = tree_sums.find_moves(sums[roots], state.table[roots])
+        moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
         state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
                                phi=state.phi.copy())  # fmt: skip
         for root, move in zip(roots.tolist(), moves, strict=True):
@@ -209,17 +220,6 @@ class TrackOverTree(OverTree):
             centroids=put(state.centroids, rests, np.take_along_axis(rows, order[:, :, None], axis=1)),
             kept=put(state.kept, rests, table), kept_reference=put(state.kept_reference, rests, reference),
         )  # fmt: skip
-
-
-def _measure_within(moments: Floats, table: Floats, devices: Devices) -> Floats:
-    """Return moments, float64[n, 1, 3 + d], with squares within clusters; means of 0, so that squares add up."""
-    real = np.isfinite(table[:, :, :1])
-    mean = np.where(real, table, 0.0).sum(axis=1, keepdims=True) / np.maximum(real.sum(axis=1, keepdims=True), 1)
-    whole = np.ones((len(devices), 2))
-    within, around = (tree_sums.count_own(devices, one, one, whole)[1] for one in (table, mean))
-    found = moments * (np.arange(moments.shape[2]) < 3)
-    found[:, 0, 1] = np.maximum(within, _LEAST * around)
-    return found
 
 
 def _step(state: TreeLloydState, root: int, move: Floats, now: float) -> int:

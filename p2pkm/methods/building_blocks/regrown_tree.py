@@ -31,7 +31,7 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
 
-_TRIPLE, _UNITS = 3, 2  # numbers
+_TRIPLE, _UNITS = 3, tree_sums.UNITS  # numbers
 _TRIPLE_BYTES = 12  # three whole numbers of 4 bytes
 
 
@@ -48,10 +48,10 @@ class Growth(NamedTuple):
     elects, improved, complete : bool[n]
         Whether it takes part in an election in this round; whether `best` has just become better; whether all children
         have sent.
-    moments : float64[n, 1, 3 + d]
+    moments : float64[n, 1, 4]
         `tree_sums.measure` of the points below, after an election.
     begins : float64[n, h + r, d]
-        What comes down after an election: step and unit, h rows, and the table.
+        What comes down after an election: step, unit and grain, h rows, and the table.
     edge_parent, edge_child : bool[e]
     """
 
@@ -84,8 +84,11 @@ class Walk(Protocol):
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return the state before the opening."""
 
-    def choose_units(self, moments: Floats) -> Floats:
-        """Return step and unit for these points, float64[b, 2]."""
+    def moments(self, state: Any, devices: Devices) -> Floats:
+        """Return `tree_sums.measure` of the own points with the table from which every device would begin anew."""
+
+    def choose_units(self, state: Any, who: Integers, moments: Floats, devices: Devices) -> Floats:
+        """Return step, unit and grain for these points, float64[b, 3]."""
 
     def restart(self, state: Any, who: Integers, table: Floats, units: Floats) -> Any:
         """Return the state in which some devices begin anew from a table."""
@@ -96,7 +99,7 @@ class Walk(Protocol):
     def measure(self, state: Any, devices: Devices) -> Any:
         """Return the state with what goes up in `up`, and an empty order in `down`."""
 
-    def decide(self, state: Any, roots: Integers) -> Any:
+    def decide(self, state: Any, roots: Integers, devices: Devices) -> Any:
         """Return the state in which the roots have made up their orders in `down`."""
 
     def obey(self, state: Any, who: Integers, devices: Devices) -> Any:
@@ -151,7 +154,7 @@ class OverRegrownTree(MethodBase):
         state, n, e = self.walk.initial_state(devices, start), len(devices), len(devices.indices)
         rows, no, none = self.walk.latest(state).shape[1], np.zeros(n, np.bool_), np.zeros(e, np.bool_)
         return state._replace(units=np.ones_like(state.units), growth=Growth(
-            np.full(n, -1), np.zeros((n, _TRIPLE), np.int64), no, no, no, np.zeros((n, 1, 3 + devices.d)),
+            np.full(n, -1), np.zeros((n, _TRIPLE), np.int64), no, no, no, np.zeros((n, 1, tree_sums.MOMENTS)),
             np.zeros((n, _head_rows(devices.d) + rows, devices.d)), none, none,
         ))  # fmt: skip
 
@@ -227,7 +230,8 @@ class OverRegrownTree(MethodBase):
         growth = state.growth
         return self.walk.measure(state, devices)._replace(growth=growth._replace(
             improved=np.zeros_like(growth.elects), complete=np.ones_like(growth.elects),
-            moments=tree_sums.measure(devices), edge_child=growth.edge_child & ~growth.elects[devices.sources],
+            moments=self.walk.moments(state, devices) if growth.elects.any() else growth.moments,
+            edge_child=growth.edge_child & ~growth.elects[devices.sources],
         ))  # fmt: skip
 
     def _take_children(self, state: Any, inbox: Inbox, devices: Devices, hops: int) -> Any:
@@ -257,12 +261,12 @@ class OverRegrownTree(MethodBase):
         if len(new):
             begins, d = growth.begins.copy(), devices.d
             begins[new] = 0.0
-            units = self.walk.choose_units(growth.moments[new])
+            units = self.walk.choose_units(state, new, growth.moments[new], devices)
             begins[new, : _head_rows(d)] = _pad(units, _head_rows(d) * d).reshape(len(new), _head_rows(d), d)
             begins[new, _head_rows(d) :] = self.walk.latest(state)[new]
             state = state._replace(growth=growth._replace(begins=begins))
         if len(old):
-            state = self.walk.decide(state, old)
+            state = self.walk.decide(state, old, devices)
         return self._follow(state, roots, devices)
 
     def _take_parents(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
@@ -333,7 +337,7 @@ def _call(growth: Growth, who: Mask, rank: Integers, devices: Devices) -> Growth
 
 
 def _head_rows(d: int) -> int:
-    """Return how many rows of d numbers step and unit take."""
+    """Return how many rows of d numbers step, unit and grain take."""
     return -(-_UNITS // d)
 
 

@@ -1,7 +1,8 @@
 """Exact sums along a spanning tree: whole numbers of a common step go up as differences, and down come moves.
 
-Rounded to whole multiples of a step, sums of points add up without rounding: the result is the same for every order,
-tree and division into ranks. Whole numbers are float64 below 2^53 in size, since that is what messages are made of.
+Rounded to whole multiples of a grain times a step, sums of points add up without rounding: the result is the same for
+every order, tree and division into ranks. Whole numbers are float64 below 2^53 in size, since that is what messages are
+made of.
 """
 
 from typing import Any, NamedTuple
@@ -9,13 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.chunks import iter_chunks, label
+from p2pkm.core.chunks import label
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.methods.building_blocks.spanning_tree import Tree, ways
 
 _EXACT = 2.0**52  # sums of all devices stay below it
 _GRAINS = 32  # the weight of all points is at most 2 to this power of the unit of weights
+_SHARE, _FINEST = 0.3, 2.0**-6  # a step: of the standard error of a mean; of a standard deviation at least
+MOMENTS, UNITS = 4, 3  # numbers that `measure` and `choose_units` give
 _FINE, _NONE = 53, 3000.0  # bits of a float64; the exponent that stands for no weight at all
+_TIE = 1e-9  # equal weights of any size give the same
+_BITS = 30  # of a number of a table whose step is halved
+_DIGITS = 21  # binary, of a number of 4 bytes
 
 
 class Position(NamedTuple):
@@ -95,7 +101,7 @@ def _read(tables: Any, inbox: Inbox, edges: Integers) -> Any:
 
 
 def merge_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
-    """Return what `measure` gives of the points below, float64[n, 1, 3 + d], children merged in ascending id."""
+    """Return what `measure` gives of the points below, float64[n, 1, 4], children merged in ascending id."""
     edges, width = np.flatnonzero(inbox.fresh), tables.shape[2]
     first = np.searchsorted(edges, devices.indptr)
     counts, merged = np.diff(first), tables.copy()
@@ -113,27 +119,27 @@ def take_parents(tables: Any, inbox: Inbox, devices: Devices) -> tuple[Integers,
     return who, found
 
 
-def measure(devices: Devices) -> Floats:
-    """Return weight, sum of squares around the mean, grain and mean of the own points, float64[n, 1, 3 + d].
+def measure(devices: Devices, tables: Floats) -> Floats:
+    """Return weight, cost (6), grain and rows with points of the own points with these tables, float64[n, 1, 4].
 
     The grain is the largest exponent such that all weights are multiples of that power of two.
+
+    Parameters
+    ----------
+    tables : float64[n, k, d]
+        Absent rows are +inf.
     """
-    n, d = len(devices), devices.d
-    found = np.zeros((n, 1, 3 + d))
+    n, k, _ = tables.shape
+    found = np.zeros((n, 1, MOMENTS))
     found[:, 0, 2] = _NONE
-    for own, rows in iter_chunks(devices.offsets):
-        count = own.stop - own.start
-        owner = np.repeat(np.arange(count), np.diff(devices.offsets[own.start : own.stop + 1]))
-        weights, points = devices.point_weights[rows], devices.stored[rows].astype(np.float64, copy=False)
-        mass = np.bincount(owner, weights, count)
-        totals = np.stack([np.bincount(owner, weights * column, count) for column in points.T], axis=1)
-        means = totals / np.where(mass > 0.0, mass, 1.0)[:, None]
-        apart = np.zeros(len(owner))
-        for f, column in enumerate(points.T):
-            apart += (column - means[owner, f]) ** 2
-        found[own, 0, 0], found[own, 0, 1] = mass, np.bincount(owner, weights * apart, count)
-        np.minimum.at(found[own, 0, 2], owner, _grains(weights))
-        found[own, 0, 3:] = means
+    for piece in label(devices, tables):
+        count = piece.own.stop - piece.own.start
+        owner = np.repeat(np.arange(count), np.diff(piece.offsets))
+        weights, taken = devices.point_weights[piece.rows], piece.labels >= 0
+        found[piece.own, 0, 0], found[piece.own, 0, 1] = np.bincount(owner, weights, count), piece.losses
+        np.minimum.at(found[piece.own, 0, 2], owner, _grains(weights))
+        touched = np.unique((owner * k + piece.labels)[taken]) // max(k, 1)
+        found[piece.own, 0, 3] = np.bincount(touched, minlength=count)
     return found
 
 
@@ -146,27 +152,65 @@ def _grains(weights: Floats) -> Floats:
 
 
 def merge(one: Floats, other: Floats) -> Floats:
-    """Return `measure` of the points of both, float64[b, 1, 3 + d] each (Chan, Golub, LeVeque 1979)."""
-    a, b = one[:, :, :1], other[:, :, :1]
-    total = a + b
-    share = b / np.where(total > 0.0, total, 1.0)
-    apart = other[:, :, 3:] - one[:, :, 3:]
-    squares = one[:, :, 1:2] + other[:, :, 1:2] + a * share * np.cumsum(apart * apart, axis=2)[:, :, -1:]
-    grain = np.minimum(one[:, :, 2:3], other[:, :, 2:3])
-    return np.concatenate((total, squares, grain, one[:, :, 3:] + share * apart), axis=2)
+    """Return `measure` of the points of both, float64[b, 1, 4] each."""
+    found = one + other
+    found[:, :, 2] = np.minimum(one[:, :, 2], other[:, :, 2])
+    return found
 
 
-def choose_units(measured: Floats, fineness: int) -> Floats:
-    """Return the step of coordinates and the unit of weights, float64[b, 2], from `measure` of all points.
+def choose_units(measured: Floats, rows: Integers, d: int, point: float) -> Floats:
+    """Return step of coordinates, unit of weights and grain of sums, float64[b, 3], from `measure` of all points.
 
-    The step is 2^-fineness of the root of the total variance; 0: there is no spread. The unit is a power of two of
-    which every weight is a whole multiple, or 2^-32 of the whole weight if that is more.
+    The unit is a power of two of which every weight is a whole multiple, or 2^-32 of the whole weight if that is more.
+    The step is `find_step`; 0: points have no spread within clusters. Sums are whole multiples of grain, unit and step:
+    the largest whole number g of points such that their rounding raises the cost at most as much as that of the rows,
+    ``g^2 k h / m <= m``, with m points, k rows, and h of them with points, added up over the devices.
+
+    Parameters
+    ----------
+    measured : float64[b, 1, 4]
+    rows : int64[b]
+        Rows of the table.
+    point : float
+        Mean weight of a point.
     """
-    mass, squares, grain = (measured[:, 0, column] for column in range(3))
-    step = np.ldexp(np.sqrt(squares / np.where(mass > 0.0, mass, 1.0)), -fineness)
+    mass, cost, grain, touched = measured[:, 0].T
     _, exponent = np.frexp(mass)
     unit = np.ldexp(1.0, np.maximum(grain, exponent - float(_GRAINS)).clip(-1000, 1000).astype(np.int64))
-    return np.stack((np.where(mass > 0.0, step, 0.0), unit), axis=1)
+    coarse = np.floor(np.maximum(mass / point / np.sqrt(np.maximum(rows * touched, 1.0)) + _TIE, 1.0)) * (point / unit)
+    return shorten(np.stack((find_step(cost, mass, rows, d, point), unit, coarse), axis=1))
+
+
+def find_step(cost: Floats, mass: Floats, rows: Integers, d: int, point: float) -> Floats:
+    """Return the step for a cost, float64[b]: 0.3 standard errors of a coordinate of a row, on average.
+
+    That is ``0.3 sqrt(k / m)`` of the standard deviation within clusters, with m points; at least 2^-6 and at most 0.3
+    of it.
+
+    Parameters
+    ----------
+    cost, mass : float64[b]
+        Of all points.
+    rows, d, point
+        As in `choose_units`.
+    """
+    share = _SHARE * np.sqrt(np.minimum(rows / np.maximum(mass / point, 1.0), 1.0))
+    spread = np.sqrt(cost / np.where(mass > 0.0, mass, 1.0) / float(d))
+    return np.where(mass > 0.0, np.maximum(share, _FINEST) * spread, 0.0)
+
+
+def count_halvings(step: float, wish: float, table: Floats) -> int:
+    """Return how often a step can be halved before it is below another one, or a number of a table has 30 bits."""
+    if not wish > 0.0:
+        return 0
+    room = _BITS - int(np.frexp(np.abs(table).max(initial=0.0))[1])
+    return max(0, min(room, int(np.floor(np.log2(step / wish)))))
+
+
+def shorten(numbers: Floats) -> Floats:
+    """Return numbers as 4 bytes hold them: a sign, 11 bits of exponent and 21 digits, of which the first is 1."""
+    mantissa, exponent = np.frexp(numbers)
+    return np.ldexp(np.rint(np.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
 
 
 def count_own(devices: Devices, tables: Floats, reference: Floats, units: Floats) -> tuple[Floats, Floats]:
@@ -174,14 +218,14 @@ def count_own(devices: Devices, tables: Floats, reference: Floats, units: Floats
 
     Of the points x with weights m_x nearest to row c::
 
-        S_c = rint(sum m_x (x - reference_c) / (unit step)),    n_c = rint(sum m_x / unit)
+        S_c = rint(sum m_x (x - reference_c) / (unit grain step)),    n_c = rint(sum m_x / unit)
 
     Parameters
     ----------
     tables, reference : float64[n, k, d]
         Absent rows are +inf and take no point.
-    units : float64[n, 2]
-        Step and unit, see `choose_units`.
+    units : float64[n, 3]
+        Step, unit and grain, see `choose_units`.
     """
     n, k, d = tables.shape
     sums, costs = np.zeros((n, k, d + 1)), np.zeros(n)
@@ -197,13 +241,13 @@ def count_own(devices: Devices, tables: Floats, reference: Floats, units: Floats
             sums[piece.own, :, f] = np.bincount(cells, weights * apart, count * k).reshape(count, k)
         sums[piece.own, :, d] = np.bincount(cells, weights, count * k).reshape(count, k)
         costs[piece.own] = piece.losses
-    step, unit = units[:, :1, None], units[:, 1:, None]
+    step, unit, coarse = (units[:, column, None, None] for column in range(3))
     sums /= unit
-    sums[:, :, :d] /= np.where(step > 0.0, step, np.inf)
+    sums[:, :, :d] /= np.where(step > 0.0, coarse * step, np.inf)
     return np.clip(np.rint(sums), -_EXACT / devices.total, _EXACT / devices.total) + 0.0, costs
 
 
-def find_moves(sums: Floats, table: Floats) -> Floats:
+def find_moves(sums: Floats, table: Floats, coarse: Floats) -> Floats:
     """Return by how many steps each row moves to the mean of its points, float64[n, k, d]; one without points stays.
 
     Parameters
@@ -211,7 +255,10 @@ def find_moves(sums: Floats, table: Floats) -> Floats:
     sums : float64[n, k, d + 1]
     table : float64[n, k, d]
         Steps of every row from its reference.
+    coarse : float64[n]
+        Grain of the sums.
     """
     counts = sums[:, :, -1:]
-    means = np.rint(sums[:, :, :-1] / np.where(counts > 0.0, counts, 1.0))
+    means = np.rint(coarse[:, None, None] * sums[:, :, :-1] / np.where(counts > 0.0, counts, 1.0))
+    means = np.clip(means, -_EXACT, _EXACT)
     return np.where(counts > 0.0, means - table, 0.0)

@@ -22,10 +22,12 @@ from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-# what an order tells, added up; ADD and REMOVE mark rows; MANY times an order of ADD: how far rows are put aside
+# what an order tells, added up; ADD and REMOVE mark rows; MANY times: with ADD how far rows are put aside, else how
+# often the step is halved, which is with KEEP alone; one byte holds all halvings and the 144 useful sums of the others
 _KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _ORDER, _MARK, _ASIDE, _ERROR = 1, 2, 2, 2  # bytes
-_UP, _DOWN = 9.0, 4.0  # bits of a number in the first step, about
+_SHORT = 4  # bytes of a number of the first round
+_UP, _DOWN = 5.0, 3.0  # bits of a number in the first step, about
 _INIT = "rows:lean=true"
 _LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
@@ -41,8 +43,8 @@ class TreeLloydState(NamedTuple):
     converged : bool[n]
     reference : float64[n, k, d]
         The table at the start; +inf where a row is absent.
-    units : float64[n, 2]
-        Step of the grid and unit of the weights.
+    units : float64[n, 3]
+        Step of the grid, unit of the weights and grain of the sums.
     kept, table : float64[n, k, d]
         Steps from the reference: of `centroids`, and of the table that is tried.
     kept_reference : float64[n, k, d]
@@ -93,17 +95,23 @@ class TreeLloyd(MethodBase):
     r"""Add up the clusters of all devices along a spanning tree, and take the same Lloyd step everywhere.
 
     All devices hold the same table ``w_c = R_c + s Z_c``: R is the table at the start, Z whole numbers, 0 at first,
-    and ``s = 2^-9 sqrt(total variance)`` the step of a grid. A round is one step:
+    and s the step of a grid: 0.3 standard errors of the mean of a cluster, ``s = 0.3 sqrt(k / m) sigma`` with m points
+    of standard deviation sigma within clusters at the start (at least 2^-6 sigma). A round is one step:
 
-    * up: with the n_ic own points nearest to w_c, device i adds ``S_ic = rint(sum (x - R_c) / s)`` and n_ic to what its
-      children sent and sends to its parent by how much this has changed, and the cost of all points below.
-    * at the root: ``z_c = rint(S_c / n_c) - Z_c`` of the sums of all devices; 0 where n_c is 0.
+    * up: with the n_ic own points nearest to w_c, device i adds ``S_ic = rint(sum (x - R_c) / (g s))`` and n_ic to what
+      its children sent and sends to its parent by how much this has changed, and the cost of all points below.
+    * at the root: ``z_c = rint(g S_c / n_c) - Z_c`` of the sums of all devices; 0 where n_c is 0.
     * down: z; all set ``Z <- Z + z``.
 
     If the pooled cost of a table did not fall, all go back to the table before and stop. They stop, too, when z is 0
     and when the cost fell by less than `tol` of itself. The tree is breadth first from the middle of each component of
-    the graph and known to all; each component has a clustering of its own. In a first round the total variance goes up
-    and s comes down. A star is a tree of depth 1: so a server would run the same.
+    the graph and known to all; each component has a clustering of its own. A star is a tree of depth 1: so a server
+    would run the same.
+
+    In a first round weight, cost at the start and the number of rows with points go up, s and the grain g come down, a
+    whole number: rounding sums to multiples of g s raises the cost at most as much as rounding rows to multiples of s.
+    Once the cost is below a quarter of what s was chosen by, all halve s as often as that, keep the table and send
+    whole sums again.
 
     With `groups` each group of devices has a table of its own. Rows of all devices go up the tree, tables T_1, ..., T_G
     of all groups come down (see `p2pkm.methods.init.tree_groups`), and a step is one of all G k rows: a device takes
@@ -123,7 +131,7 @@ class TreeLloyd(MethodBase):
     rounding, so sums do not depend on the tree.
 
     Privacy: no guarantee; a leaf sends sums and counts of its own points to its parent, and then by how much they
-    changed: where one point changes its cluster, that is this point, rounded to the grid. Nobody receives what is not
+    changed: where one point changes its cluster, that is this point, rounded to g steps. Nobody receives what is not
     below it in the tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the
     rows of one group, so its parent sees which group it takes. `min_cluster_size` is refused for that reason.
 
@@ -163,7 +171,7 @@ class TreeLloyd(MethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(3), shards)
     >>> round(result.summary["ratio_mean"], 3), result.summary["wire_bytes"]
-    (1.0, 247)
+    (1.002, 182)
     """
 
     k: int
@@ -236,7 +244,6 @@ class OverTree(OnGraph):
     method: TreeLloyd
     tree: Tree
 
-    fineness: ClassVar[int] = 9  # the step is 2^-9 of the root of the total variance
     cost_bytes: ClassVar[int] = 8
 
     @property
@@ -275,8 +282,10 @@ class OverTree(OnGraph):
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
         count, fixed = self.counts
         rows, sized = one * (self.places * count + 1), sure & fixed
+        short = 8.0 * _SHORT
         return TreeWalk(
-            parent, layers, (Way(True, one, 3 + d, sure), Way(False, one, 2, sure)),
+            parent, layers,
+            (Way(True, one, tree_sums.MOMENTS, sure, short), Way(False, one, tree_sums.UNITS, sure, short)),
             (Way(True, rows, d + 1 + self.searches, sized, _UP), Way(False, rows, d, sized, _DOWN)),
         )  # fmt: skip
 
@@ -305,27 +314,29 @@ class OverTree(OnGraph):
         if isinstance(start, TreeGroupsState):
             group, reference = start.group, start.tables
         table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
-        return TreeLloydState(
-            start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, 2)), table, table,
-            reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
-            np.full(n, np.inf), np.zeros(reference.shape[:2]), tree_sums.measure(devices), np.zeros((n, 1, 2)),
+        state = TreeLloydState(
+            start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, tree_sums.UNITS)), table,
+            table, reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
+            np.full(n, np.inf), np.zeros(reference.shape[:2]), np.zeros((n, 1, 1)), np.zeros((n, 1, tree_sums.UNITS)),
             group, group,
         )  # fmt: skip
+        return state._replace(up=self.moments(state, devices))
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
         """Send what is due, if it is the layer's turn."""
         position = tree_sums.due(devices, self.depth)
         if not position.walks:
             return silence(len(devices), 1, 1)
-        tables = state.up if position.up else state.down
-        if devices.round > 1:
+        first = devices.round < 2
+        if first:
+            tables = tree_sums.shorten(state.up if position.up else state.down)
+        else:
             tables = self.outgoing(state, up=position.up)
         said = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
-        who = np.flatnonzero(said.rows >= 0)
-        if devices.round < 2 or not len(who):  # numbers of 8 bytes
+        who, wire = np.flatnonzero(said.rows >= 0), np.zeros(len(devices), np.int64)
+        if not len(who):
             return said
-        wire = np.zeros(len(devices), np.int64)
-        wire[who] = self.count_wire(state, who, tables[who], up=position.up)
+        wire[who] = _SHORT * tables.shape[2] if first else self.count_wire(state, who, tables[who], up=position.up)
         return said._replace(wire=wire)
 
     def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
@@ -362,11 +373,11 @@ class OverTree(OnGraph):
             state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
         if position.at_roots:
             who = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
-            state = self._announce_units(state, who) if first else self.decide(state, who)
+            state = self._announce_units(state, who, devices) if first else self.decide(state, who, devices)
         elif position.up:
             return state
         if first:
-            state = state._replace(units=_put(state.units, who, state.down[who, 0, :2]))
+            state = state._replace(units=_put(state.units, who, state.down[who, 0, : tree_sums.UNITS]))
         else:
             state = self.obey(state, who, devices)
         return self._check_termination(state, first=first) if position.ends else state
@@ -376,9 +387,11 @@ class OverTree(OnGraph):
         done = state.units[:, 0] == 0.0 if first else self.stops(state)
         return state._replace(converged=state.converged | done)
 
-    def _announce_units(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    def _announce_units(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
         """Return the state in which the roots have chosen step and unit."""
-        return state._replace(down=_put(state.down, roots, self.choose_units(state.up[roots])[:, None]))
+        return state._replace(
+            down=_put(state.down, roots, self.choose_units(state, roots, state.up[roots], devices)[:, None])
+        )
 
     def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
         """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
@@ -415,17 +428,17 @@ class OverTree(OnGraph):
         sums[np.arange(rows // k) != group[:, None]] = 0.0
         return group, sums.reshape(n, rows, d + 1), costs[every, group]
 
-    def decide(self, state: TreeLloydState, roots: Integers) -> TreeLloydState:
+    def decide(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
         """Return the state in which the roots have made up their orders."""
         sums = state.sums.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
-        moves = tree_sums.find_moves(sums[roots], state.table[roots])
+        moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
         state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
                                tried=state.tried.copy(), phi=state.phi.copy())  # fmt: skip
         for root, move in zip(roots.tolist(), moves, strict=True):
             trial = tree_search.Trial(*state.trial[root].tolist())
             if trial.phase == _LLOYD:
-                order, trial = self._step(state, root, move, trial)
+                order, trial = self._step(state, root, move, trial, devices.unit)
             else:
                 order, trial = _try(state, root, move, trial)
             state.down[root, 0, 0] += order
@@ -435,13 +448,17 @@ class OverTree(OnGraph):
         return state
 
     def _step(
-        self, state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial
+        self, state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial, point: float
     ) -> tuple[int, tree_search.Trial]:
         """Return the order of a root after a Lloyd step."""
         before, now = float(state.costs[root]), float(state.up[root, -1, 0])
-        fell = now < before
+        fell, finer = now < before, _count_halvings(state, root, now, point)
         state.costs[root] = now if fell else before
-        if fell and move.any() and not (before < np.inf and before - now < self.method.tol * before):
+        goes_on = fell and not (before < np.inf and before - now < self.method.tol * before)
+        if goes_on and finer:
+            state.costs[root] = np.inf  # the same table comes again, in other numbers
+            return _KEEP + _MANY * finer, trial
+        if goes_on and move.any():
             return _KEEP + _MOVE, trial
         word = _KEEP if fell else _BACK
         if self.searches and trial.rows and state.costs[root] > 0.0:
@@ -456,6 +473,9 @@ class OverTree(OnGraph):
         base = np.where(told & _KEEP, reference, state.kept_reference[who])
         table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
         table = table + np.where(told & _MOVE, marks, 0.0)
+        finer = np.exp2(np.where(told & _ADD, 0, told // _MANY))
+        table, kept, own, sums = table * finer, kept * finer, own * (finer == 1.0), sums * (finer == 1.0)
+        units = np.column_stack((state.units[who, 0] / finer[:, 0, 0], state.units[who, 1:]))
         if self.searches:
             table, found = _change_rows(table, found, state.down[who], devices)
             fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
@@ -463,12 +483,12 @@ class OverTree(OnGraph):
         if state.group is not None and state.tried_group is not None:
             group = np.where(told[:, 0, 0] & _KEEP, state.tried_group[who], state.group[who])
             state = state._replace(group=_put(state.group, who, group))
-        rows = self._choose_rows(state, who, _place(base, state.units[who], kept))
+        rows = self._choose_rows(state, who, _place(base, units, kept))
         return state._replace(
             centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
             kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
             reference=_put(state.reference, who, found), kept_reference=_put(state.kept_reference, who, base),
-            own=_put(state.own, who, own), sums=_put(state.sums, who, sums),
+            own=_put(state.own, who, own), sums=_put(state.sums, who, sums), units=_put(state.units, who, units),
         )  # fmt: skip
 
     def _choose_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
@@ -476,6 +496,10 @@ class OverTree(OnGraph):
         if self.searches:
             order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
+        return self._own_rows(state, who, rows)
+
+    def _own_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
+        """Return the rows of the groups of some devices."""
         return rows if state.group is None else take_group(rows, state.group[who], self.k)
 
     def latest(self, state: TreeLloydState) -> Floats:
@@ -488,9 +512,15 @@ class OverTree(OnGraph):
         same = (np.isfinite(kept) == np.isfinite(tried)).all(axis=(1, 2))
         return np.where(same[:, None, None], tried, kept)
 
-    def choose_units(self, moments: Floats) -> Floats:
-        """Return step and unit for points of these moments, float64[b, 2]; see `tree_sums.measure`."""
-        return tree_sums.choose_units(moments, self.fineness)
+    def moments(self, state: TreeLloydState, devices: Devices) -> Floats:
+        """Return `tree_sums.measure` of the own points with the last table, float64[n, 1, 4]."""
+        return tree_sums.measure(devices, self._own_rows(state, np.arange(len(devices)), self.latest(state)))
+
+    def choose_units(self, state: TreeLloydState, who: Integers, moments: Floats, devices: Devices) -> Floats:
+        """Return step, unit and grain for points of these moments, float64[b, 3]; see `tree_sums.measure`."""
+        reference = state.reference[who]
+        rows = np.isfinite(reference[:, :, 0]).sum(axis=1)
+        return tree_sums.choose_units(moments, rows, devices.d, devices.unit)
 
     def restart(self, state: TreeLloydState, who: Integers, table: Floats, units: Floats) -> TreeLloydState:
         """Return the state in which some devices begin anew: from a table, float64[b, r, d], on a grid of its own."""
@@ -507,6 +537,15 @@ class OverTree(OnGraph):
     def stops(self, state: TreeLloydState) -> Mask:
         """Return whose order is to stop, bool[n]."""
         return (state.down[:, 0, 0].astype(np.int64) & _STOP) > 0
+
+
+def _count_halvings(state: TreeLloydState, root: int, cost: float, point: float) -> int:
+    """Return how often the step can be halved before it is below what would be chosen at this cost."""
+    unit = float(state.units[root, 1])
+    mass = unit * state.sums[root, :, -1:].sum(axis=0)
+    rows = np.isfinite(state.reference[[root], :, 0]).sum(axis=1)
+    wish = tree_sums.find_step(np.array([cost * unit]), mass, rows, state.table.shape[2], point)
+    return tree_sums.count_halvings(1.0, float(wish[0]), state.table[root])
 
 
 def _try(state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial) -> tuple[int, tree_search.Trial]:

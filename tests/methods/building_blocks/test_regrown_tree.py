@@ -19,7 +19,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from tests.methods.peer.test_treelloyd import GRAPHS, K, draw
+from tests.methods.peer.test_treelloyd import GRAPHS, K, choose_units, draw, halve
 from tests.support.play_rounds import arrange, last, random_links, squared
 from tests.support.run_cli import here
 
@@ -66,9 +66,9 @@ def who_is_there(absences, n, t):
 class Twin:
     """What one device knows: whole numbers on a grid, the cost of the certified ones, and who is in its tree."""
 
-    def __init__(self, base, step=1.0, stamp=-1, tree=()):
-        self.base, self.table, self.kept, self.step = base, 0 * base, 0 * base, step
-        self.cost, self.stamp, self.tree, self.done = np.inf, stamp, set(tree), step == 0.0
+    def __init__(self, base, units=(1.0, 1.0, 1.0), stamp=-1, tree=()):
+        self.base, self.table, self.kept, (self.step, _, self.coarse) = base, 0 * base, 0 * base, units
+        self.cost, self.stamp, self.tree, self.done = np.inf, stamp, set(tree), units[0] == 0.0
 
     @property
     def centroids(self):
@@ -88,22 +88,33 @@ def follow(data, links, start, absences, found):
              for t in range(len(found.states))]  # fmt: skip
     for t, state in enumerate(found.states[1:], 1):
         for part in parts[t]:
-            points = np.concatenate([data[i] for i in sorted(part)])
             elects = any(not twins[i].done and twins[i].stamp != t - 1 for i in part)
             if elects:
                 root = min(part, key=lambda i: (-twins[i].stamp, found.rank[i]))
-                step, base = state.units[root, 0], twins[root].latest
-                assert_allclose(step, np.sqrt(points.var(axis=0).sum()) / 512 if len(points) else 0.0, rtol=1e-9)
-                twins = [Twin(base, step, t, part) if i in part else twin for i, twin in enumerate(twins)]
+                units, base = state.units[root], twins[root].latest
+                _check_units(units, [(data[i], twins[i].latest) for i in part if len(data[i])])
+                twins = [Twin(base, units, t, part) if i in part else twin for i, twin in enumerate(twins)]
             for twin in [twins[i] for i in part if not elects and not twins[i].done and twins[i].tree <= part]:
-                advance(twin, [data[j] for j in sorted(twin.tree)], t, n)
+                advance(twin, [data[j] for j in sorted(twin.tree)], t)
         for i, twin in enumerate(twins):
             assert_array_equal(state.centroids[i], twin.centroids, f"round {t}, device {i}")
             assert state.converged[i] == twin.done, (t, i)
     return twins
 
 
-def advance(twin, data, t, n):
+def _check_units(units, parts):
+    """Check step and grain for the points of some devices, each with the table that it has."""
+    apart = [squared(points, table) for points, table in parts]
+    if not apart:
+        assert units[0] == 0.0
+        return
+    touched = sum(len(np.unique(one.argmin(axis=1))) for one in apart)
+    weight, (k, d) = sum(map(len, apart)), parts[0][1].shape
+    expected = choose_units(sum(one.min(axis=1).sum() for one in apart), weight, touched, k, d)
+    assert_allclose(units, expected, rtol=1e-5)
+
+
+def advance(twin, data, t):
     """Take a Lloyd step on whole numbers."""
     sums, counts, cost = np.zeros_like(twin.base), np.zeros(len(twin.base)), 0.0
     for points in data:
@@ -111,14 +122,21 @@ def advance(twin, data, t, n):
         nearest = apart.argmin(axis=1)
         cost += apart.min(axis=1).sum()
         for c in range(len(twin.base)):
-            own = np.rint((points[nearest == c] - twin.base[c]).sum(axis=0) / twin.step)
-            sums[c] += np.clip(own, -(2.0**52) / n, 2.0**52 / n)
+            sums[c] += np.rint((points[nearest == c] - twin.base[c]).sum(axis=0) / (twin.coarse * twin.step))
             counts[c] += (nearest == c).sum()
-    moves = np.where(counts[:, None] > 0, np.rint(sums / np.maximum(counts, 1)[:, None]) - twin.table, 0.0)
+    moves = np.where(
+        counts[:, None] > 0, np.rint(twin.coarse * sums / np.maximum(counts, 1)[:, None]) - twin.table, 0.0
+    )
     fell, twin.stamp = cost < twin.cost, t
     twin.kept, twin.cost = (twin.table, cost) if fell else (twin.kept, twin.cost)
-    twin.done = not fell or not moves.any()
-    twin.table = twin.table + moves if fell else twin.kept
+    finer = 2.0 ** halve(twin.step, cost, counts.sum(), twin.table) if fell else 1.0
+    twin.done = not fell or not (moves.any() or finer > 1.0)
+    if not twin.done and finer > 1.0:
+        twin.step, twin.kept, twin.table, twin.cost = twin.step / finer, finer * twin.kept, finer * twin.table, np.inf
+    elif fell:
+        twin.table = twin.table + moves
+    else:
+        twin.table = twin.kept
 
 
 LOST = {  # graph, who is absent when, how many parts are left
@@ -215,7 +233,7 @@ def test_messages_by_hand():
     # moments up from 0 and 2, the table down to them: 4. Round 2: sums and cost up, moves down: 4.
     data = [np.array([[0.0, 0.0], [8.0, 0.0]]), np.array([[1.0, 0.0], [9.0, 0.0]]), np.array([[2.0, 0.0]])]
     found = play(data, [(0, 1), (1, 2)], np.array([[0.0, 0.0], [9.0, 0.0]]), [(AWAY, 3, 2, 9)], 6)
-    triple, moments, table = 8 * 3, 8 * 2 * 3, 8 * 3 * 2  # rows x columns; step and unit are a row of the table
+    triple, moments, table = 8 * 3, 8 * 2 * 3, 8 * 4 * 2  # rows x columns; step, unit and grain are rows of the table
     sums, moves = 8 * 3 * 3, 8 * 3 * 2
     assert found.traffic[0].tolist() == [8, 4 * triple + 2 * moments + 2 * table]
     assert found.traffic[1].tolist() == [4, 2 * sums + 2 * moves]

@@ -1,5 +1,7 @@
 """Tree Lloyd: a naive twin on the pooled points, the pooled cost, the sums, and what passes over the links."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.wire_format import encode
+from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
 from p2pkm.methods.peer.treelloyd import OverTree
 from tests.support.play_rounds import arrange, play, random_links, squared
@@ -36,8 +39,34 @@ def draw(n, seed=0, d=D, sizes=None):
     return data
 
 
-def lloyd(data, start, step, tol=0.0, rounds=99, masses=None):
-    """Return the whole numbers of the last accepted table, its cost, and whether a step was taken back."""
+def choose_units(cost, weight, touched, rows, d):
+    """Return step, unit and grain for points whose weights are ones."""
+    step = np.sqrt(cost / weight / d) * max(0.3 * np.sqrt(min(rows / weight, 1.0)), 1 / 64)
+    return step, 1.0, max(1.0, np.floor(weight / np.sqrt(rows * touched)))
+
+
+def halve(step, cost, points, table, unit=1.0):
+    """Return how often the step of a table is halved at this cost of so many points of this mean weight."""
+    rows, d = table.reshape(-1, table.shape[-1]).shape
+    wish, room = choose_units(cost / unit, points, rows, rows, d)[0], 2.0**30 / max(np.abs(table).max(), 1.0)
+    found = 0
+    while wish and step / 2 ** (found + 1) >= wish and room >= 2 ** (found + 1):
+        found += 1
+    return found
+
+
+class Lloyd(NamedTuple):
+    """Whole numbers of the last accepted table, its step and cost, and whether a step was taken back."""
+
+    kept: np.ndarray
+    step: float
+    cost: float
+    back: bool
+
+
+def lloyd(data, start, units, tol=0.0, rounds=99, masses=None):
+    """Take steps on the points of all, on the grid of step, unit and grain that was chosen at first."""
+    step, unit, coarse = units
     table = kept = np.zeros_like(start)
     before, masses = np.inf, masses or [np.ones(len(points)) for points in data]
     for _ in range(rounds):
@@ -48,16 +77,28 @@ def lloyd(data, start, step, tol=0.0, rounds=99, masses=None):
             cost += (mass * apart.min(axis=1)).sum()
             for c in range(len(start)):
                 own = nearest == c
-                sums[c] += np.rint((mass[own, None] * (points[own] - start[c])).sum(axis=0) / step)
-                counts[c] += mass[own].sum()
+                whole = (mass[own, None] * (points[own] - start[c])).sum(axis=0) / unit
+                sums[c] += np.rint(whole / (coarse * step))
+                counts[c] += np.rint(mass[own].sum() / unit)
         if cost >= before:
-            return kept, before, True
+            return Lloyd(kept, step, before, True)
         kept = table
-        moves = np.where(counts[:, None] > 0, np.rint(sums / np.maximum(counts, 1e-300)[:, None]) - table, 0.0)
-        if before - cost < tol * before or not moves.any():
-            return kept, cost, False
-        table, before = table + moves, cost
-    return kept, before, False
+        means = np.rint(coarse * sums / np.maximum(counts, 1e-300)[:, None])
+        moves = np.where(counts[:, None] > 0, means - table, 0.0)
+        whole = sum(mass.sum() for mass in masses) / sum(map(len, data))
+        finer = 2.0 ** halve(step, cost, sum(map(len, data)), table, whole)
+        if before - cost < tol * before or not (moves.any() or finer > 1.0):
+            return Lloyd(kept, step, cost, False)
+        if finer > 1.0:
+            table, kept, step, before = finer * table, finer * kept, step / finer, np.inf
+        else:
+            table, before = table + moves, cost
+    return Lloyd(kept, step, before, False)
+
+
+def agree(data, links, start, **more):
+    """Return step, unit and grain that are chosen at first."""
+    return run(data, links, start, rounds=1, **more)[1].units[0]
 
 
 def run(data, links, start, rounds=60, tol=0.0, **more):
@@ -78,39 +119,81 @@ def test_the_twin_finds_the_same_whole_numbers(name):
         start = np.random.default_rng(seed).normal(6, 4, (K, D))
         for tol in (0.0, 1e-2):
             history, state = run(data, links, start, tol=tol)
-            step = state.units[0, 0]
-            assert_allclose(step, np.sqrt(pooled.var(axis=0).sum()) / 512, rtol=1e-12)
-            kept, cost, _ = lloyd(data, start, step, tol)
+            units = agree(data, links, start)
+            apart = [squared(points, start) for points in data if len(points)]
+            touched = sum(len(np.unique(one.argmin(axis=1))) for one in apart)
+            first = sum(one.min(axis=1).sum() for one in apart)
+            assert_allclose(units, choose_units(first, len(pooled), touched, K, D), rtol=1e-5)
+            kept, step, cost, _ = lloyd(data, start, units, tol)
             assert state.converged.all()
             for i in range(n):
                 assert_array_equal(state.kept[i], kept)
+                assert state.units[i, 0] == step
             assert_array_equal(state.centroids, np.array([start + step * kept] * n))
             assert_allclose(squared(pooled, state.centroids[0]).min(axis=1).sum(), cost)
             assert (history[-1] == state.centroids).all()
 
 
-def test_two_steps_by_hand():
-    # total variance 512^2, so that the step is 1: from -400 and 0 the middle point changes its cluster in the 2nd step
+def test_units_by_hand():
+    # weight, squares, exponent of the grain, rows with points; 16 rows of two coordinates of spread 2
+    measured = np.array([[[1600.0, 12800.0, 0.0, 25.0]], [[16e6, 128e6, 0.0, 25.0]], [[4.0, 32.0, 0.0, 8.0]]])
+    found = tree_sums.choose_units(measured, np.full(3, 16), 2, 1.0)
+    expected = [[2 * 0.3 * 0.1, 1, 80], [2 / 64, 1, 800_000], [2 * 0.3, 1, 1]]
+    assert_allclose(found, expected, rtol=2.0**-21)
+    half = np.concatenate((measured[:1, :, :2] / 2, [[[-1.0, 25.0]]]), axis=2)  # weights of a half
+    assert_allclose(tree_sums.choose_units(half, np.array([16]), 2, 0.5), [[0.06, 0.5, 80]], rtol=2.0**-21)
+    fifth = measured[:1] * [0.2, 0.2, 0.0, 1.0] + [0.0, 0.0, -54.0, 0.0]  # 2^-32 of the weight is more than 2^-54
+    assert_allclose(
+        tree_sums.choose_units(fifth, np.array([16]), 2, 0.2), [[0.06, 2.0**-23, 16 * 2**23]], rtol=2.0**-21
+    )
+    assert_array_equal(found, tree_sums.shorten(found))
+
+
+@pytest.mark.parametrize("coarse", [1.0, 64.0])
+def test_two_steps_by_hand(monkeypatch, coarse):
+    monkeypatch.setattr(tree_sums, "choose_units", lambda *given: np.array([[1.0, 1.0, coarse]]))
+    monkeypatch.setattr(tree_sums, "find_step", lambda *given: np.ones(1))
     data = [np.array([[-512.0], [512.0]]), np.array([[-512.0], [512.0]])]
     history, state = run(data, [(0, 1)], np.array([[-400.0], [0.0]]), rounds=4)
-    assert_array_equal(state.units, [[1.0, 1.0]] * 2)
-    assert_array_equal(state.kept, [[[-112.0], [512.0]]] * 2)
-    assert_array_equal(state.sums[0], [[-224.0, 2.0], [1024.0, 2.0]])
-    assert_array_equal(history[:, 0, :, 0], [[-400, 0]] * 3 + [[-512, 512]] * 2)
+    assert_array_equal(state.units, [[1.0, 1.0, coarse]] * 2)
+    off = {1.0: 0.0, 64.0: 16.0}[coarse]  # -112 on two devices is twice -2 grains of 64
+    assert_array_equal(state.kept, [[[-112.0 - off], [512.0]]] * 2)
+    assert_array_equal(state.sums[0] * [coarse, 1.0], [[-224.0 - 2 * off, 2.0], [1024.0, 2.0]])
+    assert_array_equal(history[:, 0, :, 0], [[-400, 0]] * 3 + [[-512 - off, 512]] * 2)
+
+
+def test_a_step_is_halved_where_the_cost_has_fallen():
+    # a start a thousand times as far away as the points are from each other; on the first grid all would be one point
+    data = draw(9, 4, sizes=np.full(9, 30))
+    start = np.array([[9000.0, 9000.0], [-9000.0, 9000.0], [9000.0, 0.0]])
+    units = agree(data, GRAPHS["grid"][1], start)
+    history, state = run(data, GRAPHS["grid"][1], start)
+    kept, step, cost, _ = lloyd(data, start, units)
+    assert state.converged.all() and units[0] > 100.0 * step
+    assert_array_equal(state.kept[0], kept)
+    assert_array_equal(state.units[:, 0], np.full(9, step))
+    pooled = np.concatenate(data)
+    costs = np.array([squared(pooled, table[0]).min(axis=1).sum() for table in history])
+    assert (np.diff(costs) <= 0.0).all()
+    assert_allclose([costs[-1], state.costs.min() * step**2], cost)
+    apart = squared(pooled, history[-1, 0])
+    exact = sum(((own - own.mean(axis=0)) ** 2).sum() for own in (pooled[apart.argmin(axis=1) == c] for c in range(3))
+                if len(own))  # fmt: skip
+    assert cost < 1.01 * exact
 
 
 def test_a_step_that_raises_the_cost_is_taken_back():
-    """Sums are off by up to half a step per device, which can move a row beyond the grid point nearest to its mean."""
+    """Sums are off by up to half a grain per device, which can move a row beyond the grid point nearest to its mean."""
     found = 0
     for seed in range(20):
         data = [np.random.default_rng((seed, i)).normal(0, 3, (1, 1)) for i in range(3)]
         pooled = np.concatenate(data)
-        start = pooled.mean(axis=0, keepdims=True) - 0.4 * pooled.std() / 512
+        start = pooled.mean(axis=0, keepdims=True) - 0.4 * pooled.std() * 0.3 / np.sqrt(3.0)
         history, state = run(data, [(0, 1), (1, 2)], start)
-        kept, cost, back = lloyd(data, start, state.units[0, 0])
+        kept, _, cost, back = lloyd(data, start, agree(data, [(0, 1), (1, 2)], start))
         assert_array_equal(state.kept, np.array([kept] * 3))
         assert_array_equal(state.table, state.kept)
-        step, unit = state.units[1]
+        step, unit, _ = state.units[1]
         assert_allclose(state.costs[1] * step**2 * unit, cost)
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 0).all()
@@ -153,29 +236,32 @@ def test_the_end_is_a_lloyd_point_of_the_pooled_points():
         data = draw(9, seed, sizes=np.full(9, 30))
         pooled, start = np.concatenate(data), np.random.default_rng(seed).normal(6, 4, (K, D))
         _, state = run(data, GRAPHS["grid"][1], start)
-        if lloyd(data, start, state.units[0, 0])[2]:
+        if lloyd(data, start, agree(data, GRAPHS["grid"][1], start)).back:
             continue
         nearest = squared(pooled, state.centroids[0]).argmin(axis=1)
         for c in np.unique(nearest):
             own = pooled[nearest == c]
             off = np.abs(own.mean(axis=0) - state.centroids[0, c])
-            assert (off <= state.units[0, 0] * (1 + 9 / len(own)) / 2).all()
+            step, _, coarse = state.units[0]
+            assert (off <= step * (1 + coarse * 9 / len(own)) / 2).all()
 
 
 def test_every_component_has_a_clustering_of_its_own():
     data, start = draw(9, 2), np.random.default_rng(2).normal(6, 4, (K, D))
     data[5] = np.zeros((0, D))  # alone, without points
     parts = [0, 1, 2, 3], [4, 6, 7, 8]
-    _, state = run(data, [(0, 1), (1, 2), (2, 3), (4, 6), (6, 7), (7, 8), (8, 4)], start)
+    links = [(0, 1), (1, 2), (2, 3), (4, 6), (6, 7), (7, 8), (8, 4)]
+    _, state = run(data, links, start)
+    units = run(data, links, start, rounds=1)[1].units
     assert state.converged.all()
     for part in parts:
         own = [data[i] for i in part]
-        kept, _, _ = lloyd(own, start, state.units[part[0], 0])
+        kept = lloyd(own, start, units[part[0]]).kept
         assert_array_equal(state.kept[part], np.array([kept] * 4))
     assert_array_equal(state.centroids[5], start)
 
 
-def test_whole_weights_are_repeated_points():
+def test_whole_weights_are_repeated_points(monkeypatch):
     data, rng = draw(9, 7), np.random.default_rng(0)
     masses = [rng.integers(1, 5, len(points)) for points in data]
     start = rng.normal(6, 4, (K, D))
@@ -184,6 +270,11 @@ def test_whole_weights_are_repeated_points():
         run(data, GRAPHS["ring"][1], start, weights=factor * np.concatenate(masses))[1]
         for factor in (1.0, 2.0**-60, 2.0**40)
     ]
+    # as on a grid that is chosen for so many points and not for their repetitions
+    weights, find = np.concatenate(masses), tree_sums.find_step
+    units = agree(data, GRAPHS["ring"][1], start, weights=weights)
+    monkeypatch.setattr(tree_sums, "choose_units", lambda *given: units[None])
+    monkeypatch.setattr(tree_sums, "find_step", lambda *given: find(*given[:-1], weights.mean()))
     _, repeated = run(whole, GRAPHS["ring"][1], start)
     for state in found:
         assert_array_equal(state.centroids, found[0].centroids)
@@ -197,11 +288,13 @@ def test_any_weights_are_followed_to_the_grid():
     data, rng = draw(9, 8), np.random.default_rng(1)
     masses = [rng.uniform(0.1, 5, len(points)) for points in data]
     start = rng.normal(6, 4, (K, D))
-    _, state = run(data, GRAPHS["grid"][1], start, weights=np.concatenate(masses))
-    assert_array_equal(state.kept[0], lloyd(data, start, state.units[0, 0], masses=masses)[0])
+    given = data, GRAPHS["grid"][1], start
+    _, state = run(*given, weights=np.concatenate(masses))
+    units = agree(*given, weights=np.concatenate(masses))
+    assert_array_equal(state.kept[0], lloyd(data, start, units, masses=masses).kept)
 
 
-@pytest.mark.parametrize("scale", [1e100, 1e-100])
+@pytest.mark.parametrize("scale", [2.0**332, 2.0**-332])
 def test_coordinates_may_be_huge_or_tiny(scale):
     data, start = draw(9, 3), np.random.default_rng(3).normal(6, 4, (K, D))
     one, other = (run([size * part for part in data], GRAPHS["ring"][1], size * start)[1] for size in (1.0, scale))
@@ -254,7 +347,8 @@ def test_what_passes_over_the_links(name, monkeypatch):
     assert state.converged.all() and 2 < len(steps) < 30
     first = [messages for t, messages in said if t < 2]
     assert sum(int(messages.edges.sum()) for messages in first) == 2 * (n - 1)
-    assert all(messages.wire is None for messages in first)
+    for messages in first:
+        assert (messages.wire[messages.rows >= 0] == 4 * messages.values.shape[2]).all()
     for one in steps:
         assert sum(int(messages.edges.sum()) for messages in one) == 2 * (n - 1)
         for messages in one:
@@ -265,7 +359,7 @@ def test_what_passes_over_the_links(name, monkeypatch):
                 silent = not up and not values[0, 0] & 4
                 assert messages.wire[i] == order + (0 if silent else -(-len(encode(whole)) // 8))
     counted = table.network.ledger.edges
-    over = 8 * (3 + D) + 16 + len(steps) * 8 * (K + 1) * (2 * D + 1)
+    over = 8 * (4 + 3) + len(steps) * 8 * (K + 1) * (2 * D + 1)
     assert counted[:, 2].sum() == (n - 1) * over
     assert counted[:, 3].sum() < 0.6 * counted[:, 2].sum()
 
@@ -275,7 +369,8 @@ def test_later_steps_are_shorter():
     shards, graph = deal(10), topologies.ring(10)
     result = p2pkm.simulate(p2pkm.TreeLloyd(4, init="leader", tol=0.0), graph, shards, seed=3)
     wire = np.diff([entry["wire_bytes"] for entry in result.rounds if entry["stage"] == "treelloyd"])
-    assert len(wire) > 5 and wire[1:].argmax() == 0 and wire[-2] < wire[1] / 2
+    numbers = wire[1:-1] - 9 * (8 + 1)  # without costs and orders
+    assert len(numbers) > 3 and numbers.argmax() == 0 and numbers[-1] < numbers[0] / 2
 
 
 def deal(n, seed=0):
