@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
-from p2pkm.core.validation import whole
 from p2pkm.data.assign import assign, count_in_column, default_partition, name_devices
 from p2pkm.methods.registry import known
 
@@ -119,8 +118,10 @@ class Experiment:
         """Refuse values that can never work, before anything is read."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, int):
-                whole(value, least, name)
+            if isinstance(value, int) and value < least:
+                raise ExperimentError(f"{name} is {value}; expected a whole number of at least {least}")
+            if isinstance(value, int) and value >= 2**63:
+                raise ExperimentError(f"{name} is {value}; expected a whole number below 2^63")
         self._refuse_contradictions()
         empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
         if empty:

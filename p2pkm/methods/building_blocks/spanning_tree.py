@@ -84,6 +84,11 @@ class Front(NamedTuple):
     tables: Tables
 
 
+def single_rows(who: Integers, rows: Floats) -> Front:
+    """Return a front in which every device sends one row: float64[s, w], in the order of `who`, int64[s]."""
+    return Front(who, Tables(rows, np.arange(len(who)), np.ones(len(who), np.int64)))
+
+
 def route(tree: Tree, devices: Devices) -> Routes:
     """Return what the batch has to do with the tree."""
     layers = np.arange(max(1, int(tree.layer.max())) + 2)

@@ -12,7 +12,7 @@ from p2pkm.core.adaptive_code import Coder, bounded_bits, order_bits, unbounded_
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.wire_format import to_bytes
-from p2pkm.methods.building_blocks.spanning_tree import Front, source_of
+from p2pkm.methods.building_blocks.spanning_tree import Front, single_rows, source_of
 from p2pkm.methods.building_blocks.weighted_rows import in_points
 
 _CELLS = 8.0  # in the distance of clusters that share a box evenly
@@ -83,14 +83,14 @@ def own_box(front: Front, devices: Devices, k: int, *, within: bool = False) -> 
     step = 4.0 * size * float(k) ** (-1.0 / d) / _CELLS
     step = np.where((inside > 0.0) & within, np.minimum(step, inside), step)
     ends[:, -1] = np.where(np.isfinite(ends[:, 0]), -_power(step), np.inf)
-    return _row_each(front.who, _outwards(ends)[1])
+    return single_rows(front.who, _outwards(ends)[1])
 
 
 def widen(own: Front, heard: Delivery, devices: Devices) -> Front:
     """Return the least of the own row and of those that each device received, column by column, ends outwards."""
     least = own.tables.flat()
     np.minimum.at(least, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
-    return _row_each(own.who, _outwards(least)[1])
+    return single_rows(own.who, _outwards(least)[1])
 
 
 def count_box_bytes(ends: Floats) -> Integers:
@@ -337,8 +337,3 @@ def _outwards(ends: Floats) -> tuple[Integers, Floats, Integers]:
 def _power(sizes: Floats) -> Floats:
     """Return the largest power of two up to each size, 0 for 0."""
     return np.where(sizes > 0.0, np.ldexp(0.5, np.frexp(sizes)[1]), 0.0)
-
-
-def _row_each(who: Integers, values: Floats) -> Front:
-    """Return a front whose devices send a row each."""
-    return Front(who, Tables(values, np.arange(len(who)), np.ones(len(who), np.int64)))

@@ -7,11 +7,11 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
-from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.spanning_tree import Front, Routes, Tree, climb, descend, route, source_of
+from p2pkm.methods.building_blocks.spanning_tree import Routes, Tree, climb, descend, route, single_rows, source_of
 
 HALVINGS = 64  # there are fewer than 2^64 doubles
 _LARGEST = float(np.finfo(np.float64).max)
@@ -105,8 +105,10 @@ class MedianImputation(MethodBase):
             return SparseMessages.none()
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         if way % 2:
-            return descend(walk.routes, _front(walk.pivots, walk.routes.layer(step)), step, devices)
-        return climb(walk.routes, _front(walk.sums, walk.routes.layer(walk.routes.depth - step)))
+            layer = walk.routes.layer(step)
+            return descend(walk.routes, single_rows(layer, walk.pivots[layer]), step, devices)
+        layer = walk.routes.layer(walk.routes.depth - step)
+        return climb(walk.routes, single_rows(layer, walk.sums[layer]))
 
     def update(self, state: MedianState, inbox: Delivery, devices: Devices) -> MedianState:
         """Add up what came up; compare the own values with the pivots that came down."""
@@ -167,8 +169,3 @@ def _key(values: Floats) -> Integers:
 def _value(keys: Integers) -> Floats:
     """Return the doubles of these keys."""
     return (keys ^ ((keys >> 63) & np.int64(2**63 - 1))).view(np.float64)
-
-
-def _front(rows: Floats, who: Integers) -> Front:
-    """Return a row of each device of a layer, as a table that it sends."""
-    return Front(who, Tables(rows[who], np.arange(len(who)), np.ones(len(who), np.int64)))

@@ -7,11 +7,11 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
-from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.spanning_tree import Front, Routes, Tree, climb, descend, route, source_of
+from p2pkm.methods.building_blocks.spanning_tree import Routes, Tree, climb, descend, route, single_rows, source_of
 
 
 @register("total-variance")
@@ -89,8 +89,10 @@ class TotalVariance(MethodBase):
             return SparseMessages.none()
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if way:
-            return descend(routes, _front(state.agreed, routes.layer(step)), step, devices)
-        return climb(routes, _front(state.moments, routes.layer(routes.depth - step)))
+            layer = routes.layer(step)
+            return descend(routes, single_rows(layer, state.agreed[layer]), step, devices)
+        layer = routes.layer(routes.depth - step)
+        return climb(routes, single_rows(layer, state.moments[layer]))
 
     def update(self, state: TotalVarianceState, inbox: Delivery, devices: Devices) -> TotalVarianceState:
         """Merge what came up; take over what came down."""
@@ -113,11 +115,6 @@ def _agree(state: TotalVarianceState) -> TotalVarianceState:
     moments = state.moments[roots]
     agreed[roots] = np.column_stack((moments[:, 1:-1], moments[:, -1] / _positive(moments[:, 0])))
     return state._replace(agreed=agreed)
-
-
-def _front(rows: Floats, who: Integers) -> Front:
-    """Return a row of each device of a layer, as a table that it sends."""
-    return Front(who, Tables(rows[who], np.arange(len(who)), np.ones(len(who), np.int64)))
 
 
 def _merge(moments: Floats, receivers: Integers, rows: Floats) -> Floats:

@@ -21,6 +21,7 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     join,
     keep,
     route,
+    single_rows,
     source_of,
 )
 from p2pkm.methods.init.flooded_summaries import cluster_collections
@@ -296,10 +297,10 @@ def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
     """Return the one row of each device plus those that it received, by neighbor."""
     total = own.tables.flat()
     np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
-    return Front(own.who, Tables(total, np.arange(len(total)), np.ones(len(total), np.int64)))
+    return single_rows(own.who, total)
 
 
 def _choose(roots: Front) -> Front:
     """Return the number of the smallest sum at each root."""
     choice = np.argmin(roots.tables.flat(), axis=1).astype(np.float64)
-    return Front(roots.who, Tables(choice[:, None], np.arange(len(choice)), np.ones(len(choice), np.int64)))
+    return single_rows(roots.who, choice[:, None])
