@@ -110,8 +110,8 @@ class TreeLloyd(MethodBase):
 
     In a first round weight, cost at the start and the number of rows with points go up, s and the grain g come down, a
     whole number: rounding sums to multiples of g s raises the cost at most as much as rounding rows to multiples of s.
-    Once the cost is below a quarter of what s was chosen by, all halve s as often as that, keep the table and send
-    whole sums again.
+    Once the cost is below a quarter of what s was chosen by, all halve s as often as that and keep the table, and the
+    sums change by what they are in the new numbers.
 
     With `groups` each group of devices has a table of its own. Rows of all devices go up the tree, tables T_1, ..., T_G
     of all groups come down (see `p2pkm.methods.init.tree_groups`), and a step is one of all G k rows: a device takes
@@ -474,7 +474,7 @@ class OverTree(OnGraph):
         table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
         table = table + np.where(told & _MOVE, marks, 0.0)
         finer = np.exp2(np.where(told & _ADD, 0, told // _MANY))
-        table, kept, own, sums = table * finer, kept * finer, own * (finer == 1.0), sums * (finer == 1.0)
+        table, kept = table * finer, kept * finer
         units = np.column_stack((state.units[who, 0] / finer[:, 0, 0], state.units[who, 1:]))
         if self.searches:
             table, found = _change_rows(table, found, state.down[who], devices)

@@ -145,7 +145,7 @@ LOST = {  # graph, who is absent when, how many parts are left
     "leaf": ("star", [(AWAY, 3, 0, 99)], 1),
     "inner device": ("ring", [(AWAY, 3, 2, 99)], 1),
     "cut vertex": ("path", [(AWAY, 3, 2, 99)], 2),
-    "center of a star": ("star", [(AWAY, 2, 3, 99)], 7),  # two of the eight keep the start
+    "center of a star": ("star", [(AWAY, 2, 3, 99)], 8),
     "one after the other": ("complete", [(AWAY, t, i, 99) for t, i in enumerate((0, 1, 2, 3), 2)], 1),
     "a while": ("ring", [(AWAY, 2, 3, 3), (AWAY, 3, 5, 4), (AWAY, 9, 0, 1)], 1),
     "cut vertex for a while": ("path", [(AWAY, 3, 3, 4)], 1),
