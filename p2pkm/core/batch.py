@@ -249,6 +249,14 @@ class Devices:
         same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
         return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
 
+    def part(self, own: slice) -> "Devices":
+        """Return some devices in a row with their points and keys alone, to compute with; nothing is copied."""
+        rows = slice(self.offsets[own.start], self.offsets[own.stop])
+        return replace(
+            self, ids=self.ids[own], keys=self.keys[own], stored=self.stored[rows],
+            point_weights=self.point_weights[rows], offsets=self.offsets[own.start : own.stop + 1] - rows.start,
+        )  # fmt: skip
+
     def table(self, i: int | np.integer[Any]) -> tuple[Floats, Floats]:
         """Return the points of one device to compute with, float64[m, d], and their weights, float64[m]."""
         rows = slice(self.offsets[i], self.offsets[i + 1])

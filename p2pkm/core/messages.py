@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
+
+_TOGETHER = 256  # numbers of a table, about, where they are copied some at a time
 
 
 class DenseMessages(NamedTuple):
@@ -106,6 +109,12 @@ class Tables(NamedTuple):
     def flat(self) -> Floats:
         """Return the rows of all tables one after another, float64[rows.sum(), w]."""
         return self.values[expand_ranges(self.starts, self.rows)]
+
+    def copy_to(self, values: Floats, starts: Integers) -> None:
+        """Write the rows of every table into other values, from `starts`, int64[t], on; some tables at a time."""
+        for some in blocks(len(self.rows), _TOGETHER):
+            rows = self.rows[some]
+            values[expand_ranges(starts[some], rows)] = self.values[expand_ranges(self.starts[some], rows)]
 
 
 class SparseMessages(NamedTuple):

@@ -62,3 +62,11 @@ def offsets_of(sizes: Ints) -> Ints:
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
+
+
+def sum_by(owner: NDArray[np.integer[Any]], values: NDArray[Any], n: int) -> NDArray[np.float64]:
+    """Return the sum of the values of each device, float64[n]; owner: int[m], the device of each value."""
+    total = np.zeros(n)
+    for some in blocks(len(owner)):
+        total += np.bincount(owner[some], values[some], n)
+    return total

@@ -52,6 +52,9 @@ def vary_between_neighbors(result: Result) -> Floats:
     """
     n, k, _ = result.centroids.shape
     topology, lost = result.topology, _left_out(result)
+    without = topology.degrees[[*lost, *[topology.hub] * (topology.hub >= 0)]].sum()
+    if len(topology.indices) // 2 - without > _SETS:
+        return np.full(n, np.nan)
     source, target = topology.sources, topology.indices
     links = (source < target) & (target < n) & ~np.isin(source, lost) & ~np.isin(target, lost)
     if np.count_nonzero(links) > _SETS:

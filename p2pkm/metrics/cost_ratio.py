@@ -94,12 +94,13 @@ class CostEvaluator:
     def leave_out(self, ids: Integers) -> None:
         """Price these devices no more, and take back what they would reach alone."""
         self.alone[np.isin(self._alone, ids)[: len(self.alone)]] = np.nan
-        self._scored = np.setdiff1d(self._scored, ids)
+        self._scored = np.setdiff1d(self._scored, ids) if len(ids) else self._scored
 
     def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
         """Return points, weights, offsets and classes of this rank that stand for all; all of them if they are few."""
         own, total = self._devices, int(sizes.sum())
         self._points, self._each = min(total, _PRICED), max(total / _PRICED, 1.0)
+        self._drawn: Integers | None = None  # which devices of the system have points in the pool; None: all
         if total <= _PRICED:
             return *own.kernel_inputs, self.classes.astype(np.int64)
         self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
@@ -107,7 +108,9 @@ class CostEvaluator:
         rows, counts = locate((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, own.ids)
         points, weights, _ = own.kernel_inputs
         classes = (self.classes[rows] if self.n_classes else self.classes).astype(np.int64)
-        return points[rows], weights[rows] if len(weights) else weights, offsets_of(counts[own.ids]), classes
+        self._drawn = (counts > 0).astype(np.int64)
+        here = counts[own.ids]
+        return points[rows], weights[rows] if len(weights) else weights, offsets_of(here[here > 0]), classes
 
     def _name_points(self) -> tuple[bytes, float]:
         """Return what the cost of a centroid set depends on besides."""
@@ -166,7 +169,7 @@ class CostEvaluator:
         costs, tables = self._devices.kernels.price(
             points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first[fresh]])
         )
-        gathered = self._network.gather_by_device(costs)
+        gathered = self._network.gather_by_device(costs, self._drawn)
         total = np.array([known.get(name, np.nan) for name in numbers])
         if gathered is not None:
             total[fresh] = self._each * _add_rows(gathered)

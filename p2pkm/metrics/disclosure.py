@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from p2pkm.core.sorting import sum_by
 from p2pkm.metrics.result import Exposure
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
@@ -17,7 +18,7 @@ def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
     """
     n = topology.n
     spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
-    seen = np.bincount(traffic.dst[spoke], minlength=n)
+    seen = sum_by(traffic.dst, spoke, n).astype(np.int64)
     if hops is None:
         sizes = np.bincount(topology.components)
         seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))
@@ -25,4 +26,4 @@ def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
         from topologies import CSRGraph, measures
 
         seen = np.maximum(seen, measures.count_within(CSRGraph(topology.indptr, topology.indices), hops))
-    return Exposure(seen, np.bincount(traffic.dst, traffic.edge_rows, minlength=n).astype(np.int64))
+    return Exposure(seen, sum_by(traffic.dst, traffic.edge_rows, n).astype(np.int64))

@@ -45,12 +45,13 @@ class Monitor:
         The records; see the run folder's rounds.jsonl.
     fingerprint, chain : bytes
         SHA-256 over the devices' digests in device order, and that chained over the recorded rounds.
-    digests : uint8[n, 32]
-        SHA-256 of each device's centroids in the last record.
+    heads : uint64[n]
+        The first 8 bytes of SHA-256 of each device's centroids in the last record.
     losses : float64[n]
         Cost (6) of each device in the last record.
     gtv : float64[e]
-        Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank.
+        Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank; of no
+        link once a record that no stage ends with is made.
     priced : Priced or None
         Prices of the last record, if any.
     seconds : float
@@ -73,7 +74,7 @@ class Monitor:
         self.chain = self.fingerprint = b""
         self._heads: list[bytes] = []
         self._remembered: list[Any] | None = []
-        self.digests = np.zeros((0, 32), np.uint8)
+        self.heads = np.zeros(0, np.uint64)
         self.losses = self.gtv = np.zeros(0)
         self.seconds = 0.0
         self.objective_known = False
@@ -109,7 +110,7 @@ class Monitor:
 
     def _watch(self, devices: Devices) -> None:
         self._devices = devices
-        self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0]
+        self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
         filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
         if filled.any():
             begins = devices.offsets[:-1][filled]
@@ -125,7 +126,12 @@ class Monitor:
     @property
     def honest(self) -> Integers:
         """Return the ids of the devices that scores are about."""
-        return np.setdiff1d(np.arange(self._devices.clients), self.left_out)
+        return np.asarray(self.keep(np.arange(self._devices.clients)))
+
+    def keep(self, rows: Any) -> Any:
+        """Return the rows, one a device, of the clients that scores are about; if these are all, nothing is copied."""
+        clients = rows[: self._devices.clients]
+        return np.delete(clients, self.left_out, axis=0) if len(self.left_out) else clients
 
     def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
         """Record a round if it is due.
@@ -140,6 +146,7 @@ class Monitor:
         if now["round"] % self.every and not last:
             return
         began, compiled = time.perf_counter(), count_compilation()
+        state = state._replace(centroids=np.ascontiguousarray(state.centroids))  # one number may stand for all
         if (learned := optional(state, "learned")) is not None:
             self._watch(replace(self._devices, stored=learned.features.values))
         self._record(now, state, algorithm, closing)
@@ -148,18 +155,20 @@ class Monitor:
             self.recorder.skip()
         else:
             self.recorder.record(self._devices, state.centroids, self.gtv, self.losses, last=last)
+        if not last:
+            self.gtv = np.zeros(0)
         self.seconds += time.perf_counter() - began - (count_compilation() - compiled)
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self._reprice(closing)
         self.objective_known = algorithm.traits.has_objective
         own = self._devices
-        links = self._measure_links(state, algorithm)
-        weights = algorithm.loss_weights(own)
-        rounding = self._measure_rounding(state.centroids, links[:, 2], weights)
-        rows = self.network.gather_by_device(
-            np.column_stack((*self._measure_devices(state.centroids), links, rounding, weights))
-        )
+        rows: Any = np.empty((len(own), 13))  # filled part by part: of many devices each array counts
+        rows[:, 7:10] = self._measure_links(state, algorithm)
+        rows[:, 12] = algorithm.loss_weights(own)
+        rows[:, 10:12] = self._measure_rounding(state.centroids, rows[:, 9], rows[:, 12])
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:7] = self._measure_devices(state.centroids)
+        rows = self.network.gather_by_device(rows)
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         ledger = self.network.ledger
         counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (own.ids != own.server))
@@ -189,7 +198,7 @@ class Monitor:
 
     def _chain_up(self, digests: Any) -> None:
         """Take in the digests of a record, uint8[n, 32]; those of all records are kept while they are few."""
-        self.digests = digests
+        self.heads = digests[:, :8].copy().view(np.uint64).ravel()
         self.fingerprint = hashlib.sha256(digests.data).digest()
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
         self._heads.append(self.chain)
@@ -250,6 +259,7 @@ class Monitor:
         """
         own, senders = self._devices, self.network.placement.senders
         tables = self.network.halo_exchange_uncounted(state.centroids)
+        self.gtv = np.zeros(0)  # of many devices the last record's takes memory
         self.gtv = own.kernels.gtv(tables, own.ids, own.indptr, own.indices, senders)
         sums = np.empty((len(own), 3))
         sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import label
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.metrics.clustering import distance, silhouettes
-from p2pkm.metrics.monitor import add, mean
+from p2pkm.metrics.monitor import Monitor, add, mean
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
@@ -43,11 +43,11 @@ def estimate_distance(move: float, fitted: float | None, expected: float | None)
     return move / (1 - max(known)) if known else None
 
 
-def mark_clients(census: Census, honest: Integers) -> dict[str, float | None]:
+def mark_clients(census: Census, monitor: Monitor) -> dict[str, float | None]:
     """Return the size-weighted means of the scores of the own points of the honest clients that hold a centroid."""
     if census.scores is None:
         return {}
-    sizes, scores = census.sizes[honest], census.scores[honest].T
+    sizes, scores = monitor.keep(census.sizes), monitor.keep(census.scores).T
     return {name: mean(one, sizes) for name, one in zip(_SCORED, scores, strict=True)}
 
 

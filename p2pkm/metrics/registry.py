@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p2pkm.core.batch import Floats
+from p2pkm.core.sorting import sum_by
 from p2pkm.core.units import write_figure
 from p2pkm.metrics import closing_rows as rows
 from p2pkm.metrics.alignment import deviate_from_central, vary_between_neighbors
@@ -129,8 +130,7 @@ class Metric:
 def _count_bytes(result: Result) -> Floats:
     """Return the bytes that each device and the server sent and received, float64[n]."""
     ledger = result.ledger
-    loads = [np.bincount(end, ledger.bytes, minlength=ledger.devices) for end in (ledger.src, ledger.dst)]
-    return np.sum(loads, axis=0)
+    return sum_by(ledger.src, ledger.bytes, ledger.devices) + sum_by(ledger.dst, ledger.bytes, ledger.devices)
 
 
 _NONE, _CLOSING = Table(0), Table.CLOSING

@@ -9,6 +9,7 @@ import numpy as np
 
 from p2pkm.channel.byzantine import byzantine_note
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.data.shards import Shards
@@ -39,6 +40,7 @@ _COMPARED = 1e7  # numbers that the distance to consensus looks at; of more devi
 _MUCH, _SHORT = 0.3, 5.0  # share of the time that recording may take before a note is made; of at least so many seconds
 _SELDOM = 10  # looks at every tenth round
 _HALF = 0.5  # of a link's strength
+_LINKS = 64  # numbers of the links of a device, about
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     devices, shards, monitor, state, topology, clock, ages, hops = played
     network, prices = monitor.network, cast(CostEvaluator, monitor.prices)
     traffic = _gather_traffic(network, topology)
-    honest, exposure = monitor.honest, expose(traffic, topology, hops)
+    exposure = expose(traffic, topology, hops)
     if ages is not None:
         traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
     induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
@@ -105,7 +107,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     move = mark_move(devices, network, state) if known and not reverted else None
     records, summary = list[dict[str, Any]](), dict[str, Any]()
     if world.rank == 0:
-        summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, honest)
+        summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, monitor)
         summary |= _last(monitor, move, _expect(facts)) | _count(traffic, monitor, centroids, exposure) | clock
         if topology.hub >= 0:
             summary |= marks
@@ -117,7 +119,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         records = monitor.trace
     prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
                      *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
-    prices.notes += [] if facts["termination"] in STOPPED else _miss(census.sizes[honest], centroids[honest])
+    prices.notes += [] if facts["termination"] in STOPPED else _miss(census, centroids, monitor)
     text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
@@ -127,7 +129,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     gtv = network.allgather_by_device(monitor.gtv, network.placement.edge_counts)
     records, summary, notes = json.loads(shared["text"].tobytes())
     result = Result(
-        centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv),
+        centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv, network),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.left_out,
         exposure=exposure, central=prices.baseline, learned=_collect_learned(devices, network, state),
@@ -188,8 +190,9 @@ def _expect(facts: dict[str, Any]) -> float | None:
     return expect_rate(facts["coupling"], facts["relaxation"], facts["schedule"])
 
 
-def _miss(sizes: Integers, centroids: Floats) -> list[str]:
+def _miss(census: Census, centroids: Floats, monitor: Monitor) -> list[str]:
     """Return which devices that have points have no centroid, why, and what to change."""
+    sizes, centroids = monitor.keep(census.sizes), monitor.keep(centroids)
     without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
     if not without.any():
         return []
@@ -224,11 +227,11 @@ def _last(monitor: Monitor, move: float | None, expected: float | None) -> dict[
 
 def _count(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
     """Return what can be counted or compared between devices."""
-    honest = monitor.honest
+    own, best = monitor.keep(centroids), np.searchsorted(monitor.left_out, monitor.best)
     return {
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-        "centroid_sets": _count_different(monitor.digests[honest]) if (centroids[honest] < np.inf).any() else 0,
-        "consensus_distance": measure_consensus(centroids[honest], int(np.searchsorted(honest, monitor.best))),
+        "centroid_sets": _count_different(monitor.keep(monitor.heads)) if (own < np.inf).any() else 0,
+        "consensus_distance": measure_consensus(own, monitor.best - int(best)),
         "max_peers_observed": int(exposure.devices.max()),
         "messages_rejected": int(traffic.refused.sum()) if traffic.refused is not None else 0,
         "centroids_sha256": monitor.fingerprint.hex(),
@@ -236,9 +239,9 @@ def _count(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Expo
     }
 
 
-def _count_different(digests: Any) -> int:
-    """Return how many of uint8[n, 32] differ, by their first 8 bytes: of a million two agree once in 10^7 runs."""
-    heads = np.sort(digests[:, :8].copy().view(np.uint64).ravel())
+def _count_different(heads: Any) -> int:
+    """Return how many of uint64[n], parts of digests, differ: of a million two agree by chance once in 10^7 runs."""
+    heads = np.sort(heads)
     return 1 + int(np.count_nonzero(heads[1:] != heads[:-1]))
 
 
@@ -305,10 +308,10 @@ def _real(rows: Floats) -> Floats | None:
 
 
 def _score(
-    priced: CostRatios | None, prices: CostEvaluator, census: Census, honest: Integers
+    priced: CostRatios | None, prices: CostEvaluator, census: Census, monitor: Monitor
 ) -> dict[str, float | None]:
     """Return ratios over devices, and the scores of all points labeled by each device's centroids, averaged."""
-    found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, honest)
+    found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, monitor)
     if priced is not None:
         known = priced.ratios[np.isfinite(priced.ratios)]
         found |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
@@ -363,23 +366,34 @@ def _freeze(chain: HashChain) -> dict[str, Any]:
     return {name: part for name, part in chain._asdict().items() if part is not None}
 
 
-def _both_ways(topology: Topology, gtv: Floats) -> Floats:
-    """Return what stands at the lower end of every link at its upper end too, float64[e]."""
-    return np.where(topology.sources > topology.indices, gtv[topology.mirror], gtv)
+def _both_ways(topology: Topology, gtv: Floats, network: Network) -> Floats:
+    """Write what stands at the lower end of every link at its upper end, too, and return it, float64[e]."""
+    mirror = topology.mirror if network.placement.division.size > 1 else network.placement.mirror
+    for some in blocks(topology.n, _LINKS):
+        first, last = topology.indptr[some.start], topology.indptr[some.stop]
+        sources = np.arange(some.start, some.stop).repeat(np.diff(topology.indptr[some.start : some.stop + 1]))
+        upper = first + np.flatnonzero(sources > topology.indices[first:last])
+        gtv[upper] = gtv[mirror[upper]]
+    return gtv
 
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
     """Return the ledger of all ranks, in the order of the topology's edges."""
-    counted = network.allgather_by_device(network.ledger.edges, network.placement.edge_counts)
-    messages, rows, volume, wire = counted.T
+    sent, n = network.ledger.edges, topology.n
+    wide = n <= LARGE or network.total(np.array([sent.dtype != np.int32], np.int64))[0] > 0
+    sent = sent.astype(np.int64 if wide else np.int32, copy=False)  # alike on all ranks
+    messages, rows, volume, wire = network.allgather_by_device(sent, network.placement.edge_counts).T
     refused = network.allgather_by_device(network.ledger.refused)
     refused = refused if refused.any() else None
-    ends = topology.sources, topology.indices
     exchanges = network.ledger.exchanges
-    if topology.n > LARGE:
-        return Traffic(*ends, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused)
+    if n > LARGE:
+        sources = np.arange(n, dtype=narrow(n)).repeat(topology.degrees)
+        return Traffic(
+            sources, topology.indices, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused
+        )
     stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
     number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
+    ends = topology.sources, topology.indices
     return Traffic(
         *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, wire, refused=refused
     )

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import brief
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
+from p2pkm.core.sorting import blocks, sum_by
 from p2pkm.network.graph import LARGE
 
 _PENDING = 64  # exchanges that wait to be added up, at most
+_TOGETHER = 64  # numbers of a device that are added up at a time, about
 _FEW = 8  # where fewer than one of so many send, only they are kept
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
@@ -23,7 +25,8 @@ class Traffic(NamedTuple):
     Attributes
     ----------
     src, dst, messages, bytes, edge_rows : int64[e]
-        Logical messages, bytes (8 per value) and rows over the edge from src to dst.
+        Logical messages, bytes (8 per value) and rows over the edge from src to dst; above 100,000 devices int32[e]
+        where that holds all of them.
     stage, turn, sender, rows : int64[x] or None
         Rows of every table that a device sent, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
@@ -58,7 +61,7 @@ class Traffic(NamedTuple):
     @property
     def rows_per_device(self) -> Integers:
         """Return how many rows each device sent and received, int64[n]."""
-        sent, received = (np.bincount(end, self.edge_rows, minlength=self.devices) for end in (self.src, self.dst))
+        sent, received = (sum_by(end, self.edge_rows, self.devices) for end in (self.src, self.dst))
         return (sent + received).astype(np.int64)
 
 
@@ -193,13 +196,18 @@ class Ledger:
         return int(self._senders[3] @ self._degrees + self._edges[3].sum(dtype=np.int64))
 
     @property
-    def edges(self) -> Integers:
-        """Return messages, rows, bytes and bytes on the wire over each own directed edge, int64[e, 4]."""
+    def edges(self) -> NDArray[np.integer[Any]]:
+        """Return messages, rows, bytes and bytes on the wire over each own directed edge, int32[e, 4] or int64[e, 4].
+
+        What devices sent over all of their edges is counted by edges from then on, so that all stands once.
+        """
         self._count()
-        sent = np.repeat(self._senders, self._degrees, axis=1)
-        if self._edges.size:
-            sent += self._edges
-        return sent.T
+        totals = self._over_some(int(self._senders.max(initial=0)))
+        for some in blocks(len(self._degrees), _TOGETHER):
+            edges = slice(self._indptr[some.start], self._indptr[some.stop])
+            totals[:, edges] += self._senders[:, some].repeat(self._degrees[some], axis=1).astype(totals.dtype)
+        self._senders[:] = 0
+        return totals.T
 
     def volume(self, edges: Integers) -> Integers:
         """Return the bytes that went over each of these own directed edges so far, int64[e]."""
@@ -207,7 +215,7 @@ class Ledger:
         sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
         return sent + self._edges[2, edges] if self._edges.size else sent
 
-    def restore(self, senders: Integers, edges: Integers, exchanges: list[ExchangeRecord]) -> None:
+    def restore(self, senders: Integers, edges: NDArray[np.integer[Any]], exchanges: list[ExchangeRecord]) -> None:
         """Take over what was counted before: the figures int64[n, 4] and int64[e, 4], and the exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
         self._most = int(edges.max(initial=0))
@@ -217,10 +225,10 @@ class Ledger:
             self._keep(exchange)
 
     @property
-    def counted(self) -> tuple[Integers, Integers]:
-        """Return the figures for messages over all edges of a device, int64[n, 4], and over some only, int64[e, 4]."""
+    def counted(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
+        """Return the figures for messages over all edges of a device, int64[n, 4], and over some only, int[e, 4]."""
         self._count()
-        return self._senders.T, self._edges.T.astype(np.int64)  # alike on all ranks
+        return self._senders.T, self._edges.T
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""

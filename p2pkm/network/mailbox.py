@@ -42,10 +42,10 @@ class Mailbox:
         self.heads = np.full(slots, -1)
         self._delays, self._blocks = delays, 1 if delays is None else delays.bound + 2
         self._count = np.zeros(slots, np.int64)  # tables that each has sent, where messages may be late
-        # how many of them an own edge is not to receive any more
-        self._forgotten = np.zeros(len(self._senders), np.int64)
+        # how many of them an own edge is not to receive any more, where messages may be late
+        self._forgotten = np.zeros(0 if delays is None else len(self._senders), np.int64)
         self._rows = np.full(self._blocks * slots, -1)
-        self._slots = np.full(len(self._senders), -1)
+        self._slots = np.broadcast_to(np.int64(-1), len(self._senders))  # until something comes one number for all
         self._over: Mask | None = None  # edges over which something could come in the last exchange
         self._complete = False  # whether something has come over every edge
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
@@ -85,11 +85,13 @@ class Mailbox:
             spoke = self.heads >= 0
             np.copyto(self._rows, self.heads, where=spoke)
         self._over = flags
+        if not self._complete and spoke is None and flags is None:
+            self._complete, self._slots = True, self._senders
+        elif not (self._complete or self._slots.flags.writeable):
+            self._slots = self._slots.copy()
         inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
         if not self._complete:
             np.copyto(self._slots, self._senders, where=inbox.fresh)
-            if spoke is None and flags is None:
-                self._complete, self._slots = True, self._senders
         return inbox
 
     def _late_inbox(self, delays: DelayModel, flags: Mask | None) -> Inbox:
@@ -112,9 +114,12 @@ class Mailbox:
 
     def forget(self, edges: Mask) -> None:
         """Take what came over these own edges, bool[e], as never received."""
-        self._complete, self._slots = False, self._slots.copy() if self._complete else self._slots
-        self._slots[edges] = -1
-        self._forgotten[edges] = self._count[self._senders[edges]]
+        if self._complete and edges.any():
+            self._complete, self._slots = False, self._slots.copy()
+        if self._slots.flags.writeable and not self._complete:
+            self._slots[edges] = -1
+        if self._delays is not None:
+            self._forgotten[edges] = self._count[self._senders[edges]]
 
     def snapshot(self) -> dict[str, Any]:
         """Return what was received by own devices and over own edges, as `p2pkm.engine.state_tree` takes it."""

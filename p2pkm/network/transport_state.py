@@ -13,7 +13,8 @@ def snapshot(network: Any) -> dict[str, Any]:
     """Return stage and turn, what was received, and the ledger, as `p2pkm.engine.state_tree` takes them."""
     placement = network.placement
     senders, edges = network.ledger.counted
-    some = network.total(np.array([edges.size]))[0] > 0
+    some, wide = network.total(np.array([edges.size, edges.dtype != np.int32])) > 0
+    edges = edges.astype(np.int64 if wide else np.int32, copy=False)  # alike on all ranks
     kept = placement.edge_counts.size <= LARGE
     return {
         "stage": network._stage,
@@ -21,7 +22,7 @@ def snapshot(network: Any) -> dict[str, Any]:
         "memory": network._memory.snapshot(),
         "senders": senders,
         "refused": network.ledger.refused,
-        "edge_sent": (edges if edges.size else np.zeros((len(placement.indices), 4), np.int64)) if some else None,
+        "edge_sent": (edges if edges.size else np.zeros((len(placement.indices), 4), edges.dtype)) if some else None,
         "exchanges": history.freeze(network.ledger, placement, network.total) if kept else None,
     }
 

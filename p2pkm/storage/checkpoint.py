@@ -55,14 +55,16 @@ def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:
     """Write a checkpoint under another name, see it on the disk, and rename it."""
-    arrays = {key: np.ascontiguousarray(array) for key, array in checkpoint.arrays.items()}
+    arrays = {key: np.asarray(array) for key, array in checkpoint.arrays.items()}
     listed = [[key, array.dtype.str, array.shape] for key, array in arrays.items()]
     header = json.dumps([checkpoint.facts, checkpoint.outline, listed]).encode()
 
     def put(file: Any) -> None:
         total = hashlib.sha256()
         for part in (_WORD, len(header).to_bytes(8, "little"), header, *arrays.values()):
-            data: Any = part.reshape(-1).view(np.uint8).data if isinstance(part, np.ndarray) else part
+            data: Any = part
+            if isinstance(part, np.ndarray):
+                data = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
             total.update(data)
             file.write(data)
         file.write(total.digest())

@@ -3,6 +3,9 @@
 from itertools import count
 from types import SimpleNamespace
 
+import numpy as np
+
+from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
 from p2pkm.metrics.monitor import Monitor
 
@@ -14,6 +17,7 @@ def test_compiling_is_no_measuring(monkeypatch):
     nothing = SimpleNamespace(
         every=1, seconds=0.0, prices=None, recorder=SimpleNamespace(skip=lambda: None), _record=lambda *_: None
     )
+    state = Start(np.zeros((1, 1, 1)), np.ones(1, np.bool_))
     for number in range(4):
-        Monitor.record(nothing, {"round": number}, None, None, last=False, closing=False)
+        Monitor.record(nothing, {"round": number}, state, None, last=False, closing=False)
     assert nothing.seconds == 4 * (5 - 2)

@@ -182,3 +182,17 @@ def test_what_goes_over_some_edges_is_counted_beyond_32_bits():
     again.restore(*ledger.counted, [])
     again.count_sparse(SparseMessages(who, said.tables, edges), said, (0, 6))
     assert again.volume(edges)[0] == 13 * 2**30
+
+
+def test_to_ask_for_the_counts_of_edges_changes_none():
+    said = Delivery(np.array([2]), Tables(np.zeros((0, 1)), np.array([1]), np.array([3])))
+    ledger = Ledger(np.array([0, 1, 4]))
+    for turn in range(1, 4):
+        ledger.count_dense(DenseMessages(np.zeros((2, 1, 1)), np.array([-1, 1])), None, 0, turn)
+        ledger.count_sparse(SparseMessages(np.array([1]), said.tables, said.edges), said, (0, turn))
+        before = ledger.totals, ledger.wire_total
+        for _ in range(2):
+            assert_array_equal(ledger.edges[:, 0], turn * np.array([0, 1, 2, 1]))
+            assert_array_equal(ledger.edges[:, 2], turn * np.array([0, 8, 32, 8]))
+        assert (ledger.totals, ledger.wire_total) == before
+        assert_array_equal(ledger.volume(np.array([2, 3])), turn * np.array([32, 8]))

@@ -82,15 +82,21 @@ def _solve(laplacian: Any, coupling: float, goals: Floats) -> Floats:
     scale = 1 / (1 + 2 * coupling * laplacian.diagonal())[:, None]
     found, rest = np.zeros_like(goals), goals.copy()
     way = scale * rest
-    size = (rest * way).sum(axis=0)
+    room = rest * way  # of large graphs each new array takes as long to make as to fill
+    size = room.sum(axis=0)
     least = _CLOSE**2 * (goals * goals).sum(axis=0)
     for _ in range(_STEPS):
-        if ((rest * rest).sum(axis=0) <= least).all():
+        if (np.multiply(rest, rest, out=room).sum(axis=0) <= least).all():
             break
-        image = way + 2 * coupling * (laplacian @ way)
-        step = size / (way * image).sum(axis=0)
-        found, rest = found + step * way, rest - step * image
-        ahead = scale * rest
-        before, size = size, (rest * ahead).sum(axis=0)
-        way = ahead + (size / before) * way
+        image = laplacian @ way
+        image *= 2 * coupling
+        image += way
+        step = size / np.multiply(way, image, out=room).sum(axis=0)
+        found += np.multiply(step, way, out=room)
+        image *= step
+        rest -= image
+        ahead = np.multiply(scale, rest, out=image)
+        before, size = size, np.multiply(rest, ahead, out=room).sum(axis=0)
+        way *= size / before
+        way += ahead
     return found

@@ -11,15 +11,15 @@ _PROGRAM, _COMPILER = 180_000_000, 450_000_000  # Python, libraries and compiled
 # of points and centroids there are at a time.
 _READ, _READING, _DRAWN = 28, 2, 24  # per point while rank 0 makes and deals all; copies; while each rank draws whose
 _HELD, _LABELED, _UNLABELED = 48, 10_000_000, 16  # from then on, up to so many points; of more, labels are not kept
-_EDGE, _COUNTS, _OBJECT = 75, 40, 250  # per directed edge; counts in the end; more if the graph is of Python objects
+_EDGE, _COUNTS, _OBJECT = 51, 40, 250  # per directed edge; counts in the end; more if the graph is of Python objects
 _MASK = 18  # per directed edge, where it is looked at which of them are in use
-_DEVICE, _TABLES, _MOVING = 400, 3, 7  # tables of centroids all the time, and more of them in a round
+_DEVICE, _TABLES, _MOVING = 400, 3, 5  # tables of centroids all the time, and more of them in a round
 _RETURNED, _KEPT = 4_000_000, 200  # devices of which a number each, 32 MB, is given back when freed; per device then
 _OBJECTS = 100_000  # devices up to which it does
 # As in `p2pkm.metrics.cost_ratio`: distances that the last record takes, without and with baseline; sets that it prices
 # at least, and points at most; what it costs to visit a device; values of the baseline.
 _SAMPLE, _COMPARED, _LEAST, _PRICED, _VISIT, _POOLED = 1e9, 2e10, 16, 4_000_000, 64, 2_000_000
-_DIGEST = 64  # per device and record
+_DIGEST, _DIGESTS, _LAST = 64, 128_000_000, 24  # per device and record, so much at most; of the last record
 _RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
@@ -124,7 +124,7 @@ def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
         graph=graph,
         centroids=mine * ((_DEVICE if mine <= _RETURNED else _KEPT) + _TABLES * table),
         messages=int(messages) + links * load.exchanges,
-        monitor=_DIGEST * n * load.records if first else 0,
+        monitor=min(_DIGEST * n * load.records, _DIGESTS) + _LAST * n if first else 0,
         seeding=int(flood),
         rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
         reading=_read(load, own, first=first),

@@ -11,6 +11,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Inbox
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import heard
@@ -161,6 +162,8 @@ def has_converged(new: Floats, old: Floats, most: float) -> Mask:
 
 def find_moves(new: Floats, old: Floats) -> Floats:
     """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
+    moves = np.empty(len(new))
     with np.errstate(invalid="ignore"):
-        moves: Floats = np.fmax.reduce(np.abs(new - old), axis=(1, 2), initial=0.0)
+        for some in blocks(len(new), max(new[:1].size, 1)):
+            moves[some] = np.fmax.reduce(np.abs(new[some] - old[some]), axis=(1, 2), initial=0.0)
     return moves

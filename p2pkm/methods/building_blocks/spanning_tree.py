@@ -6,10 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, SparseMessages, Tables, expand_ranges
-from p2pkm.core.sorting import find_runs, offsets_of
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
+from p2pkm.core.sorting import blocks, find_runs, offsets_of
 from p2pkm.core.states import register
 from p2pkm.network.graph import Topology
+
+_EDGES = 64  # numbers that are looked at for each device, about
 
 
 @register("tree")
@@ -92,15 +94,21 @@ def single_rows(who: Integers, rows: Floats) -> Front:
 def route(tree: Tree, devices: Devices) -> Routes:
     """Return what the batch has to do with the tree."""
     layers = np.arange(max(1, int(tree.layer.max())) + 2)
-    layer, source = tree.layer[devices.ids], devices.sources
+    layer = tree.layer[devices.ids]
     order = np.argsort(layer, kind="stable")
-    up = np.full(len(devices), -1)
-    edges = np.flatnonzero(tree.parent[devices.ids][source] == devices.indices)
-    up[source[edges]] = edges
-    down = np.flatnonzero(tree.parent[devices.indices] == devices.ids[source])
-    down = down[np.argsort(layer[source[down]], kind="stable")]
-    lasts = np.searchsorted(layer[source[down]], layers)
-    return Routes(order, np.searchsorted(layer[order], layers), up, down, lasts)
+    up, down = np.full(len(devices), -1), [np.zeros(0, np.int64)]
+    for some in blocks(len(devices), _EDGES):
+        first, last = devices.indptr[some.start], devices.indptr[some.stop]
+        source = np.arange(some.start, some.stop).repeat(np.diff(devices.indptr[some.start : some.stop + 1]))
+        ids, others = devices.ids[source], devices.indices[first:last]
+        edges = np.flatnonzero(tree.parent[ids] == others)
+        up[source[edges]] = first + edges
+        down.append(first + np.flatnonzero(tree.parent[others] == ids))
+    below = np.concatenate(down)
+    heights = layer[source_of(devices, below)]
+    below = below[np.argsort(heights, kind="stable")]
+    lasts = offsets_of(np.bincount(heights, minlength=len(layers) - 1))
+    return Routes(order, np.searchsorted(layer[order], layers), up, below, lasts)
 
 
 def begin(routes: Routes, devices: Devices) -> Integers:
@@ -135,8 +143,8 @@ def join(own: Front, heard: Delivery, devices: Devices) -> Front:
     rows = mine + np.diff(ends[firsts])
     starts = np.cumsum(rows) - rows
     values = np.empty((rows.sum(), own.tables.values.shape[1]))
-    values[expand_ranges(starts, mine)] = own.tables.flat()
-    values[expand_ranges((starts + mine - ends[firsts[:-1]])[place] + ends[:-1], more)] = heard.tables.flat()
+    own.tables.copy_to(values, starts)
+    heard.tables.copy_to(values, (starts + mine - ends[firsts[:-1]])[place] + ends[:-1])
     return Front(own.who, Tables(values, starts, rows))
 
 

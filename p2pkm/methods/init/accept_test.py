@@ -48,6 +48,7 @@ class AcceptState(NamedTuple):
     converged, reverted : bool[n]
         Reverted: the device has taken the start back.
     start : float64[n, k, d]
+        In the end the centroids, whatever was taken.
     edge_weight : None
         No link gave way.
     rehearsed : float64[n, 2] or None
@@ -174,7 +175,9 @@ class AcceptTest(MethodBase):
         """Take in what came up or down; at the end of a way, turn it round."""
         if state.walk is None:
             return state
-        routes, held = state.walk._replace(held=state.walk.held.copy())
+        routes, held = state.walk
+        if devices.turn == 0:  # from the next turn on nobody else has seen these
+            held = held.copy()
         way, step = divmod(devices.turn, routes.depth)
         came = inbox.tables.flat().reshape(-1, *held.shape[1:])
         who = source_of(devices, inbox.edges)
@@ -191,7 +194,7 @@ class AcceptTest(MethodBase):
                 np.where(reverted[:, None, None], state.start, one) if reverted.any() else one for one in ends
             )
             done = np.ones_like(reverted)
-            return AcceptState(centroids, previous, done, reverted, state.start, None, state.rehearsed, None)
+            return AcceptState(centroids, previous, done, reverted, centroids, None, state.rehearsed, None)
         if way == _TOTALS:
             _average(held, self.sizes[devices.ids])
             held = _price(state.start, held, devices)

@@ -3,20 +3,26 @@
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
-from p2pkm.core.messages import Tables, expand_ranges, pack
+from p2pkm.core.messages import Tables, pack
+from p2pkm.core.sorting import blocks
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.flooded_summaries import summarize
 
 _LIMIT = 10  # Lloyd steps
+_SUMMED = 8  # tables of a device that stand at a time while its own points are summed up
 
 
 def tell_pairs(devices: Devices, k: int) -> Tables:
     """Return the pairs of every device's own k-means as rows (origin, centroid, count)."""
-    pairs, rows = pack(summarize(devices, k))
-    real = np.arange(k) < rows[:, None]
-    values: Floats = np.column_stack((np.repeat(devices.ids, rows), pairs[real]))
-    return Tables(values, np.cumsum(rows) - rows, rows)
+    n, end = len(devices), 0
+    values, rows = np.empty((n * k, 2 + devices.d)), np.empty(n, np.int64)
+    for some in blocks(n, _SUMMED * k * (2 + devices.d)):
+        pairs, rows[some] = pack(summarize(devices.part(some), k))
+        first, end = end, end + int(rows[some].sum())
+        values[first:end, 0] = np.repeat(devices.ids[some], rows[some])
+        values[first:end, 1:] = pairs[np.arange(k) < rows[some, None]]
+    return Tables(values[:end], np.cumsum(rows) - rows, rows)
 
 
 def reduce(front: Front, most: int, devices: Devices) -> Front:
@@ -30,8 +36,8 @@ def reduce(front: Front, most: int, devices: Devices) -> Front:
     large = np.flatnonzero(front.tables.rows > most)
     if not len(large):
         return front
-    who, table = front.who[large], front.tables.take(large)
-    flat, d = table.flat(), devices.d
+    who, table, d = front.who[large], front.tables.take(large), devices.d
+    flat = table.flat()
     points, weights = np.ascontiguousarray(flat[:, 1 : 1 + d]), np.ascontiguousarray(flat[:, 1 + d])
     within = flat[:, -1].copy() if flat.shape[1] > 2 + d else None
     del flat  # of many devices each array counts
@@ -56,9 +62,8 @@ def _replace(tables: Tables, which: Integers, others: Tables) -> Tables:
     kept[which] = False
     starts, rows, stay = tables.starts.copy(), tables.rows.copy(), int(tables.rows[kept].sum())
     values = np.empty((stay + len(others.values), tables.values.shape[1]))
-    where = expand_ranges(tables.starts[kept], tables.rows[kept])
-    np.take(tables.values, where, axis=0, out=values[:stay], mode="clip")  # clip: else a copy is made first
-    values[stay:] = others.values
     starts[kept] = np.cumsum(tables.rows[kept]) - tables.rows[kept]
+    tables.take(np.flatnonzero(kept)).copy_to(values, starts[kept])
+    values[stay:] = others.values
     starts[which], rows[which] = stay + others.starts, others.rows
     return Tables(values, starts, rows)

@@ -189,7 +189,7 @@ class TreeSummaries(MethodBase):
         n = len(devices)
         routes, pairs = route(self.tree, devices), self.summarize(devices)
         deepest = begin(routes, devices)
-        nothing = np.full((n, self.k, devices.d), np.inf)
+        nothing = np.broadcast_to(np.inf, (n, self.k, devices.d))  # one number that stands for all
         front = Front(deepest, pairs.take(deepest))
         return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
 

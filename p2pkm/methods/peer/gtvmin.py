@@ -462,17 +462,17 @@ class GTVMin(MethodBase):
 
     def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
         """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
-        weights = devices.link_weights * devices.active_edges
         if self.alpha is not None:
-            return self.alpha * weights
+            return self.alpha * (devices.link_weights * devices.active_edges)
         coupling = self.settle(state).effective_coupling(devices.total, devices.hops) or 0.0
         mean = 1.0 if self.normalize_losses else devices.total_weight / devices.total
         base = coupling * mean / self.k
-        degrees = devices.degrees.repeat(np.diff(devices.indptr))
-        degrees *= devices.neighbor_degrees
-        alpha = np.sqrt(np.maximum(degrees, 1, out=degrees))
+        alpha = devices.degrees.astype(np.float64).repeat(np.diff(devices.indptr))
+        alpha *= devices.neighbor_degrees  # in place: of many devices each array counts
+        np.sqrt(np.maximum(alpha, 1.0, out=alpha), out=alpha)
         np.divide(base, alpha, out=alpha)
-        alpha *= weights
+        alpha *= devices.link_weights
+        alpha *= devices.active_edges
         return alpha
 
     def loss_weights(self, devices: Devices) -> Floats:
