@@ -94,7 +94,7 @@ class Topology:
             topologies.check(graph)
         except topologies.GraphError as error:
             raise TopologyError(str(error)) from None
-        indptr, indices = (np.require(part, np.int64, "C") for part in (graph.indptr, graph.indices))
+        indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
         same: Floats = np.broadcast_to(1.0, len(indices))  # one number that stands for all
         return cls._complete(indptr, indices, same if graph.weights is None else np.require(graph.weights, np.float64))
 
