@@ -14,6 +14,7 @@ from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.init.registry import INITS
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
+from tests.support.sampling import thin
 
 FACTORS = (2.0**-61, 2.0**60)  # one odd, whose root is rounded
 WEIGHED = [name for name in METHODS if not build(name, 3).traits.no_weights]
@@ -58,7 +59,7 @@ def run(name, options, manner, shards):
     return p2pkm.simulate(method, graph, shards, rounds=8, seed=1, **manner)
 
 
-@pytest.mark.parametrize(("name", "options", "manner"), SETTINGS, ids=str)
+@pytest.mark.parametrize(("name", "options", "manner"), thin(SETTINGS, 3), ids=str)
 def test_a_common_power_of_two_changes_no_bit(name, options, manner):
     found = []
     for factor in (1.0, *FACTORS):

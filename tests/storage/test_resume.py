@@ -21,6 +21,7 @@ from tests.support.methods import METHODS, spell
 from tests.support.programs import resume as resume_program
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
+from tests.support.sampling import thin
 
 PROGRAM = Path(resume_program.__file__)
 
@@ -99,7 +100,7 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", thin(RUNS, 3))
 def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")

@@ -19,6 +19,7 @@ from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, predict_virt
 from p2pkm.network.link_model import LinkModel
 from p2pkm.network.world import connect
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 
 NET = "lan:latency=0.5,access=1000,speed=1000"
 METHODS = {
@@ -82,7 +83,7 @@ def check_time(plan, records, net=NET):
 
 
 @pytest.mark.parametrize("graph", [*sorted(topologies.TIME_VARYING), "peer-sampler:period=3"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", thin(METHODS, 2))
 def test_runs_over_links_that_change_send_and_last_as_planned(graph, method):
     plan, records = both(graph=graph, devices=16, seed=2, **METHODS[method])
     assert len({record["stage"] for record in records}) == len(stage_traffic(plan))
