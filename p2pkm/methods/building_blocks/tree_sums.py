@@ -15,7 +15,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.methods.building_blocks.spanning_tree import Tree, ways
 
 _EXACT = 2.0**52  # sums of all devices stay below it
-_GRAINS = 32  # the weight of all points is at most 2 to this power of the unit of weights
+_WEIGHT_BITS = 32  # the weight of all points is at most 2 to this power of the unit of weights
 _SHARE, _FINEST = 0.3, 2.0**-6  # a step: of the standard error of a mean; of a standard deviation at least
 MOMENTS, UNITS = 4, 3  # numbers that `measure` and `choose_units` give
 _FINE, _NONE = 53, 3000.0  # bits of a float64; the exponent that stands for no weight at all
@@ -120,9 +120,9 @@ def take_parents(tables: Any, inbox: Inbox, devices: Devices) -> tuple[Integers,
 
 
 def measure(devices: Devices, tables: Floats) -> Floats:
-    """Return weight, cost (6), grain and rows with points of the own points with these tables, float64[n, 1, 4].
+    """Return weight, cost (6), exponent and rows with points of the own points with these tables, float64[n, 1, 4].
 
-    The grain is the largest exponent such that all weights are multiples of that power of two.
+    The exponent is the largest one such that all weights are multiples of that power of two.
 
     Parameters
     ----------
@@ -137,13 +137,13 @@ def measure(devices: Devices, tables: Floats) -> Floats:
         owner = np.repeat(np.arange(count), np.diff(piece.offsets))
         weights, taken = devices.point_weights[piece.rows], piece.labels >= 0
         found[piece.own, 0, 0], found[piece.own, 0, 1] = np.bincount(owner, weights, count), piece.losses
-        np.minimum.at(found[piece.own, 0, 2], owner, _grains(weights))
+        np.minimum.at(found[piece.own, 0, 2], owner, _find_exponents(weights))
         touched = np.unique((owner * k + piece.labels)[taken]) // max(k, 1)
         found[piece.own, 0, 3] = np.bincount(touched, minlength=count)
     return found
 
 
-def _grains(weights: Floats) -> Floats:
+def _find_exponents(weights: Floats) -> Floats:
     """Return the exponent of the lowest bit of each weight."""
     mantissa, exponent = np.frexp(weights)
     whole = np.ldexp(mantissa, _FINE).astype(np.int64)
@@ -174,9 +174,9 @@ def choose_units(measured: Floats, rows: Integers, d: int, point: float) -> Floa
     point : float
         Mean weight of a point.
     """
-    mass, cost, grain, touched = measured[:, 0].T
+    mass, cost, lowest, touched = measured[:, 0].T
     _, exponent = np.frexp(mass)
-    unit = np.ldexp(1.0, np.maximum(grain, exponent - float(_GRAINS)).clip(-1000, 1000).astype(np.int64))
+    unit = np.ldexp(1.0, np.maximum(lowest, exponent - float(_WEIGHT_BITS)).clip(-1000, 1000).astype(np.int64))
     coarse = np.floor(np.maximum(mass / point / np.sqrt(np.maximum(rows * touched, 1.0)) + _TIE, 1.0)) * (point / unit)
     return shorten(np.stack((find_step(cost, mass, rows, d, point), unit, coarse), axis=1))
 
