@@ -19,7 +19,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, parse, suggest
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import whole
-from p2pkm.core.wire_format import integer_bits, number_bits, to_bytes
+from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import Stage, find_own
@@ -262,10 +262,13 @@ class Quantizer(Transform):
             self._last = np.where(real, messages.values, 0.0)
             return messages._replace(wire=np.zeros_like(rows) if self._common else None)
         now = np.where(real, messages.values, self._last)
-        steps = np.rint(_divide(now - self._last, self._step(context.devices, context.state)[:, None, None]))
         moved = (now != self._last).any(axis=(1, 2))
+        who, wire = np.flatnonzero(moved), np.zeros_like(rows)
+        step = self._step(context.devices, context.state)[who, None, None]
+        steps = np.rint(_divide(now[who] - self._last[who], step))
+        wire[who] = to_bytes(self._integer_bits(steps, rows[who], context.devices))
         self._last = now
-        return messages._replace(rows=np.where(moved, rows, -1), wire=to_bytes(self._integer_bits(steps, rows)))
+        return messages._replace(rows=np.where(moved, rows, -1), wire=wire)
 
     def _round_tables(self, messages: DenseMessages, context: Context) -> DenseMessages:
         """Return the tables of peers in whole steps from the last one, at first from the mean of all points."""
@@ -279,7 +282,7 @@ class Quantizer(Transform):
                     self._last[:, :, : devices.d] = np.where(
                         np.isfinite(context.state.centroids), context.state.centroids, self._last[:, :, : devices.d]
                     )
-        rounded, bits = self._round(values, self._last, self._columns(devices, values.shape[2]), real)
+        rounded, bits = self._round(values, self._last, self._columns(devices, values.shape[2]), real, devices)
         if messages.edges is None:  # else not all neighbors know it
             self._last = np.where(real & np.isfinite(rounded), rounded, self._last)
         return messages._replace(values=rounded, wire=to_bytes(bits))
@@ -302,7 +305,7 @@ class Quantizer(Transform):
             bits[i] = messages.rows[i] * int(len(rows) - 1).bit_length()
         steps = np.ones((len(values), values.shape[2]))
         steps[:, :d] = self._step(devices)[:, None] / span
-        rounded, more = self._round(values, reference, steps, real)
+        rounded, more = self._round(values, reference, steps, real, devices)
         if (messages.rows[hub] >= 0).any():
             self._last = self._last.copy()
             self._last[hub] = np.inf
@@ -325,7 +328,9 @@ class Quantizer(Transform):
             steps *= devices.total_weight / (devices.total * self._algorithm.k)
         return steps
 
-    def _round(self, values: Floats, reference: Floats, steps: Floats, real: Mask) -> tuple[Floats, Integers]:
+    def _round(
+        self, values: Floats, reference: Floats, steps: Floats, real: Mask, devices: Devices
+    ) -> tuple[Floats, Integers]:
         """Return the tables in whole steps from a reference, and their bits.
 
         A table with a number that is not finite or more than 2^52 steps away travels as it is, 64 bits a number. So
@@ -342,14 +347,15 @@ class Quantizer(Transform):
         way = np.where(short, way, 0.0)
         moved = np.where(real, reference + steps[:, None, :] * way, values)[:, :, :rounds]
         rounded[:, :, :rounds] = np.where(fits[:, None, None], moved, values[:, :, :rounds])
-        bits += np.where(fits, self._integer_bits(way[:, :, :rounds], rows), _NUMBER * rounds * rows)
+        bits += np.where(fits, self._integer_bits(way[:, :, :rounds], rows, devices), _NUMBER * rounds * rows)
         for column in range(rounds, width):
             one = slice(column, column + 1)
-            bits += number_bits(np.where(real, values, 0.0)[:, :, one], rows, rice=self._spec.code == "rice")
+            rest = np.where(real, values, 0.0)[:, :, one]
+            bits += number_bits(rest, rows, rice=self._spec.code == "rice", count=devices.kernels.integer_bits)
         return rounded, bits
 
-    def _integer_bits(self, steps: Floats, rows: Integers) -> Integers:
-        return integer_bits(steps.astype(np.int64), rows, rice=self._spec.code == "rice")
+    def _integer_bits(self, steps: Floats, rows: Integers, devices: Devices) -> Integers:
+        return devices.kernels.integer_bits(steps.astype(np.int64), rows, rice=self._spec.code == "rice")
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the devices agreed on and sent last."""

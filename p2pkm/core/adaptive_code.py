@@ -16,6 +16,7 @@ counts lengths by formula and encodes nothing; `Coder` shows that messages of th
 from collections import defaultdict
 from collections.abc import Hashable
 from fractions import Fraction
+from functools import cache
 from math import comb
 
 import numpy as np
@@ -23,29 +24,31 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 
 _LENGTHS = 64  # of a number without a bound: below 2^63
-_SLACK = 1e-6  # bits, for rounding of logarithms
+SLACK = 1e-6  # bits, for rounding of logarithms
 
 
-def _log_factorials(most: int) -> tuple[Floats, Floats]:
+def log_factorials(most: int) -> tuple[Floats, Floats]:
     """Return log2 of the products of the first m of 1, 2, 3, ... and of 1/2, 3/2, 5/2, ..., for m up to `most`."""
-    numbers = np.arange(1, most + 1)
+    return _log_factorials(max(most, 255).bit_length())
+
+
+@cache
+def _log_factorials(length: int) -> tuple[Floats, Floats]:
+    """Return the same for m of up to so many bits."""
+    numbers = np.arange(1, 1 << length)
     factorial, half = (np.append(0.0, np.cumsum(np.log2(numbers - apart))) for apart in (0.0, 0.5))
     return factorial, half
 
 
-_SMALL = _log_factorials(255)
-
-
 def whole_bits(bits: Floats) -> Integers:
     """Return -log2 P of messages as the bits that they take."""
-    return (np.ceil(bits + _SLACK) + 1).astype(np.int64)
+    return (np.ceil(bits + SLACK) + 1).astype(np.int64)
 
 
 def decision_bits(noes: Integers, yeses: Integers) -> Floats:
     """Return the bits of so many decisions in each context."""
     both = noes + yeses
-    most = int(both.max(initial=0))
-    factorial, half = _SMALL if most < len(_SMALL[0]) else _log_factorials(most)
+    factorial, half = log_factorials(int(both.max(initial=0)))
     found: Floats = factorial[both] - half[noes] - half[yeses]
     return found
 
@@ -101,7 +104,7 @@ def tally(numbers: Integers, owner: Integers, count: int) -> tuple[Integers, Int
 def length_bits(histogram: Integers) -> Floats:
     """Return the bits of the lengths of numbers, given how many there are of each, int64[..., 64]."""
     longer = np.flip(np.cumsum(np.flip(histogram, axis=-1), axis=-1), axis=-1) - histogram
-    found: Floats = decision_bits(histogram, longer).sum(axis=-1)
+    found: Floats = np.cumsum(decision_bits(histogram, longer), axis=-1)[..., -1]
     return found
 
 

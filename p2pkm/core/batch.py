@@ -95,6 +95,9 @@ class Kernels(Protocol):
     def tabulate(self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int) -> Integers:
         """Count the points of each class and label on every device."""
 
+    def integer_bits(self, tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
+        """Return the bits of each table of integers on the wire."""
+
     def digest(self, tables: Floats) -> NDArray[np.uint8]:
         """Return SHA-256 of each table."""
 

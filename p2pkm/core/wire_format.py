@@ -15,6 +15,8 @@ Receivers know k and d. `encode` and `decode` show that the lengths are those of
 lengths alone.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from p2pkm.core.adaptive_code import Coder, decision_bits, length_bits, tally, whole_bits
@@ -22,9 +24,10 @@ from p2pkm.core.batch import Floats, Integers, Mask
 
 _WIDTHS = (8, 16, 32, 64)
 _LARGEST, _NUMBER = 2.0**52, 64  # of a whole number; bits of one that travels as it is
-_PARAMETERS = 32
+PARAMETERS = 32
 _FORM, _PARAMETER, _WIDTH = 1, 5, 2  # bits
 _RICE, _SHARED, _APART = "10", "110", "111"
+FIXED_FORM, RICE_FORM, ADAPTIVE_FORM = _FORM + _WIDTH, len(_RICE) + _PARAMETER, len(_SHARED)  # bits in front
 
 
 def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
@@ -42,7 +45,7 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
     n, k, d = tables.shape
     numbers = d * np.any(tables, axis=2).sum(axis=1)
     bitmap = np.full(n, k) if rows is None else np.maximum(rows, 0)
-    fixed = _FORM + _WIDTH + bitmap + numbers * _widths(tables)
+    fixed = FIXED_FORM + bitmap + numbers * _widths(tables)
     if not rice:
         return fixed
     return np.minimum(
@@ -50,12 +53,9 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
     )
 
 
-def integer_bytes(tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
-    """Return the same rounded up to bytes."""
-    return to_bytes(integer_bits(tables, rows, rice=rice))
-
-
-def number_bits(tables: Floats, rows: Integers | None = None, *, rice: bool = True) -> Integers:
+def number_bits(
+    tables: Floats, rows: Integers | None = None, *, rice: bool = True, count: Callable[..., Integers] = integer_bits
+) -> Integers:
     """Return the bits of tables of numbers, int64[n]: one for the form, integers if all are below 2^52, else 64 each.
 
     Parameters
@@ -63,12 +63,14 @@ def number_bits(tables: Floats, rows: Integers | None = None, *, rice: bool = Tr
     tables : float64[n, k, d]
     rows, rice
         As in `integer_bits`.
+    count : callable
+        `integer_bits`, or the kernel of this name.
     """
     n, k, d = tables.shape
     whole = np.all((np.abs(tables) < _LARGEST) & (np.rint(tables) == tables), axis=(1, 2))
     steps = np.where(whole[:, None, None], tables, 0.0).astype(np.int64)
     real = _NUMBER * d * (np.full(n, k) if rows is None else np.maximum(rows, 0))
-    return 1 + np.where(whole, integer_bits(steps, rows, rice=rice), real)
+    return 1 + np.where(whole, count(steps, rows, rice=rice), real)
 
 
 def to_bytes(bits: Integers) -> Integers:
@@ -140,9 +142,9 @@ def _rice_bits(tables: Integers, bitmap: Integers, numbers: Integers) -> Integer
     """Return the bits of the Rice form with each useful parameter, int64[n, p]; where it is absurdly long, a bound."""
     n, k, d = tables.shape
     u = _zigzag(tables).reshape(n, k * d)
-    useful = min(int(u.max(initial=0)).bit_length() + 1, _PARAMETERS)  # beyond, every number grows by a bit
+    useful = min(int(u.max(initial=0)).bit_length() + 1, PARAMETERS)  # beyond, every number grows by a bit
     high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(useful)], axis=1)
-    return len(_RICE) + _PARAMETER + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(useful))
+    return RICE_FORM + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(useful))
 
 
 def _adaptive_bits(tables: Integers, bitmap: Integers) -> Integers:
@@ -152,9 +154,9 @@ def _adaptive_bits(tables: Integers, bitmap: Integers) -> Integers:
     owner, _ = np.nonzero(sent)
     histogram, fixed = tally(tables[sent], owner, n)
     count = sent.sum(axis=1)
-    rows = decision_bits(bitmap - count, count) + fixed.sum(axis=1)
-    lengths = np.stack((length_bits(histogram.sum(axis=1)), length_bits(histogram).sum(axis=1)))
-    return len(_SHARED) + whole_bits(rows + lengths)
+    rows = decision_bits(np.maximum(bitmap - count, 0), count) + fixed.sum(axis=1)
+    apart = np.cumsum(length_bits(histogram), axis=1)[:, -1]
+    return ADAPTIVE_FORM + whole_bits(rows + np.stack((length_bits(histogram.sum(axis=1)), apart)))
 
 
 def _adapt(coder: Coder, shape: tuple[int, ...], table: Integers | None, apart: bool) -> Integers:

@@ -123,5 +123,6 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
         lambda: compiled.bundle(versions > 0, versions, *store),
         lambda: compiled.merge(np.zeros((2, 1, 2)), heard, one, awake, indptr, versions, *store),
+        lambda: compiled.integer_bits(np.ones((2, 1, 1), np.int64)),
         lambda: compiled.digest(centroids),
     ]

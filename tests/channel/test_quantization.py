@@ -72,8 +72,8 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
 def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name):
     checked, usual = [], quantization.Quantizer._round
 
-    def check(self, values, reference, steps, real):
-        found, bits = usual(self, values, reference, steps, real)
+    def check(self, values, reference, steps, real, devices):
+        found, bits = usual(self, values, reference, steps, real, devices)
         rounds = values.shape[2] if name == "tracking" else 2
         for i, rows in enumerate(real[:, :, 0].sum(axis=1)):
             length, pieces = 1, [(slice(0, rounds), True), *((slice(c, c + 1), False) for c in range(rounds, 3))]

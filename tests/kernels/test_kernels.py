@@ -173,6 +173,34 @@ def test_losses_price_and_gtv_equal_their_twins():
         assert_same((centroids, np.arange(n), indptr, indices, indices), "gtv")
 
 
+def test_prices_over_blocks_of_many_devices_equal_their_twins():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n, m, k, d = (int(rng.integers(low, most)) for low, most in ((1, 90), (0, 900), (1, 20), (1, 5)))
+        offsets = np.append(0, np.sort(rng.integers(0, m + 1, n)))
+        offsets[-1] = m
+        points, weights, sets = rng.normal(size=(m, d)), rng.random(m), draw_centroids(rng, 7, k, d)
+        given = weights if rng.random() < 0.5 else weights[:0]
+        assert_same((points, given, offsets, rng.integers(0, 3, m), 3, sets), "price")
+
+
+@pytest.mark.parametrize("rice", [True, False])
+def test_lengths_on_the_wire_equal_their_twins(rice):
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        n, k, d = (int(rng.integers(low, most)) for low, most in ((0, 6), (1, 20), (1, 12)))
+        top = 2 ** int(rng.integers(0, 62))
+        tables = rng.integers(-top, top + 1, (n, k, d)) >> rng.integers(0, 62, (n, k, d))
+        tables[rng.random((n, k)) < rng.random()] = 0
+        rows = rng.integers(-1, k + 1, n)
+        whole = seed % 2 == 0
+        for i in range(0 if whole else n):
+            tables[i, max(rows[i], 0) :] = 0
+        found = compiled.integer_bits(tables, None if whole else rows, rice=rice)
+        assert_array_equal(found, plain.integer_bits(tables, None if whole else rows, rice=rice))
+        assert found.dtype == np.int64 and found.shape == (n,)
+
+
 def test_sums_tables_and_digests_equal_their_twins():
     for seed in range(100):
         rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from p2pkm.kernels.numba.gtvmin import _sweep, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
 from p2pkm.kernels.numba.reductions import moments, tabulate
 from p2pkm.kernels.numba.sha256 import digest
+from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
     "bundle",
@@ -22,6 +23,7 @@ __all__ = [
     "fuzzy",
     "gtv",
     "gtvmin",
+    "integer_bits",
     "kmeans",
     "layers",
     "losses",
@@ -32,7 +34,10 @@ __all__ = [
     "refine",
     "tabulate",
 ]
-_BEHIND = {"gtvmin": _sweep, "kmeans": _devices, "losses": _losses, "merge": _merge, "price": _price}
+_BEHIND = {
+    "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices, "losses": _losses, "merge": _merge,
+    "price": _price,
+}  # fmt: skip
 
 
 def entry(name: str) -> Any:

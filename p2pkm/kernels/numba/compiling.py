@@ -25,16 +25,18 @@ helper: Any = functools.partial(njit, **_INNER)
 
 def alike(*given):
     """Return arrays as read-only ones in C order, copied only if they are strided, and all else as it is."""
-    return [_alike(one) if isinstance(one, np.ndarray) else one for one in given]
-
-
-def _alike(array):
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
-    if array.flags.writeable:
-        array = array.view()
-        array.flags.writeable = False
-    return array
+    found = list(given)
+    for place, one in enumerate(given):
+        if isinstance(one, np.ndarray):
+            flags = one.flags
+            if not flags.c_contiguous:
+                found[place] = one.copy()
+            elif flags.writeable:
+                found[place] = one.view()
+            else:
+                continue
+            found[place].setflags(write=False)
+    return found
 
 
 def writable(array):

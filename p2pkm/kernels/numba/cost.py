@@ -37,16 +37,24 @@ def _price(points, weights, offsets, classes, n_classes, sets):
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
     block, centers, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
-    lanes = nearest.shape[0]
-    for i in range(n):
+    lanes, begin = nearest.shape[0], 0
+    for first in range(offsets[0], offsets[n], lanes):  # a block of points is of as many devices as it may be
+        count = min(lanes, offsets[n] - first)
+        while offsets[begin + 1] <= first:
+            begin += 1
         for s in range(q):
-            for first in range(offsets[i], offsets[i + 1], lanes):
-                count = min(lanes, offsets[i + 1] - first)
-                _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
-                for r in range(count):
-                    costs[i, s] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
-                    if n_classes > 0 and nearest[r] >= 0:
-                        tables[s, classes[first + r], nearest[r]] += 1
+            _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
+            i, r = begin, 0
+            while r < count:
+                end, total = min(offsets[i + 1] - first, count), costs[i, s]
+                for t in range(r, end):
+                    total += (weights[first + t] if weights.shape[0] > 0 else 1.0) * lowest[t]
+                costs[i, s] = total
+                i, r = i + 1, max(r, end)
+            if n_classes > 0:
+                for t in range(count):
+                    if nearest[t] >= 0:
+                        tables[s, classes[first + t], nearest[t]] += 1
     return costs, tables
 
 

@@ -5,6 +5,7 @@ bits: `np.bincount`, `np.cumsum` and `np.add.at` add one term after the other, `
 A batch function loops over devices; the function with the underscore above it treats one device.
 """
 
+from p2pkm.core.wire_format import integer_bits
 from p2pkm.kernels.reference.cdkm import cdkm
 from p2pkm.kernels.reference.cost import losses, price
 from p2pkm.kernels.reference.flooding import bundle, merge
@@ -24,6 +25,7 @@ __all__ = [
     "fuzzy",
     "gtv",
     "gtvmin",
+    "integer_bits",
     "kmeans",
     "layers",
     "losses",

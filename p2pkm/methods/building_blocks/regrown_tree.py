@@ -111,7 +111,7 @@ class Walk(Protocol):
     def outgoing(self, state: Any, *, up: bool) -> Floats:
         """Return the tables that go up or down, float64[n, r, w]."""
 
-    def count_wire(self, state: Any, who: Integers, tables: Floats, *, up: bool) -> Integers:
+    def count_wire(self, state: Any, who: Integers, tables: Floats, devices: Devices, *, up: bool) -> Integers:
         """Return the bytes on the wire of the tables of some devices, int64[b]."""
 
 
@@ -176,9 +176,9 @@ class OverRegrownTree(MethodBase):
             said = (hops == turn - self.longest) & (growth.stamp == devices.round)
         edges = said[source] & (growth.edge_parent if up else growth.edge_child)
         said = (np.bincount(source[edges], minlength=n) > 0) | (said & (hops == 0))  # a root alone is not done either
-        return self._combine(state, said, edges, up=up)
+        return self._combine(state, said, edges, devices, up=up)
 
-    def _combine(self, state: Any, said: Mask, edges: Mask, *, up: bool) -> DenseMessages:
+    def _combine(self, state: Any, said: Mask, edges: Mask, devices: Devices, *, up: bool) -> DenseMessages:
         """Return the messages of those who walk and of those who begin anew, whose numbers fill rows of one width."""
         growth, plain = state.growth, self.walk.outgoing(state, up=up)
         begins, elects = growth.moments if up else growth.begins, growth.elects
@@ -189,7 +189,7 @@ class OverRegrownTree(MethodBase):
         flat[elects, :numbers] = begins.reshape(n, numbers)[elects]
         wire, walks = np.zeros(n, np.int64), np.flatnonzero(said & ~elects)
         if len(walks):
-            wire[walks] = self.walk.count_wire(state, walks, plain[walks], up=up)
+            wire[walks] = self.walk.count_wire(state, walks, plain[walks], devices, up=up)
         real = np.isfinite(begins)
         bitmap = np.where(real.all(axis=(1, 2)), 0, -(-begins.shape[1] // 8))
         unused = 0 if up else _head_rows(w) * w - _UNITS

@@ -12,7 +12,7 @@ from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.wire_format import integer_bits, to_bytes
+from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks.coupling_choice import rehearse
 from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
@@ -220,7 +220,8 @@ def _round(table: Floats, losses: Floats, told: Mask, lossy: Mask, devices: Devi
     table[fits, :, 3], table[fits, :, 4:] = count[fits] * devices.unit, (steps * size)[fits]
     k, width = whole.shape[1:]
     real = k + _NUMBER * (width * told.sum(axis=1) + lossy)
-    return 2 + np.where(fits, _SINGLE + integer_bits(whole, rice=devices.grid is not None and devices.grid.rice), real)
+    rice = devices.grid is not None and devices.grid.rice
+    return 2 + np.where(fits, _SINGLE + devices.kernels.integer_bits(whole, rice=rice), real)
 
 
 def _single(numbers: Floats) -> Floats:

@@ -13,7 +13,7 @@ from p2pkm.core.protocols import MethodBase, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
-from p2pkm.core.wire_format import integer_bytes
+from p2pkm.core.wire_format import to_bytes
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search, tree_sums
 from p2pkm.methods.building_blocks.regrown_tree import Growth, OverRegrownTree
@@ -336,7 +336,9 @@ class OverTree(OnGraph):
         who, wire = np.flatnonzero(said.rows >= 0), np.zeros(len(devices), np.int64)
         if not len(who):
             return said
-        wire[who] = _SHORT * tables.shape[2] if first else self.count_wire(state, who, tables[who], up=position.up)
+        wire[who] = (
+            _SHORT * tables.shape[2] if first else self.count_wire(state, who, tables[who], devices, up=position.up)
+        )
         return said._replace(wire=wire)
 
     def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
@@ -345,17 +347,19 @@ class OverTree(OnGraph):
             return state.up if up else state.down
         return _put(state.up, (..., -1), tree_search.shorten(state.up[..., -1]))
 
-    def count_wire(self, state: TreeLloydState, who: Integers, tables: Floats, *, up: bool) -> Integers:
+    def count_wire(
+        self, state: TreeLloydState, who: Integers, tables: Floats, devices: Devices, *, up: bool
+    ) -> Integers:
         """Return the bytes on the wire of the tables of some devices, int64[b].
 
         What goes up: whole numbers, the cost, errors if asked for.
         """
         if not up:
-            return _count_down(tables)
+            return _count_down(tables, devices)
         real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
         changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
         errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
-        return integer_bytes(changes.astype(np.int64)) + self.cost_bytes + errors
+        return to_bytes(devices.kernels.integer_bits(changes.astype(np.int64))) + self.cost_bytes + errors
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
@@ -608,10 +612,11 @@ def _change_rows(table: Floats, reference: Floats, down: Floats, devices: Device
     return table, reference
 
 
-def _count_down(tables: Floats) -> Integers:
+def _count_down(tables: Floats, devices: Devices) -> Integers:
     """Return the bytes on the wire of what goes down, int64[b]: an order, and moves or marks of rows."""
     orders, marks = tables[:, 0, 0].astype(np.int64), np.count_nonzero(tables[:, 1:, 0], axis=1)
-    moves = np.where(orders & _MOVE, integer_bytes(tables[:, 1:].astype(np.int64)), 0)
+    bits = devices.kernels.integer_bits(tables[:, 1:].astype(np.int64))
+    moves = np.where(orders & _MOVE, to_bytes(bits), 0)
     marked = np.where(orders & (_ADD | _REMOVE), _MARK * marks, 0) + np.where(orders & _ADD, _ASIDE, 0)
     return _ORDER + moves + marked
 

@@ -59,9 +59,9 @@ def test_it_is_counted():
 def test_on_a_grid_it_sends_whole_numbers_that_can_be_decoded(monkeypatch, code):
     tables, usual = [], accept_test.number_bits
 
-    def record(given, *, rice):
+    def record(given, *, rice, **rest):
         assert rice == (code == "rice")
-        bits = usual(given, rice=rice)
+        bits = usual(given, rice=rice, **rest)
         for table, length in zip(given, bits, strict=True):
             text = encode(table.astype(np.int64), rice=rice)
             assert len(text) == length - 1
