@@ -7,7 +7,7 @@ that has not moved is silent. Of any other method the rows are rounded where the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from p2pkm.core.batch import Devices, Floats, Grid, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, parse, suggest
+from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import whole
 from p2pkm.core.wire_format import number_bits, to_bytes
@@ -138,6 +139,8 @@ class Quantizer(Transform):
         self._content = MessageContent.OTHER
         self._common = False  # whether neighbors know the first table
         self._waiting = 0  # devices that have not converged
+        self._known: tuple[Any, ...] = (None,) * 3  # what the steps of this stage were worked out from
+        self._steps = np.zeros(0)
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
@@ -215,7 +218,7 @@ class Quantizer(Transform):
 
     def begin(self, stage: Stage, *, closing: bool) -> "Quantizer | None":
         """Act where the variance is summed up, where a stage is on the grid, and where the run's own method sends."""
-        self._last, self._counts = None, stage.algorithm.traits.counts_on_grid
+        self._last, self._counts, self._known = None, stage.algorithm.traits.counts_on_grid, (None,) * 3
         self._measures = stage.name == TotalVariance.name
         self._algorithm = self._own if stage.after else stage.algorithm
         traits = self._algorithm.traits
@@ -240,8 +243,11 @@ class Quantizer(Transform):
 
     def _step(self, devices: Devices, state: Any = None) -> Floats:
         """Return the step of each device in the units of the points, float64[n]."""
-        bits = self._spec.bits or (_count_bits(self._algorithm.settle(state), devices) if self._moves else _USUAL)
-        return np.asarray(np.sqrt(self._agreed[:, -1]) * 2.0**-bits)
+        known = self._agreed, optional(state, "rehearsed"), devices.total_weight
+        if known[0] is not self._known[0] or known[1] is not self._known[1] or known[2] != self._known[2]:
+            bits = self._spec.bits or (_count_bits(self._algorithm.settle(state), devices) if self._moves else _USUAL)
+            self._known, self._steps = known, np.sqrt(self._agreed[:, -1]) * 2.0**-bits
+        return self._steps
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Return the messages as they are read, with their lengths."""
@@ -391,7 +397,7 @@ class _OnGrid:
         return self.algorithm.update(state, inbox, self._place(devices, state))
 
     def _place(self, devices: Devices, state: Any) -> Devices:
-        return replace(devices, grid=self.quantizer.grid(devices, state))
+        return devices.on_grid(self.quantizer.grid(devices, state))
 
 
 def _count_bits(algorithm: Any, devices: Devices) -> int:

@@ -295,8 +295,15 @@ class Devices:
 
     def at_turn(self, round: int, turn: int, active_devices: Mask) -> "Devices":
         """Return the batch in a turn of a round; what was worked out of points and links stays with it."""
+        return self._with(round=round, turn=turn, active_devices=active_devices)
+
+    def on_grid(self, grid: Grid) -> "Devices":
+        """Return the batch whose devices know the grid, in the same way."""
+        return self._with(grid=grid)
+
+    def _with(self, **others: Any) -> "Devices":
         now = object.__new__(Devices)  # `replace` would look at every field in every turn
-        vars(now).update(vars(self), round=round, turn=turn, active_devices=active_devices)
+        vars(now).update(vars(self), **others)
         return now
 
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[

@@ -1,6 +1,5 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -85,9 +84,8 @@ class MethodBase:
 
     def replaced(self, **others: Any) -> Self:
         """Return the same method with some other parameters."""
-        other = copy(self)
-        for name, value in others.items():
-            object.__setattr__(other, name, value)
+        other = object.__new__(type(self))  # quicker than `copy`: methods settle in every turn
+        vars(other).update(vars(self), **others)
         return other
 
     def resolve(self, run: RunOutline) -> Self:

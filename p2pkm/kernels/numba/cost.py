@@ -3,7 +3,7 @@
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import alike, behind, writable
-from p2pkm.kernels.numba.nearest import _nearest, _room
+from p2pkm.kernels.numba.nearest import _least_in_the_plane, _nearest, _room, _turn
 from p2pkm.kernels.numba.threads import divide
 
 
@@ -37,13 +37,18 @@ def _price(points, weights, offsets, classes, n_classes, sets):
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
     block, centers, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
-    lanes, begin = nearest.shape[0], 0
+    lanes, begin, bare = nearest.shape[0], 0, n_classes == 0 and points.shape[1] == 2
     for first in range(offsets[0], offsets[n], lanes):  # a block of points is of as many devices as it may be
         count = min(lanes, offsets[n] - first)
         while offsets[begin + 1] <= first:
             begin += 1
+        if bare:
+            _turn(points, first, count, block)
         for s in range(q):
-            _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
+            if bare:
+                _least_in_the_plane(block, count, sets[s], sets.shape[1], lowest)
+            else:
+                _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
             i, r = begin, 0
             while r < count:
                 end, total = min(offsets[i + 1] - first, count), costs[i, s]

@@ -165,6 +165,32 @@ def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
             labels[r] = c if nearer else labels[r]
 
 
+@helper(inline="always")
+def _least_in_the_plane(block, count, centroids, rows, lowest):
+    """Find only how far the nearest of the first `rows` centroids is, for the points that stand in a block."""
+    for r in range(count):
+        lowest[r] = np.inf
+    whole = rows - rows % 4
+    for c in range(0, whole, 4):
+        u0, u1, u2, u3 = centroids[c, 0], centroids[c + 1, 0], centroids[c + 2, 0], centroids[c + 3, 0]
+        v0, v1, v2, v3 = centroids[c, 1], centroids[c + 1, 1], centroids[c + 2, 1], centroids[c + 3, 1]
+        for r in range(count):
+            x, y, low = block[0, r], block[1, r], lowest[r]
+            distance = (x - u0) * (x - u0) + (y - v0) * (y - v0)
+            low = distance if distance < low else low
+            distance = (x - u1) * (x - u1) + (y - v1) * (y - v1)
+            low = distance if distance < low else low
+            distance = (x - u2) * (x - u2) + (y - v2) * (y - v2)
+            low = distance if distance < low else low
+            distance = (x - u3) * (x - u3) + (y - v3) * (y - v3)
+            lowest[r] = distance if distance < low else low
+    for c in range(whole, rows):
+        for r in range(count):
+            x, y = block[0, r] - centroids[c, 0], block[1, r] - centroids[c, 1]
+            distance = x * x + y * y
+            lowest[r] = distance if distance < lowest[r] else lowest[r]
+
+
 @helper(forceinline=True)
 def _add(points, mass, first, count, rows, sums, counts, block, labels):
     """Add each point of the block that `_nearest` has just looked at to the sum and the count of its centroid.
