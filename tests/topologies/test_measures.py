@@ -584,7 +584,7 @@ def test_a_cut_that_would_take_too_long_is_refused():
     assert measures.find_cut(topologies.random_regular(4000, degree=6, seed=1), 1) is None
 
 
-@pytest.mark.parametrize("steps", [5, 10_000])
+@pytest.mark.parametrize("steps", [5, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
     monkeypatch.setattr(spectrum, "_PROBES", 3_000)
     monkeypatch.setattr(spectrum, "_SAMPLED", 3_000)
