@@ -19,7 +19,7 @@ from tests.mutants.operators import Mutant
 _CALLS = 8  # of one function in one test are followed
 _CASES = 5  # of one function of a test
 _SLOW = 1.0  # seconds of the processor; a test that takes longer is not asked
-_LIMIT = 120  # the same for all tests of a mutant: it ran in circles
+_LIMIT = 40  # the same for all tests of a mutant: it ran in circles
 _PATIENCE = 900  # seconds of the clock: it waits for ever
 _GUESSED = 0.1  # seconds of a test that the map does not know
 _LEARNED = 12  # tests that noticed mutants of the same file are asked first

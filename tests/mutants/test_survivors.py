@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
@@ -14,40 +15,48 @@ from numpy.testing import assert_allclose
 import p2pkm
 from p2pkm.channel.byzantine import ByzantineMessages, _convert
 from p2pkm.channel.fault_trace import parse_trace
+from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.quantization import _count_bits
 from p2pkm.channel.suppression import reach
-from p2pkm.core.adaptive_code import decision_bits, length_bits
+from p2pkm.core.adaptive_code import _log_factorials, decision_bits, length_bits
 from p2pkm.core.brief import _tell
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.messages import Delivery, RaggedArray, SparseMessages, Tables
 from p2pkm.core.mpi_environment import check_threads
 from p2pkm.core.sorting import blocks, narrow
-from p2pkm.core.spec import parse
+from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import _first_text
 from p2pkm.engine.build_batch import label_pooled
-from p2pkm.engine.loop import RunContext
+from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.methods.building_blocks.quantization import count_bits
+from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.tree_search import aside
+from p2pkm.methods.init import pipelines
 from p2pkm.methods.init.lean import Cells, pack_rows
-from p2pkm.metrics import cost_ratio, monitor, replay_frames, summary
+from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.peer import private
+from p2pkm.metrics import closing_rows, cost_ratio, monitor, replay_frames, stream_figures, summary
 from p2pkm.metrics.clustering import silhouettes
-from p2pkm.metrics.milestones import trace, write_share
+from p2pkm.metrics.milestones import never_reached, trace, write_share
+from p2pkm.metrics.milestones import reach as reach_milestones
 from p2pkm.metrics.registry import METRICS
+from p2pkm.metrics.result import Exposure
 from p2pkm.metrics.summary import _tell_reverted
 from p2pkm.network import ledger, rank_partition
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
+from p2pkm.network.link_model import PROFILES
 from p2pkm.network.rank_partition import RankPartition
-from p2pkm.storage import lock, run_folder, save
+from p2pkm.storage import latex_table, lock, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.checksums import NAME, _check, _read
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import Study, find_gap, read_rows, tell_worse
+from p2pkm.storage.study_table import Study, find_gap, judge_gap, read_rows, tell_worse
 from tests.methods.init.test_lean import draw
 from tests.support.play_rounds import arrange
 from topologies import CSRGraph, path, ring
@@ -440,3 +449,159 @@ def test_bits_of_lengths_are_those_of_one_decision_per_length():
 def test_text_that_is_a_number_is_not_named():
     assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
     assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))
+
+
+def test_figures_of_a_stream_are_over_the_rounds_of_the_method():
+    rounds = [{"stage": "start", "round": 0, "wire_bytes": 3, "ratio_mean": 9.0}]
+    for t, ratio in enumerate((8.0, 1.25, 1.75, None, 1.5)):
+        rounds.append({"stage": "m", "round": t, "wire_bytes": 10 * t + 7, "ratio_mean": ratio})
+    figures = stream_figures.worst_excess, stream_figures.mean_excess, stream_figures.bytes_per_round
+    for stream, count, wanted in (("drawn", 6, (0.75, 0.5, 10.0)), ("drawn", 2, (None,) * 3), (None, 6, (None,) * 3)):
+        result = SimpleNamespace(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
+        assert tuple(figure(result) for figure in figures) == wanted
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
+)
+def test_a_goal_may_be_reached_before_the_method(total, before, inside):
+    said = closing_rows._place({"rounds_to_1pct": total, "rounds_before": before}, "")
+    assert said == ("with initialization", f"in round {total} of the initialization")[inside]
+
+
+@pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
+def test_a_checkpoint_may_be_due_from_round_1_on(t, kept):
+    context = SimpleNamespace(
+        keeper=SimpleNamespace(due=lambda _: True, open=True), interrupted=lambda: 0, all_rounds=True,
+        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
+    )  # fmt: skip
+    state = Start(None, np.zeros(2, np.bool_))
+    assert _check_termination(context, state, True, t) == ("", ("", kept))
+
+
+def test_a_safeguard_halves_steps_only_where_there_are_several():
+    for steps, wanted in ((1, 1.0), (2, 0.5)):
+        method = p2pkm.GTVMin(2, schedule="jacobi", safeguard=True, local_steps=steps)
+        assert method.effective_relaxation() == wanted
+    assert [p2pkm.GTVMin(2, groups=groups).traits.follows_points for groups in (False, 2)] == [True, False]
+
+
+def test_whether_tables_are_flooded_depends_on_clusters_and_coordinates(monkeypatch):
+    asked = []
+    monkeypatch.setattr(pipelines, "can_flood", lambda _, k, d: asked.append((k, d)) or True)
+    shards = p2pkm.Shards.from_list([np.arange(20.0).reshape(10, 2) + i for i in range(4)])
+    p2pkm.simulate(p2pkm.GTVMin(3), ring(4), shards, rounds=1, baselines=False, byzantine=p2pkm.Byzantine(1))
+    assert asked == [(3, 2)]
+
+
+def test_never_and_until_when_a_run_is_near_its_end_and_central():
+    row = {"rounds_to_1pct_of_central": None, "ratio_mean": 1.5}
+    assert never_reached(row, "bytes_to_1pct_of_central") and not never_reached(row, "bytes")
+    assert not never_reached(row | {"ratio_mean": None}, "bytes_to_1pct_of_central")
+    ratios = 2.0, 1.2, 1.006, 1.0
+    found = reach_milestones([
+        {"stage": "m", "round": t, "bytes": 10 * t, "ratio_mean": ratio} for t, ratio in enumerate(ratios)
+    ])  # fmt: skip
+    assert (found["rounds_to_1pct"], found["bytes_to_1pct"], found["rounds_to_1pct_of_central"]) == (2, 20, 2)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, [1, 2, 3, 0]), (1, [1, 2, 3, 0]), (2, [0, 0, 3, 0])])
+def test_devices_of_too_few_points_have_no_part_in_the_total_variance(least, wanted):
+    table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
+    devices = replace(table.devices, min_count=least)
+    state = TotalVariance(1, grow(table.topology)).initial_state(devices, None)
+    assert state.moments[:, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
+def test_of_several_transforms_one_is_enough(name):
+    one, other = (SimpleNamespace(**{name: value}) for value in (True, False))
+    assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]
+
+
+@pytest.mark.parametrize("most", [4, 12])
+def test_central_k_means_is_on_a_sample_of_very_many_points(monkeypatch, most):
+    monkeypatch.setattr(cost_ratio, "_POOLED", 2 * most)
+    shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(8.0).reshape(4, 2)])
+    network = arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network
+    pooled, note = cost_ratio.gather_points(shards, 7, network)
+    assert len(pooled.points) == most and (note is None) == (most == 12)
+
+
+def test_how_many_sets_are_priced_depends_on_their_numbers():
+    table, asked = arrange([np.ones((3, 2)), np.zeros((2, 2))], [(0, 1)]), []
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+    prices._choose = lambda numbers, _: asked.append(numbers) or prices._scored
+    prices.of(np.zeros((2, 3, 2)), closing=True)
+    assert asked == [6]
+
+
+def test_logarithms_of_products_are_sums_of_logarithms():
+    whole, half = _log_factorials(20)
+    assert_allclose(whole, [np.log2(np.arange(1.0, m + 1)).sum() for m in range(21)])
+    assert_allclose(half, [np.log2(np.arange(1.0, m + 1) - 0.5).sum() for m in range(21)])
+
+
+def test_words_for_true_and_false():
+    for text, wanted in {"true": 1, "yes": 1, "1": 1, "Yes": 1, "false": 0, "no": 0, "0": 0, "NO": 0}.items():
+        assert _convert_bool(text, "x") is bool(wanted)
+    with pytest.raises(ExperimentError, match="true or false"):
+        _convert_bool("on", "x")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_figures_of_a_link_model_are_those_that_were_given(profile):
+    names = "latency", "bandwidth", "access", "speed", "server_access", "server_speed"
+    given = {name: 2.0 + i for i, name in enumerate(names)}
+    assert {name: value for name, value in vars(PROFILES[profile](**given)).items() if name in given} == given
+
+
+@pytest.mark.parametrize(("least", "refused"), [(0.0, False), (np.inf, True)])
+def test_noise_below_the_units_is_refused(monkeypatch, least, refused):
+    monkeypatch.setattr(private, "_LEAST_NOISE", least)
+    with pytest.raises(ExperimentError, match="rounding takes it away") if refused else nullcontext():
+        p2pkm.Private(2, epsilon=1.0, radius=30.0)._check_noise(4)
+
+
+def test_absent_rows_are_not_compared():
+    centroids = np.array([[[0.0, 0.0], [9.0, 0.0]], [[3.0, 4.0], [np.inf, np.inf]], [[np.inf] * 2] * 2])
+    assert summary.measure_consensus(centroids, 0) == pytest.approx(np.sqrt((0.0 + 25.0) / 2))
+    assert summary.measure_consensus(centroids, 2) is None
+
+
+def test_what_stands_at_the_lower_end_of_a_link_is_copied_to_the_upper_end():
+    table = arrange([np.zeros((1, 1))] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    topology = table.topology
+    found = summary._both_ways(topology, np.arange(8.0), table.network)
+    here = list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
+    assert found.tolist() == [float(here.index((min(link), max(link)))) for link in here]
+
+
+def test_words_and_truths_are_no_figures_of_a_table():
+    rows = [{"seed": 1, "ari": 0.5, "whole": True, "name": "a"}]
+    assert latex_table._choose(rows, "ari") == ["ari"]
+    for name in ("whole", "name", "seed"):
+        with pytest.raises(ExperimentError, match="as a number"):
+            latex_table._choose(rows, [name])
+
+
+@pytest.mark.parametrize(
+    ("tied", "mean", "said"),
+    [
+        (None, 1.0, "one seed: may be chance"),
+        (True, 1.0, "tied"),
+        (False, 1.0, "worse"),
+        (False, -1.0, "better"),
+    ],
+)
+def test_what_a_gap_says(tied, mean, said):
+    assert judge_gap({"tied": tied, "mean": mean}) == said
+
+
+def test_what_was_seen_is_saved(tmp_path):
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    seen = Exposure(np.array([2, 2, 2]), np.array([4, 5, 6]))
+    save.save(replace(result, exposure=seen), tmp_path / "run")
+    with np.load(tmp_path / "run" / "exposure.npz") as kept:
+        assert {name: kept[name].tolist() for name in kept} == {"devices": [2, 2, 2], "rows": [4, 5, 6]}
