@@ -13,7 +13,7 @@ from tests.mutants.play import Player, read_rows
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "network", "channel", "methods", "engine", "storage", "metrics")
-TESTS = tuple(f"tests/{name}" for name in (*PACKAGES, "contract", "privacy"))
+TESTS = (*(f"tests/{name}" for name in (*PACKAGES, "contract", "privacy")), "tests/mutants/test_survivors.py")
 
 
 def draw(number: int, seed: int) -> dict[str, Mutant]:

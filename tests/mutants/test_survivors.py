@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
 from types import SimpleNamespace
 
@@ -15,42 +16,57 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import p2pkm
-from p2pkm.channel.byzantine import ByzantineMessages
+from p2pkm.channel.byzantine import ByzantineMessages, _convert
 from p2pkm.channel.fault_trace import parse_trace
+from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.quantization import _count_bits
+from p2pkm.channel.suppression import reach
 from p2pkm.core import chunks
-from p2pkm.core.adaptive_code import tally
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.adaptive_code import _log_factorials, decision_bits, length_bits, tally
+from p2pkm.core.brief import _tell
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.messages import Delivery, RaggedArray, SparseMessages, Tables
 from p2pkm.core.mpi_environment import check_threads
 from p2pkm.core.sorting import blocks, narrow
+from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
+from p2pkm.core.traits import MessageContent
+from p2pkm.core.validation import _first_text, bounded, finite
 from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import label_pooled
-from p2pkm.engine.loop import RunContext
+from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.methods.building_blocks.quantization import count_bits
+from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.tree_search import aside
+from p2pkm.methods.init import pipelines
 from p2pkm.methods.init.lean import Cells, pack_rows
-from p2pkm.metrics import alignment, cost_ratio, monitor, replay_frames, summary
-from p2pkm.metrics.clustering import silhouettes
-from p2pkm.metrics.milestones import write_rounds
+from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.init.tree_summaries import TreeSummaries
+from p2pkm.methods.peer import private
+from p2pkm.metrics import alignment, closing_rows, cost_ratio, monitor, replay_frames, stream_figures, summary
+from p2pkm.metrics.clustering import distance, silhouettes
+from p2pkm.metrics.milestones import never_reached, trace, write_rounds, write_share
+from p2pkm.metrics.milestones import reach as reach_milestones
 from p2pkm.metrics.registry import METRICS
+from p2pkm.metrics.result import Exposure
+from p2pkm.metrics.summary import _tell_reverted
 from p2pkm.network import ledger, rank_partition
 from p2pkm.network.graph import _LISTED, Topology
 from p2pkm.network.halo import place
-from p2pkm.network.link_model import LinkModel
+from p2pkm.network.link_model import PROFILES, LinkModel
 from p2pkm.network.rank_partition import RankPartition
-from p2pkm.storage import save
+from p2pkm.storage import checksums, latex_table, lock, paired_tests, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
-from p2pkm.storage.checksums import _check
+from p2pkm.storage.checksums import NAME, _check, _read
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import Study, average, read_rows, tell_worse
+from p2pkm.storage.study_table import Study, average, find_gap, judge_gap, name_run, read_rows, tell_worse
 from tests.methods.init.test_lean import draw
 from tests.support.play_rounds import arrange
-from topologies import path, ring
+from topologies import CSRGraph, path, ring
 
 
 def test_the_next_checkpoint_is_due_after_30_s_or_40_times_what_the_last_took(tmp_path, monkeypatch):
@@ -326,6 +342,303 @@ def test_stages_that_pass_tables_on_reach_as_far_as_their_hops():
     def stage(content, hops, *, floods=False):
         return SimpleNamespace(traits=SimpleNamespace(message_content=content, hops=hops, floods=floods))
 
+    near, far = stage(MessageContent.CENTROIDS, None), stage(MessageContent.SUMMARIES, 4)
+    assert reach([near]) == 1 and reach([near, far]) == 4
+    assert reach([stage(MessageContent.SUMMARIES, None)]) is None
+    assert reach([stage(MessageContent.CENTROIDS, 3, floods=True)]) == 3
+
+
+def test_times_of_a_manifest_are_times():
+    assert datetime.fromisoformat(run_folder._now()).tzinfo is not None
+
+
+def test_names_of_nodes_and_devices_must_be_the_same():
+    named = replace(Topology.from_graph(path(3)), names=("a", "b", "c"))
+    assert named.call(("c", "b", "a")).names == ("c", "b", "a")
+    with pytest.raises(TopologyError, match="different names"):
+        named.call(("a", "b", "d"))
+
+
+def test_a_graph_whose_arrays_do_not_fit_is_refused():
+    with pytest.raises(TopologyError):
+        Topology.from_graph(CSRGraph(np.array([0, 1, 2]), np.array([1, 7])))
+
+
+def test_long_sequences_are_told_by_their_size():
+    assert [_tell(one) for one in ((1, 2, 3), (1, 2, 3, 4), [1], {})] == [
+        "(1, 2, 3)", "<tuple of 4>", "<list of 1>", "<dict of 0>",
+    ]  # fmt: skip
+
+
+def test_the_array_of_an_archive_that_is_damaged_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(70))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(np.arange(70).tobytes()) + 3] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    assert _check(tmp_path, "a.npz", "0").what == "is changed: its array 'bad' is damaged"
+
+
+@pytest.mark.parametrize(
+    ("frame", "wanted"),
+    [
+        ("none", [[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]),
+        ("coordinate", [[0.0, 0.0], [1.0, 1.0], [0.25, 0.4]]),
+        ("entries", [[0.0, 0.5], [0.4, 1.0], [0.1, 0.7]]),
+    ],
+)
+def test_boxes_in_the_units_of_a_server_method(frame, wanted):
+    assert_allclose(_convert(np.array([[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]), frame), wanted)
+
+
+def test_new_rows_are_put_at_least_one_step_aside():
+    assert aside(0.0, 3.0) == aside(5.0, 0.0) == 1.0 < aside(1e4, 1.0)
+
+
+def test_the_note_on_devices_that_took_their_start_back():
+    assert [len(_tell_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
+
+
+def test_the_share_of_runs_is_told_unless_all_came_near():
+    runs = [{}, {"reached_central": 3, "seeds": 3}, {"reached_central": 0, "seeds": 3}]
+    assert [write_share(one) for one in runs] == ["", "", " 0/3"]
+
+
+def test_gaps_are_over_common_seeds_with_the_figure():
+    group = {0: {"ari": 0.5}, 1: {"ari": 0.75}}
+    assert find_gap(group, {2: {"ari": 0.5}}, "ari") is find_gap(group, {0: {"ari": None}}, "ari") is None
+    assert find_gap(group, {0: {"ari": 0.25}, 1: {"ari": 0.5}}, "ari")["mean"] == 0.25
+
+
+@pytest.mark.parametrize(("promises", "altered", "count"), [(False, False, 0), (True, True, 0), (True, False, 2)])
+def test_descent_is_claimed_only_where_it_is_promised_and_messages_are_as_sent(promises, altered, count):
+    method = SimpleNamespace(traits=SimpleNamespace(guarantees_descent=promises))
+    devices = SimpleNamespace(min_count=count, has_stale_or_varying_links=False)
+    seen = SimpleNamespace(altered=altered, _devices=devices)
+    assert monitor.Monitor._certify(seen, method, 1.0, 0) == "not claimed"
+
+
+def test_links_to_a_server_weigh_1():
+    assert Topology.star(3).weights.tolist() == [1.0] * 6
+
+
+def test_an_empty_list_of_checksums_is_cut_off(tmp_path):
+    (tmp_path / NAME).write_bytes(b"")
+    assert "cut off" in _read(tmp_path).what
+
+
+@pytest.mark.parametrize(
+    "text", ["[3]", "3", "null", "{}", '{"process": "3"}', '{"process": 0}', '{"process": 99999999999}']
+)
+def test_a_lock_that_names_no_process_is_of_nobody_known(tmp_path, text):
+    (tmp_path / lock.NAME).write_text(text)
+    assert lock._read(tmp_path) == {}
+
+
+def test_rounds_of_a_trace_go_on_from_stage_to_stage_and_from_run_to_run():
+    records = [{"stage": stage, "round": t, "bytes": 0, "ratio_mean": None} for stage, t in
+               (("a", 0), ("a", 2), ("b", 0), ("b", 1), ("b", 0), ("b", 3))]  # fmt: skip
+    assert [one[0] for one in trace(records)] == [0, 2, 2, 3, 3, 6]
+
+
+@pytest.mark.parametrize("text", ["gtvmin:alpha", "gtvmin:alpha=1,alpha=2"])
+def test_a_key_without_value_and_one_given_twice_are_refused(text):
+    with pytest.raises(ExperimentError, match="give alpha once"):
+        parse(text, {"gtvmin": p2pkm.GTVMin}, "algorithm")
+
+
+def test_bits_of_lengths_are_those_of_one_decision_per_length():
+    histogram = np.zeros(64, np.int64)
+    histogram[[0, 1, 4]] = 3, 2, 1
+    wanted = sum(decision_bits(np.array([a]), np.array([b]))[0] for a, b in ((3, 3), (2, 1), (0, 1), (0, 1), (1, 0)))
+    assert length_bits(histogram) == pytest.approx(wanted)
+
+
+def test_text_that_is_a_number_is_not_named():
+    assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
+    assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))
+
+
+def test_figures_of_a_stream_are_over_the_rounds_of_the_method():
+    rounds = [{"stage": "start", "round": 0, "wire_bytes": 3, "ratio_mean": 9.0}]
+    for t, ratio in enumerate((8.0, 1.25, 1.75, None, 1.5)):
+        rounds.append({"stage": "m", "round": t, "wire_bytes": 10 * t + 7, "ratio_mean": ratio})
+    figures = stream_figures.worst_excess, stream_figures.mean_excess, stream_figures.bytes_per_round
+    for stream, count, wanted in (("drawn", 6, (0.75, 0.5, 10.0)), ("drawn", 2, (None,) * 3), (None, 6, (None,) * 3)):
+        result = SimpleNamespace(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
+        assert tuple(figure(result) for figure in figures) == wanted
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
+)
+def test_a_goal_may_be_reached_before_the_method(total, before, inside):
+    said = closing_rows._place({"rounds_to_1pct": total, "rounds_before": before}, "")
+    assert said == ("with initialization", f"in round {total} of the initialization")[inside]
+
+
+@pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
+def test_a_checkpoint_may_be_due_from_round_1_on(t, kept):
+    context = SimpleNamespace(
+        keeper=SimpleNamespace(due=lambda _: True, open=True), interrupted=lambda: 0, all_rounds=True,
+        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
+    )  # fmt: skip
+    state = Start(None, np.zeros(2, np.bool_))
+    assert _check_termination(context, state, True, t) == ("", ("", kept))
+
+
+def test_a_safeguard_halves_steps_only_where_there_are_several():
+    for steps, wanted in ((1, 1.0), (2, 0.5)):
+        method = p2pkm.GTVMin(2, schedule="jacobi", safeguard=True, local_steps=steps)
+        assert method.effective_relaxation() == wanted
+    assert [p2pkm.GTVMin(2, groups=groups).traits.follows_points for groups in (False, 2)] == [True, False]
+
+
+def test_whether_tables_are_flooded_depends_on_clusters_and_coordinates(monkeypatch):
+    asked = []
+    monkeypatch.setattr(pipelines, "can_flood", lambda _, k, d: asked.append((k, d)) or True)
+    shards = p2pkm.Shards.from_list([np.arange(20.0).reshape(10, 2) + i for i in range(4)])
+    p2pkm.simulate(p2pkm.GTVMin(3), ring(4), shards, rounds=1, baselines=False, byzantine=p2pkm.Byzantine(1))
+    assert asked == [(3, 2)]
+
+
+def test_never_and_until_when_a_run_is_near_its_end_and_central():
+    row = {"rounds_to_1pct_of_central": None, "ratio_mean": 1.5}
+    assert never_reached(row, "bytes_to_1pct_of_central") and not never_reached(row, "bytes")
+    assert not never_reached(row | {"ratio_mean": None}, "bytes_to_1pct_of_central")
+    ratios = 2.0, 1.2, 1.006, 1.0
+    found = reach_milestones([
+        {"stage": "m", "round": t, "bytes": 10 * t, "ratio_mean": ratio} for t, ratio in enumerate(ratios)
+    ])  # fmt: skip
+    assert (found["rounds_to_1pct"], found["bytes_to_1pct"], found["rounds_to_1pct_of_central"]) == (2, 20, 2)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, [1, 2, 3, 0]), (1, [1, 2, 3, 0]), (2, [0, 0, 3, 0])])
+def test_devices_of_too_few_points_have_no_part_in_the_total_variance(least, wanted):
+    table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
+    devices = replace(table.devices, min_count=least)
+    state = TotalVariance(1, grow(table.topology)).initial_state(devices, None)
+    assert state.moments[:, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
+def test_of_several_transforms_one_is_enough(name):
+    one, other = (SimpleNamespace(**{name: value}) for value in (True, False))
+    assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]
+
+
+@pytest.mark.parametrize("most", [4, 12])
+def test_central_k_means_is_on_a_sample_of_very_many_points(monkeypatch, most):
+    monkeypatch.setattr(cost_ratio, "_POOLED", 2 * most)
+    shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(8.0).reshape(4, 2)])
+    network = arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network
+    pooled, note = cost_ratio.gather_points(shards, 7, network)
+    assert len(pooled.points) == most and (note is None) == (most == 12)
+
+
+def test_how_many_sets_are_priced_depends_on_their_numbers():
+    table, asked = arrange([np.ones((3, 2)), np.zeros((2, 2))], [(0, 1)]), []
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+    prices._choose = lambda numbers, _: asked.append(numbers) or prices._scored
+    prices.of(np.zeros((2, 3, 2)), closing=True)
+    assert asked == [6]
+
+
+def test_logarithms_of_products_are_sums_of_logarithms():
+    whole, half = _log_factorials(20)
+    assert_allclose(whole, [np.log2(np.arange(1.0, m + 1)).sum() for m in range(21)])
+    assert_allclose(half, [np.log2(np.arange(1.0, m + 1) - 0.5).sum() for m in range(21)])
+
+
+def test_words_for_true_and_false():
+    for text, wanted in {"true": 1, "yes": 1, "1": 1, "Yes": 1, "false": 0, "no": 0, "0": 0, "NO": 0}.items():
+        assert _convert_bool(text, "x") is bool(wanted)
+    with pytest.raises(ExperimentError, match="true or false"):
+        _convert_bool("on", "x")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_figures_of_a_link_model_are_those_that_were_given(profile):
+    names = "latency", "bandwidth", "access", "speed", "server_access", "server_speed"
+    given = {name: 2.0 + i for i, name in enumerate(names)}
+    assert {name: value for name, value in vars(PROFILES[profile](**given)).items() if name in given} == given
+
+
+@pytest.mark.parametrize(("least", "refused"), [(0.0, False), (np.inf, True)])
+def test_noise_below_the_units_is_refused(monkeypatch, least, refused):
+    monkeypatch.setattr(private, "_LEAST_NOISE", least)
+    with pytest.raises(ExperimentError, match="rounding takes it away") if refused else nullcontext():
+        p2pkm.Private(2, epsilon=1.0, radius=30.0)._check_noise(4)
+
+
+def test_absent_rows_are_not_compared():
+    centroids = np.array([[[0.0, 0.0], [9.0, 0.0]], [[3.0, 4.0], [np.inf, np.inf]], [[np.inf] * 2] * 2])
+    assert summary.measure_consensus(centroids, 0) == pytest.approx(np.sqrt((0.0 + 25.0) / 2))
+    assert summary.measure_consensus(centroids, 2) is None
+
+
+def test_what_stands_at_the_lower_end_of_a_link_is_copied_to_the_upper_end():
+    table = arrange([np.zeros((1, 1))] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    topology = table.topology
+    found = summary._both_ways(topology, np.arange(8.0), table.network)
+    here = list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
+    assert found.tolist() == [float(here.index((min(link), max(link)))) for link in here]
+
+
+def test_words_and_truths_are_no_figures_of_a_table():
+    rows = [{"seed": 1, "ari": 0.5, "whole": True, "name": "a"}]
+    assert latex_table._choose(rows, "ari") == ["ari"]
+    for name in ("whole", "name", "seed"):
+        with pytest.raises(ExperimentError, match="as a number"):
+            latex_table._choose(rows, [name])
+
+
+@pytest.mark.parametrize(
+    ("tied", "mean", "said"),
+    [
+        (None, 1.0, "one seed: may be chance"),
+        (True, 1.0, "tied"),
+        (False, 1.0, "worse"),
+        (False, -1.0, "better"),
+    ],
+)
+def test_what_a_gap_says(tied, mean, said):
+    assert judge_gap({"tied": tied, "mean": mean}) == said
+
+
+def test_what_was_seen_is_saved(tmp_path):
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    seen = Exposure(np.array([2, 2, 2]), np.array([4, 5, 6]))
+    save.save(replace(result, exposure=seen), tmp_path / "run")
+    with np.load(tmp_path / "run" / "exposure.npz") as kept:
+        assert {name: kept[name].tolist() for name in kept} == {"devices": [2, 2, 2], "rows": [4, 5, 6]}
+
+
+def test_without_a_centroid_there_is_no_distance_to_centers():
+    assert np.isnan(distance(np.zeros((0, 2)), np.zeros((3, 2))))
+
+
+def test_of_points_with_gaps_the_known_values_are_bounded():
+    nan = np.nan
+    for points in ([[nan, nan]], [[nan, 1.0], [2.0, nan]]):
+        assert bounded(np.array(points), "they", missing=True) is not None
+        with pytest.raises(DataError, match="NaN"):
+            bounded(np.array(points), "they")
+    for value in (1e200, -1e200):
+        with pytest.raises(DataError, match="squares overflow"):
+            bounded(np.array([[nan, value]]), "they", missing=True)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_first_number_that_is_not_finite_is_named(bad):
+    array = np.zeros((5, 3))
+    array[[1, 3, 4], [2, 0, 1]] = bad
+    for rows, row in ((slice(0, 5), 1), (np.array([7, 9, 11, 13, 15]), 9)):
+        with pytest.raises(DataError, match=f"they is {bad} at row {row}, column 2 "):
+            finite(array, "they", rows)
+
+
+def test_means_over_runs_and_how_many_came_near_central():
     near, far = ({"ratio_mean": 1.0 + i, "rounds_to_1pct_of_central": came} for i, came in enumerate((3, None)))
     assert average([near, far, near], ["ratio_mean"])["reached_central"] == 2
     assert average([near, far | {"ratio_mean": None}], ["ratio_mean"]) == {"ratio_mean": None, "reached_central": None}
@@ -427,3 +740,45 @@ def test_methods_that_overshoot_are_refused_where_turns_are_events(relaxation, r
     net = LinkModel.lan().place(topology)
     with pytest.raises(ExperimentError) if refused else nullcontext():
         event_driven.schedule_events(method, net, topology)
+
+
+def test_runs_in_words_have_a_graph_unless_they_are_alone():
+    for method, graph, words in (
+        ("alone", None, "alone"),
+        ("alone:a=1", "ring", "alone:a=1"),
+        ("b", "ring", "b on ring"),
+    ):
+        assert name_run(method, graph) == words
+
+
+def test_a_difference_is_not_rounded_to_nothing():
+    for value in (0.0, 0.5):
+        assert paired_tests._write(value, "ari") == f"{value:{paired_tests._form('ari')}}"
+    assert paired_tests._write(1e-9, "ari") == "1.0e-09"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(5, "broken disk")
+
+    (tmp_path / "a").write_text("")
+    monkeypatch.setattr(checksums, "_digest", fail)
+    assert _check(tmp_path, "a", "0") == ("a", "cannot be read: broken disk")
+
+
+def test_digests_of_all_records_are_kept_while_they_are_few(monkeypatch):
+    monkeypatch.setattr(monitor, "_REMEMBERED", 128)
+    seen = SimpleNamespace(_heads=[], _remembered=[], chain=b"")
+    for kept in (1, 2, None, None):
+        monitor.Monitor._chain_up(seen, np.zeros((2, 32), np.uint8))
+        assert (seen._remembered if kept is None else len(seen._remembered)) == kept
+    assert len(seen._heads) == 4
+
+
+def test_one_candidate_of_each_device_that_has_some():
+    values = np.arange(18.0).reshape(6, 3)
+    some = Tables(values, np.array([2, 0, 4]), np.array([4, 0, 2]))
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some, np.array([1, 0, 0]))
+    assert found.tolist() == [values[4:6].tolist(), [[np.inf] * 3] * 2, values[4:6].tolist()]
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some.take(np.array([0, 2])), np.array([0, 0]))
+    assert found.tolist() == [values[2:4].tolist(), values[4:6].tolist()]
