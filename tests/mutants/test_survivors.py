@@ -743,11 +743,8 @@ def test_methods_that_overshoot_are_refused_where_turns_are_events(relaxation, r
 
 
 def test_runs_in_words_have_a_graph_unless_they_are_alone():
-    for method, graph, words in (
-        ("alone", None, "alone"),
-        ("alone:a=1", "ring", "alone:a=1"),
-        ("b", "ring", "b on ring"),
-    ):
+    named = ("local", None, "local"), ("local:a=1", "ring", "local:a=1"), ("gtvmin", "ring", "gtvmin on ring")
+    for method, graph, words in named:
         assert name_run(method, graph) == words
 
 
