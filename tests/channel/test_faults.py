@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -85,8 +85,8 @@ class Heard(NamedTuple):
     trouble: FaultInjector
 
 
-def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
-    """Return what everybody heard in the opening and after every turn."""
+def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi", kept_after=None):
+    """Return what everybody heard in the opening and after every turn; other faults take over after a round."""
     table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
     network = LocalNetwork(place(topology, 0, 1))
     faults = TraceFaults(parse_trace(events(*lines), topology, "trace"), topology.n)
@@ -108,6 +108,11 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi"):
             now = table.devices.at_turn(t, turn, awake)
             state = method.update(state, inbox, now)
             inbox = speak(now)
+        if t == kept_after:
+            other = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
+            other.wrap(Counter(), make("jacobi", table.devices, topology.colors), network)
+            other.restore(trouble.snapshot())
+            trouble.__dict__ = other.__dict__
     return heard
 
 
@@ -274,10 +279,16 @@ def naive(lines, rounds):
     return found, lost
 
 
-@given(st.lists(lines, max_size=12))
-def test_everybody_hears_what_a_look_at_every_message_says(trace):
-    heard, (counts, lost) = follow(RING, trace, 7, stale="keep:age=64"), naive(trace, 7)
+LATE = [(2, 3, 0, 4), (3, 0, 1, 3), (3, 2, 3, 3), (1, 1, 2, 3)]
+LATE = [delay(*one) for one in LATE] + [loss(t, *one[1:3]) for one in LATE for t in range(one[0] + 1, 8)]
+
+
+@given(st.lists(lines, max_size=12), st.integers(0, 7))
+@example(LATE, 3)
+def test_everybody_hears_what_a_look_at_every_message_says(trace, kept_after):
+    heard, (counts, lost) = follow(RING, trace, 7, stale="keep:age=64", kept_after=kept_after), naive(trace, 7)
     assert heard.counts == counts
+    assert heard.fresh == follow(RING, trace, 7, stale="keep:age=64").fresh
     assert heard.trouble.lost == lost
 
 

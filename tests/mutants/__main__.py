@@ -1,30 +1,34 @@
 """Draw mutants and see whether the tests notice them; what was tried before in the same folder is not tried again."""
 
 import argparse
-import json
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
-from random import Random
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.mutants.operators import Mutant, find_mutants
-from tests.mutants.play import Player
+from tests.mutants.play import Player, read_rows
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "network", "channel", "methods", "engine", "storage", "metrics")
-TESTS = (*PACKAGES, "contract", "privacy")
+TESTS = (*(f"tests/{name}" for name in (*PACKAGES, "contract", "privacy")), "tests/mutants/test_survivors.py")
 
 
-def draw(number: int, seed: int) -> list[Mutant]:
-    """Return so many mutants, the packages in turn, each without repetition; fewer of a seed are the first of more."""
-    rng, stacks = Random(seed), {}
+def draw(number: int, seed: int) -> dict[str, Mutant]:
+    """Return so many mutants by their names, the packages in turn, each without repetition.
+
+    Fewer of a seed are the first of more. Which are drawn depends on the text of each mutant alone, so that edits of
+    the program take those away which they change, and leave the others.
+    """
+    stacks = []
     for package in PACKAGES:
         files = sorted((ROOT / "p2pkm" / package).rglob("*.py"))
         found = [one for path in files for one in find_mutants(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
-        stacks[package] = rng.sample(found, len(found))
-    return [stacks[PACKAGES[i % len(PACKAGES)]][i // len(PACKAGES)] for i in range(number)]
+        stacks.append(sorted((one.rank(seed), one) for one in found))
+    turns = (stacks[i % len(stacks)][i // len(stacks)] for i in range(number))
+    return dict(turns)
 
 
 def wilson(killed: int, number: int) -> tuple[float, float]:
@@ -53,8 +57,8 @@ def report(rows: list[dict]) -> str:
         lines.append(f"| {name} | {total} | {killed} | {found['unreached']} | {share} |")
     for row in rows:
         if row["ending"] in {"survived", "unreached"}:
-            place = f"{row['number']} {row['ending']} {row['file']}:{row['line']}"
-            lines.append(f"{place} {row['old']!r} -> {row['new']!r} ({row['tests']} of {row['reaching']} tests)")
+            place = f"{row['key']} {row['ending']} {row['file']}:{row['line']} {row['function']}"
+            lines.append(f"{place}: {row['before']} -> {row['after']} ({row['tests']} of {row['reaching']} tests)")
     return "\n".join(lines)
 
 
@@ -64,20 +68,27 @@ def main() -> int:
     parser.add_argument("--number", type=int, default=100, help="mutants (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--folder", type=Path, default=Path("mutants"), help="where results are kept (mutants)")
-    parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant, quick ones first (20)")
+    parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant (20)")
     parser.add_argument("--mapped", action="store_true", help="take the map of the tests as it is, though not whole")
     parser.add_argument("--report", action="store_true", help="only say what was found so far")
+    parser.add_argument("--only", default="", help="names of mutants: ask all of the tests about them, keep no result")
+    parser.add_argument("tests", nargs="*", default=TESTS, help="words for pytest (the tests of these packages)")
     given = parser.parse_args()
     results = given.folder / f"mutants-{given.seed}.jsonl"
     if not given.report:
         given.folder.mkdir(exist_ok=True)
-        reach, drawn = given.folder / "reach.jsonl", draw(given.number, given.seed)
-        player = Player(ROOT, drawn, reach, results, given.seconds, mapped=given.mapped)
-        words = [*(f"tests/{name}" for name in TESTS), "-q", "-p", "no:cacheprovider"]
-        code = pytest.main([*words, f"--rootdir={ROOT}"], plugins=[player])
-        if code:
+        drawn = draw(given.number, given.seed)
+        if given.only:
+            drawn = {key: drawn[key] for key in given.only.split(",")}
+        player = Player(
+            ROOT, drawn, given.folder, results, given.seconds, mapped=given.mapped, everything=bool(given.only)
+        )
+        with TemporaryDirectory() as folder:
+            words = [*given.tests, "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--rootdir={ROOT}"]
+            code = pytest.main(words, plugins=[player])
+        if code or given.only:
             return int(code)
-    rows = map(json.loads, results.read_text("utf-8").splitlines())
+    rows = read_rows(results, "key").values()
     print(report([row for row in rows if row["ending"] != "no mutant"]))
     return 0
 

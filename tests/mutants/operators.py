@@ -1,6 +1,8 @@
 """Mutants of a module: one small change of its syntax tree each, written back as a change of its text."""
 
 import ast
+import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from copy import copy
 from itertools import accumulate, chain, pairwise
@@ -19,16 +21,26 @@ _ASIDE = {"annotation", "returns", "decorator_list"}
 
 
 class Mutant(NamedTuple):
-    """Replace the characters `start` to `end` of a file, on `line` to `last`, by `new`."""
+    """Replace the characters `start` to `end` of a file, on `line` to `last`, by `new`.
+
+    `function` is the innermost one around it, `ordinal` counts the same changes of that function.
+    """
 
     file: str
+    function: str
     kind: str
+    ordinal: int
     line: int
     last: int
     start: int
     end: int
     old: str
     new: str
+
+    def rank(self, seed: int) -> str:
+        """Return its place in the draw of a seed, and its name: edits elsewhere leave both as they are."""
+        words = f"{seed}|{self.file}|{self.function}|{self.kind}|{self.old}|{self.new}|{self.ordinal}"
+        return hashlib.sha256(words.encode()).hexdigest()[:12]
 
     def apply(self, text: str) -> str:
         """Return the changed text of the file."""
@@ -46,15 +58,32 @@ def find_mutants(file: str, text: str) -> list[Mutant]:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found = {}
-    bodies = [one for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) for one in node.body]
-    for node, kind, new in chain.from_iterable(map(_walk, bodies)):
+    for function, node, kind, new in _mutate_functions(ast.parse(text), ""):
         start, end = offset(node.lineno, node.col_offset), offset(node.end_lineno, node.end_col_offset)
         more = "\n" * (node.end_lineno - node.lineno)  # what follows keeps its lines
         new = (f"({new}{more})" if isinstance(node, ast.expr) else new + more) if more else new
-        one = Mutant(file, kind, node.lineno, node.end_lineno, start, end, text[start:end], new)
+        one = Mutant(file, function, kind, 0, node.lineno, node.end_lineno, start, end, text[start:end], new)
         if new not in {one.old, f"({one.old})"}:
             found[start, end, new] = one
+    same = Counter()
+    for key in sorted(found):
+        one = found[key]
+        alike = one.function, one.kind, one.old, one.new
+        found[key] = one._replace(ordinal=same[alike])
+        same[alike] += 1
     return [found[key] for key in sorted(found)]
+
+
+def _mutate_functions(node: ast.AST, within: str) -> Iterator[tuple[str, ast.AST, str, str]]:
+    """Yield the changes of all functions below a node with their names, those of outer functions first."""
+    for child in ast.iter_child_nodes(node):
+        name = within
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            name = f"{within}.{child.name}".lstrip(".")
+        if isinstance(child, ast.FunctionDef):
+            for found in chain.from_iterable(map(_walk, child.body)):
+                yield name, *found
+        yield from _mutate_functions(child, name)
 
 
 def _walk(node: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:

@@ -16,11 +16,13 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutants.operators import Mutant
 
-_CALLS = 4  # of one function in one test are followed
-_CASES = 6  # of one function of a test
-_SLOW = 3.0  # seconds of the processor; a test that takes longer is not asked
-_LIMIT = 120  # the same for all tests of a mutant: it ran in circles
+_CALLS = 8  # of one function in one test are followed
+_CASES = 5  # of one function of a test
+_SLOW = 1.0  # seconds of the processor; a test that takes longer is not asked
+_LIMIT = 40  # the same for all tests of a mutant: it ran in circles
 _PATIENCE = 900  # seconds of the clock: it waits for ever
+_GUESSED = 0.1  # seconds of a test that the map does not know
+_LEARNED = 12  # tests that noticed mutants of the same file are asked first
 
 
 class Player:
@@ -29,133 +31,223 @@ class Player:
     Parameters
     ----------
     root : Path
-    mutants : list of Mutant
-    reach : Path
-        Which lines each test reaches: JSON lines, made if they are not there.
+    mutants : dict of str to Mutant
+        By their names.
+    folder : Path
+        Of JSON lines: `reach.jsonl`, which lines each test reaches, made if it is not there, and the results.
     results : Path
-        JSON lines, one per mutant; those in it are not played again.
+        One row per mutant, the last of a name counts. Those that were judged are not played again, unless they survived
+        fewer seconds, or there are more tests now.
     seconds : float
-        Tests per mutant, the quickest first, until they take so long.
+        Tests per mutant, until they take so long.
     mapped : bool
-        Take `reach` as it is, though it does not know all tests.
+        Take the map as it is; of the tests that it does not know those are asked whose file is called after the module.
+    everything : bool
+        Ask all tests that were collected, in their order, without a map, and play what was played before.
     """
 
     def __init__(
-        self, root: Path, mutants: list[Mutant], reach: Path, results: Path, seconds: float, *, mapped: bool
-    ) -> None:
-        self.root, self.mutants, self.reach, self.results, self.seconds = root, mutants, reach, results, seconds
-        self.mapped = mapped
+        self, root: Path, mutants: dict[str, Mutant], folder: Path, results: Path, seconds: float,
+        *, mapped: bool = False, everything: bool = False,
+    ) -> None:  # fmt: skip
+        self.root, self.mutants, self.seconds = root, mutants, seconds
+        self.reach, self.results, self.note = folder / "reach.jsonl", results, folder / "note"
+        self.mapped, self.everything = mapped, everything
+        self.noticed, self.sound = defaultdict(Counter), set()
 
     def pytest_runtestloop(self, session):
         """Play all; the items themselves are run by children only, so that this process stays as it is."""
-        items = _thin(session.items)
-        reached = self._rows(self.reach, "test")
-        while not self.mapped and (left := [item for name, item in items.items() if name not in reached]):
-            _in_child(lambda left=left: self._trace(left), 4 * _PATIENCE, None)
-            reached = self._rows(self.reach, "test")
-        played = self._rows(self.results, "number")
-        for number, mutant in enumerate(self.mutants):
-            if number not in played:
-                self._play(number, mutant, reached, items)
+        items = {item.nodeid: item for item in session.items} if self.everything else _thin(session.items)
+        reached = {} if self.everything else self._map(items)
+        by_line = defaultdict(list)
+        for name in items.keys() & reached.keys():
+            for file, lines in reached[name]["lines"].items():
+                for line in lines:
+                    by_line[file, line].append(name)
+        unknown = [] if self.everything else items.keys() - reached.keys()
+        reached |= {name: {"seconds": _GUESSED} for name in unknown}
+        played = read_rows(self.results, "key")
+        for row in played.values():
+            self.noticed[row["file"]][row["by"]] += row["ending"] == "killed"
+        functions = Functions()
+        for key, mutant in self.mutants.items():
+            having = {name for line in range(mutant.line, mutant.last + 1) for name in by_line[mutant.file, line]}
+            having |= {name for name in unknown if _names(name, mutant.file)}
+            chosen = list(items) if self.everything else self._choose(mutant, having, reached)
+            last = played.get(key)
+            if last is None or self.everything or _deeper(last, self.seconds, len(having), len(chosen)):
+                self._play(key, mutant, functions, [items[one] for one in chosen], len(having))
         return True
 
-    @staticmethod
-    def _rows(path: Path, key: str) -> dict:
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-        return {row[key]: row for row in rows}
+    def _map(self, items: dict) -> dict:
+        """Return what each test reaches; those that are not known yet are traced, in a child that may die of it."""
+        reached = read_rows(self.reach, "test")
+        while not self.mapped and (left := [one for one in items if one not in reached]):
+            _in_child(lambda left=left: self._trace([items[one] for one in left]), 4 * _PATIENCE, None)
+            reached = read_rows(self.reach, "test")
+        return reached
 
     def _trace(self, items) -> int:
         """Run tests in order and write down what each reaches; a test that is too slow or fails reaches nothing."""
+        tracer = _Tracer(self.root)
         for item, after in zip(items, [*items[1:], None], strict=True):
-            _write(self.reach, {"test": item.nodeid, "seconds": 0.0, "lines": {}})  # stays, if the process dies of it
+            write_row(self.reach, {"test": item.nodeid, "seconds": 0.0, "lines": {}})  # if the process dies of it
             signal.signal(signal.SIGVTALRM, _give_up)
             signal.setitimer(signal.ITIMER_VIRTUAL, _SLOW)
-            tracer, began = _Tracer(self.root), time.process_time()
-            sys.settrace(tracer)
+            began = time.process_time()
+            tracer.start()
             try:
                 reports = runtestprotocol(item, log=False, nextitem=after)
             finally:
-                sys.settrace(None)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                tracer.stop()
             if all(one.passed for one in reports):
                 lines = {name: sorted(found) for name, found in tracer.lines.items()}
-                _write(self.reach, {"test": item.nodeid, "seconds": time.process_time() - began, "lines": lines})
+                write_row(self.reach, {"test": item.nodeid, "seconds": time.process_time() - began, "lines": lines})
         return 0
 
-    def _play(self, number: int, mutant: Mutant, reached: dict, items: dict) -> None:
-        wanted = set(range(mutant.line, mutant.last + 1))
-        having = [row for row in reached.values() if wanted.intersection(row["lines"].get(mutant.file, ()))]
-        having.sort(key=lambda row: row["seconds"])
+    def _choose(self, mutant: Mutant, having: set, reached: dict) -> list[str]:
+        """Return tests of so many seconds, first those that noticed mutants of the file, then those that name it."""
+        noticed = self.noticed[mutant.file]
+        learned = {name: i for i, (name, _) in enumerate(noticed.most_common(_LEARNED))}
+        order, functions = [], Counter()
+        for name in sorted(having, key=lambda one: (reached[one]["seconds"], one)):
+            function = name.partition("[")[0]
+            order.append((
+                learned.get(name, _LEARNED),
+                not _names(name, mutant.file),
+                functions[function],
+                len(order),
+                name,
+            ))
+            functions[function] += 1
         chosen, total = [], 0.0
-        for row in having:
-            total += row["seconds"]
-            if chosen and total > self.seconds:
-                break
-            if row["test"] in items:
-                chosen.append(items[row["test"]])
-        began, note = time.monotonic(), self.results.with_suffix(".note")
-        note.write_text("")
-        code = _in_child(lambda: self._judge(mutant, chosen, note), _PATIENCE, _LIMIT) if chosen else None
-        by = note.read_text()
-        if code == 1 and _in_child(lambda: self._judge(None, [items[by]], note), _PATIENCE, _LIMIT):
-            code = 2  # that test fails by itself, too
-        names = {None: "unreached", 0: "survived", 1: "killed", 2: "no mutant"}
-        row = mutant._asdict() | {
-            "number": number, "ending": names.get(code, "died"), "by": by, "tests": len(chosen),
-            "reaching": len(having), "seconds": round(time.monotonic() - began, 1),
-        }  # fmt: skip
-        _write(self.results, row)
-        print(f"{number} {row['ending']} {mutant.file}:{mutant.line} {mutant.kind} {by}", flush=True)
+        for *_, name in sorted(order):
+            if not chosen or total + reached[name]["seconds"] <= self.seconds:
+                chosen.append(name)
+                total += reached[name]["seconds"]
+        return chosen
 
-    def _judge(self, mutant: Mutant | None, items: list, note: Path) -> int:
+    def _play(self, key: str, mutant: Mutant, functions: "Functions", chosen: list, having: int) -> None:
+        began, spent = time.monotonic(), _spent()
+        self.note.write_text("")
+        code = _in_child(lambda: self._judge(mutant, functions, chosen), _PATIENCE, _LIMIT) if chosen else None
+        by = self.note.read_text()
+        if code == 1 and by not in self.sound:
+            alone = [item for item in chosen if item.nodeid == by]
+            if _in_child(lambda: self._judge(None, functions, alone), _PATIENCE, _LIMIT):
+                code = 2  # that test fails by itself, too
+            else:
+                self.sound.add(by)
+        names = {None: "unreached", 0: "survived", 1: "killed", 2: "no mutant"}
+        row = {"key": key, "ending": names.get(code, "died"), "by": by} | mutant._asdict()
+        before = (self.root / mutant.file).read_text("utf-8")
+        row |= {
+            "before": before.splitlines()[mutant.line - 1].strip(),
+            "after": mutant.apply(before).splitlines()[mutant.line - 1].strip(),
+            "tests": len(chosen), "reaching": having, "asked": self.seconds,
+            "seconds": round(time.monotonic() - began, 2), "processor": round(_spent() - spent, 2),
+        }  # fmt: skip
+        self.noticed[mutant.file][by] += row["ending"] == "killed"
+        if not self.everything:
+            write_row(self.results, row)
+        print(f"{key} {row['ending']} {mutant.file}:{mutant.line} {mutant.kind} {by}", flush=True)
+
+    def _judge(self, mutant: Mutant | None, functions: "Functions", items: list) -> int:
         try:
             if mutant is not None:
-                change_functions(self.root, mutant)
+                functions.change(self.root, mutant)
         except (SyntaxError, ValueError) as error:
-            note.write_text(str(error))
+            self.note.write_text(str(error))
             return 2
         for item, after in zip(items, [*items[1:], None], strict=True):
-            note.write_text(item.nodeid)
+            self.note.write_text(item.nodeid)
             if not all(one.passed for one in runtestprotocol(item, log=False, nextitem=after)):
                 return 1
-        note.write_text("")
+        self.note.write_text("")
         return 0
 
 
-def change_functions(root: Path, mutant: Mutant) -> None:
-    """Give the functions of a module that are in memory the code of a mutant, and forget what they kept.
+class Functions:
+    """The functions and the caches that are in memory now."""
 
-    Raises
-    ------
-    ValueError
-        If no function is changed by it.
-    """
-    path = str(root / mutant.file)
-    codes = {}
-    text = Path(path).read_text("utf-8")
-    __import__(mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-    for version in (text, mutant.apply(text)):
-        _collect(compile(version, path, "exec", dont_inherit=True), found := {})
-        codes = {key: code for key, code in found.items() if codes.get(key) != code} if codes else found
-    changed = 0
-    gc.unfreeze()  # what was frozen after the collection of tests is in no list of objects
-    for one in gc.get_objects():
-        if type(one) is FunctionType and one.__code__.co_filename == path:
+    def __init__(self) -> None:
+        gc.unfreeze()  # what was frozen after the collection of tests is in no list of objects
+        self.known, self.caches = defaultdict(list), []
+        for one in gc.get_objects():
+            if type(one) is FunctionType:
+                self.known[one.__code__.co_filename].append(one)
+            elif type(one) is _lru_cache_wrapper:
+                self.caches.append(one)
+        gc.freeze()
+
+    def change(self, root: Path, mutant: Mutant) -> None:
+        """Give the functions of a module the code of a mutant, and forget what was kept.
+
+        Raises
+        ------
+        ValueError
+            If no function is changed by it.
+        """
+        path = str(root / mutant.file)
+        text = Path(path).read_text("utf-8")
+        module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        if module not in sys.modules:
+            __import__(module)
+            self.__init__()
+        codes = {}
+        for version in (text, mutant.apply(text)):
+            _collect(compile(version, path, "exec", dont_inherit=True), found := {})
+            codes = {key: code for key, code in found.items() if codes.get(key) != code} if codes else found
+        changed = 0
+        for one in self.known[path]:
             new = codes.get((one.__code__.co_qualname, one.__code__.co_firstlineno))
             if new is not None:
                 one.__code__, changed = new, changed + 1
-        elif type(one) is _lru_cache_wrapper:
-            one.cache_clear()
-    if not changed:
-        raise ValueError("no function is changed")
+        for cache in self.caches:
+            cache.cache_clear()
+        if not changed:
+            raise ValueError("no function is changed")
+
+
+def read_rows(path: Path, key: str) -> dict:
+    """Return the rows of a file of JSON lines by one of their values; the last of each counts."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    return {row[key]: row for row in rows}
+
+
+def write_row(path: Path, row: dict) -> None:
+    """Append a row to a file of JSON lines."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def _names(test: str, file: str) -> bool:
+    """Return whether a test is in a file that is called after a module."""
+    return Path(file).stem.strip("_") in Path(test.partition("::")[0]).stem
+
+
+def _deeper(last: dict, seconds: float, having: int, chosen: int) -> bool:
+    """Return whether a mutant that is alive would be asked more now than it was."""
+    if last["ending"] == "unreached":
+        return having > 0
+    more = having > last["reaching"] or (seconds > last["asked"] and chosen > last["tests"])
+    return last["ending"] == "survived" and more
+
+
+def _spent() -> float:
+    """Return the seconds of the processor of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _thin(items: list) -> dict:
-    """Return the tests by name, of each function of a test at most so many cases, spread over all."""
+    """Return the tests by name, of each function of a test at most so many cases, the first of all functions first."""
     cases = defaultdict(list)
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
-    return {item.nodeid: item for same in cases.values() for item in same[:: -(-len(same) // _CASES)]}
+    few = [same[:: -(-len(same) // _CASES)] for same in cases.values()]
+    return {same[i].nodeid: same[i] for i in range(_CASES) for same in few if i < len(same)}
 
 
 def _collect(code: CodeType, found: dict) -> None:
@@ -171,6 +263,14 @@ class _Tracer:
     def __init__(self, root: Path) -> None:
         self.root, self.lines, self.calls, self.files = root, defaultdict(set), Counter(), {}
 
+    def start(self) -> None:
+        self.lines.clear()
+        self.calls.clear()
+        sys.settrace(self)
+
+    def stop(self) -> None:
+        sys.settrace(None)
+
     def __call__(self, frame, _event, _argument):
         code = frame.f_code
         name = self.files.get(code.co_filename)
@@ -178,11 +278,9 @@ class _Tracer:
             path = Path(code.co_filename)
             own = path.is_relative_to(self.root / "p2pkm")
             name = self.files[code.co_filename] = str(path.relative_to(self.root)) if own else ""
-        if not name:
+        if not name or self.calls[id(code)] == _CALLS:
             return None
-        self.calls[name, code.co_firstlineno] += 1
-        if self.calls[name, code.co_firstlineno] > _CALLS:
-            return None
+        self.calls[id(code)] += 1
         reached = self.lines[name]
 
         def follow(frame, _event, _argument):
@@ -194,11 +292,6 @@ class _Tracer:
 
 def _give_up(_signal, _frame):
     raise TimeoutError
-
-
-def _write(path: Path, row: dict) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 def _in_child(work, patience: float, limit: int | None) -> int:
@@ -221,7 +314,7 @@ def _in_child(work, patience: float, limit: int | None) -> int:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
+        time.sleep(0.005)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return -1

@@ -54,8 +54,23 @@ def test_a_text_that_has_changed_is_refused():
 @pytest.mark.slow
 def test_the_draw_takes_the_packages_in_turn_and_fewer_are_the_first_of_more():
     more, fewer = draw(21, 4), draw(7, 4)
-    assert [one.file.split("/")[1] for one in more] == list(PACKAGES) * 3
-    assert fewer == more[:7] and len(set(more)) == 21
+    assert [one.file.split("/")[1] for one in more.values()] == list(PACKAGES) * 3
+    assert list(fewer) == list(more)[:7] and len(more) == 21
+
+
+def test_names_of_mutants_stay_where_another_function_is_edited_and_no_two_are_the_same():
+    before, after = (find_mutants("f.py", text) for text in (TEXT, "def e(c):\n    return c + 7\n\n" + TEXT))
+    names, later = ({one.rank(3): one for one in found} for found in (before, after))
+    assert len(names) == len(before) and len(later) == len(after)
+    assert names.keys() < later.keys() and {later[one].function for one in later.keys() - names.keys()} == {"e"}
+    assert not names.keys() & {one.rank(4) for one in before}
+
+
+def test_the_same_change_twice_in_a_method_has_two_names():
+    found = find_mutants("f.py", "class A:\n    def f(self, a):\n        return [a < 1, a < 1]\n")
+    twice = [one for one in found if one.new == "(a <= 1)"]
+    assert [one.ordinal for one in twice] == [0, 1] and {one.function for one in found} == {"A.f"}
+    assert twice[0].rank(0) != twice[1].rank(0)
 
 
 CHANGED = """
@@ -64,7 +79,7 @@ import gc, weakref
 from p2pkm.storage.run_folder import _content
 from tests.mutants.__main__ import ROOT
 from tests.mutants.operators import find_mutants
-from tests.mutants.play import _in_child, change_functions
+from tests.mutants.play import Functions, _in_child
 
 path = "p2pkm/storage/run_folder.py"
 mutants = find_mutants(path, (ROOT / path).read_text("utf-8"))
@@ -73,7 +88,8 @@ gone = weakref.proxy(set())  # which raises when it is asked for its class
 gc.freeze()
 
 def work():
-    change_functions(ROOT, one)
+    Functions().change(ROOT, one)
+    gc.unfreeze()
     assert any(other is gone for other in gc.get_objects())
     return 7 if _content(ROOT) is None else 0
 
@@ -104,7 +120,18 @@ def test_the_interval_of_wilson():
 
 
 def test_the_report_counts_what_no_test_reaches_as_alive():
-    row = {"file": "p2pkm/core/a.py", "line": 3, "old": "a", "new": "b", "tests": 1, "reaching": 2}
-    rows = [row | {"number": i, "ending": e} for i, e in enumerate(("killed", "survived", "unreached", "died"))]
+    row = {
+        "file": "p2pkm/core/a.py",
+        "line": 3,
+        "function": "f",
+        "before": "a",
+        "after": "b",
+        "tests": 1,
+        "reaching": 2,
+    }
+    rows = [row | {"key": i, "ending": e} for i, e in enumerate(("killed", "survived", "unreached", "died"))]
     text = report(rows)
-    assert "| core | 4 | 2 | 1 | 50% | 15% to 85% |" in text and "2 unreached p2pkm/core/a.py:3 'a' -> 'b'" in text
+    assert (
+        "| core | 4 | 2 | 1 | 50% | 15% to 85% |" in text
+        and "2 unreached p2pkm/core/a.py:3 f: a -> b (1 of 2 tests)" in text
+    )

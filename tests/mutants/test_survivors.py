@@ -3,51 +3,67 @@
 import json
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from hashlib import sha256
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import p2pkm
 from p2pkm.channel.byzantine import ByzantineMessages, _convert
 from p2pkm.channel.fault_trace import parse_trace
+from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.quantization import _count_bits
 from p2pkm.channel.suppression import reach
-from p2pkm.core.adaptive_code import decision_bits, length_bits
+from p2pkm.core import chunks
+from p2pkm.core.adaptive_code import _log_factorials, decision_bits, length_bits, tally
 from p2pkm.core.brief import _tell
-from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.messages import Delivery, RaggedArray, SparseMessages, Tables
 from p2pkm.core.mpi_environment import check_threads
 from p2pkm.core.sorting import blocks, narrow
-from p2pkm.core.spec import parse
+from p2pkm.core.spec import _convert_bool, parse
+from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import _first_text
+from p2pkm.core.validation import _first_text, bounded, finite
+from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import label_pooled
-from p2pkm.engine.loop import RunContext
+from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.methods.building_blocks.quantization import count_bits
+from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.tree_search import aside
+from p2pkm.methods.init import pipelines
 from p2pkm.methods.init.lean import Cells, pack_rows
-from p2pkm.metrics import cost_ratio, monitor, replay_frames, summary
-from p2pkm.metrics.clustering import silhouettes
-from p2pkm.metrics.milestones import trace, write_share
+from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.init.tree_summaries import TreeSummaries
+from p2pkm.methods.peer import private
+from p2pkm.metrics import alignment, closing_rows, cost_ratio, monitor, replay_frames, stream_figures, summary
+from p2pkm.metrics.clustering import distance, silhouettes
+from p2pkm.metrics.milestones import never_reached, trace, write_rounds, write_share
+from p2pkm.metrics.milestones import reach as reach_milestones
 from p2pkm.metrics.registry import METRICS
+from p2pkm.metrics.result import Exposure
 from p2pkm.metrics.summary import _tell_reverted
 from p2pkm.network import ledger, rank_partition
-from p2pkm.network.graph import Topology
+from p2pkm.network.graph import _LISTED, Topology
 from p2pkm.network.halo import place
+from p2pkm.network.link_model import PROFILES, LinkModel
 from p2pkm.network.rank_partition import RankPartition
-from p2pkm.storage import lock, run_folder, save
+from p2pkm.storage import checksums, latex_table, lock, paired_tests, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.checksums import NAME, _check, _read
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import Study, find_gap, read_rows, tell_worse
+from p2pkm.storage.study_table import Study, average, find_gap, judge_gap, name_run, read_rows, tell_worse
 from tests.methods.init.test_lean import draw
 from tests.support.play_rounds import arrange
 from topologies import CSRGraph, path, ring
@@ -440,3 +456,326 @@ def test_bits_of_lengths_are_those_of_one_decision_per_length():
 def test_text_that_is_a_number_is_not_named():
     assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
     assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))
+
+
+def test_figures_of_a_stream_are_over_the_rounds_of_the_method():
+    rounds = [{"stage": "start", "round": 0, "wire_bytes": 3, "ratio_mean": 9.0}]
+    for t, ratio in enumerate((8.0, 1.25, 1.75, None, 1.5)):
+        rounds.append({"stage": "m", "round": t, "wire_bytes": 10 * t + 7, "ratio_mean": ratio})
+    figures = stream_figures.worst_excess, stream_figures.mean_excess, stream_figures.bytes_per_round
+    for stream, count, wanted in (("drawn", 6, (0.75, 0.5, 10.0)), ("drawn", 2, (None,) * 3), (None, 6, (None,) * 3)):
+        result = SimpleNamespace(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
+        assert tuple(figure(result) for figure in figures) == wanted
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
+)
+def test_a_goal_may_be_reached_before_the_method(total, before, inside):
+    said = closing_rows._place({"rounds_to_1pct": total, "rounds_before": before}, "")
+    assert said == ("with initialization", f"in round {total} of the initialization")[inside]
+
+
+@pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
+def test_a_checkpoint_may_be_due_from_round_1_on(t, kept):
+    context = SimpleNamespace(
+        keeper=SimpleNamespace(due=lambda _: True, open=True), interrupted=lambda: 0, all_rounds=True,
+        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
+    )  # fmt: skip
+    state = Start(None, np.zeros(2, np.bool_))
+    assert _check_termination(context, state, True, t) == ("", ("", kept))
+
+
+def test_a_safeguard_halves_steps_only_where_there_are_several():
+    for steps, wanted in ((1, 1.0), (2, 0.5)):
+        method = p2pkm.GTVMin(2, schedule="jacobi", safeguard=True, local_steps=steps)
+        assert method.effective_relaxation() == wanted
+    assert [p2pkm.GTVMin(2, groups=groups).traits.follows_points for groups in (False, 2)] == [True, False]
+
+
+def test_whether_tables_are_flooded_depends_on_clusters_and_coordinates(monkeypatch):
+    asked = []
+    monkeypatch.setattr(pipelines, "can_flood", lambda _, k, d: asked.append((k, d)) or True)
+    shards = p2pkm.Shards.from_list([np.arange(20.0).reshape(10, 2) + i for i in range(4)])
+    p2pkm.simulate(p2pkm.GTVMin(3), ring(4), shards, rounds=1, baselines=False, byzantine=p2pkm.Byzantine(1))
+    assert asked == [(3, 2)]
+
+
+def test_never_and_until_when_a_run_is_near_its_end_and_central():
+    row = {"rounds_to_1pct_of_central": None, "ratio_mean": 1.5}
+    assert never_reached(row, "bytes_to_1pct_of_central") and not never_reached(row, "bytes")
+    assert not never_reached(row | {"ratio_mean": None}, "bytes_to_1pct_of_central")
+    ratios = 2.0, 1.2, 1.006, 1.0
+    found = reach_milestones([
+        {"stage": "m", "round": t, "bytes": 10 * t, "ratio_mean": ratio} for t, ratio in enumerate(ratios)
+    ])  # fmt: skip
+    assert (found["rounds_to_1pct"], found["bytes_to_1pct"], found["rounds_to_1pct_of_central"]) == (2, 20, 2)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, [1, 2, 3, 0]), (1, [1, 2, 3, 0]), (2, [0, 0, 3, 0])])
+def test_devices_of_too_few_points_have_no_part_in_the_total_variance(least, wanted):
+    table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
+    devices = replace(table.devices, min_count=least)
+    state = TotalVariance(1, grow(table.topology)).initial_state(devices, None)
+    assert state.moments[:, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
+def test_of_several_transforms_one_is_enough(name):
+    one, other = (SimpleNamespace(**{name: value}) for value in (True, False))
+    assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]
+
+
+@pytest.mark.parametrize("most", [4, 12])
+def test_central_k_means_is_on_a_sample_of_very_many_points(monkeypatch, most):
+    monkeypatch.setattr(cost_ratio, "_POOLED", 2 * most)
+    shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(8.0).reshape(4, 2)])
+    network = arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network
+    pooled, note = cost_ratio.gather_points(shards, 7, network)
+    assert len(pooled.points) == most and (note is None) == (most == 12)
+
+
+def test_how_many_sets_are_priced_depends_on_their_numbers():
+    table, asked = arrange([np.ones((3, 2)), np.zeros((2, 2))], [(0, 1)]), []
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+    prices._choose = lambda numbers, _: asked.append(numbers) or prices._scored
+    prices.of(np.zeros((2, 3, 2)), closing=True)
+    assert asked == [6]
+
+
+def test_logarithms_of_products_are_sums_of_logarithms():
+    whole, half = _log_factorials(20)
+    assert_allclose(whole, [np.log2(np.arange(1.0, m + 1)).sum() for m in range(21)])
+    assert_allclose(half, [np.log2(np.arange(1.0, m + 1) - 0.5).sum() for m in range(21)])
+
+
+def test_words_for_true_and_false():
+    for text, wanted in {"true": 1, "yes": 1, "1": 1, "Yes": 1, "false": 0, "no": 0, "0": 0, "NO": 0}.items():
+        assert _convert_bool(text, "x") is bool(wanted)
+    with pytest.raises(ExperimentError, match="true or false"):
+        _convert_bool("on", "x")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_figures_of_a_link_model_are_those_that_were_given(profile):
+    names = "latency", "bandwidth", "access", "speed", "server_access", "server_speed"
+    given = {name: 2.0 + i for i, name in enumerate(names)}
+    assert {name: value for name, value in vars(PROFILES[profile](**given)).items() if name in given} == given
+
+
+@pytest.mark.parametrize(("least", "refused"), [(0.0, False), (np.inf, True)])
+def test_noise_below_the_units_is_refused(monkeypatch, least, refused):
+    monkeypatch.setattr(private, "_LEAST_NOISE", least)
+    with pytest.raises(ExperimentError, match="rounding takes it away") if refused else nullcontext():
+        p2pkm.Private(2, epsilon=1.0, radius=30.0)._check_noise(4)
+
+
+def test_absent_rows_are_not_compared():
+    centroids = np.array([[[0.0, 0.0], [9.0, 0.0]], [[3.0, 4.0], [np.inf, np.inf]], [[np.inf] * 2] * 2])
+    assert summary.measure_consensus(centroids, 0) == pytest.approx(np.sqrt((0.0 + 25.0) / 2))
+    assert summary.measure_consensus(centroids, 2) is None
+
+
+def test_what_stands_at_the_lower_end_of_a_link_is_copied_to_the_upper_end():
+    table = arrange([np.zeros((1, 1))] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    topology = table.topology
+    found = summary._both_ways(topology, np.arange(8.0), table.network)
+    here = list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
+    assert found.tolist() == [float(here.index((min(link), max(link)))) for link in here]
+
+
+def test_words_and_truths_are_no_figures_of_a_table():
+    rows = [{"seed": 1, "ari": 0.5, "whole": True, "name": "a"}]
+    assert latex_table._choose(rows, "ari") == ["ari"]
+    for name in ("whole", "name", "seed"):
+        with pytest.raises(ExperimentError, match="as a number"):
+            latex_table._choose(rows, [name])
+
+
+@pytest.mark.parametrize(
+    ("tied", "mean", "said"),
+    [
+        (None, 1.0, "one seed: may be chance"),
+        (True, 1.0, "tied"),
+        (False, 1.0, "worse"),
+        (False, -1.0, "better"),
+    ],
+)
+def test_what_a_gap_says(tied, mean, said):
+    assert judge_gap({"tied": tied, "mean": mean}) == said
+
+
+def test_what_was_seen_is_saved(tmp_path):
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    seen = Exposure(np.array([2, 2, 2]), np.array([4, 5, 6]))
+    save.save(replace(result, exposure=seen), tmp_path / "run")
+    with np.load(tmp_path / "run" / "exposure.npz") as kept:
+        assert {name: kept[name].tolist() for name in kept} == {"devices": [2, 2, 2], "rows": [4, 5, 6]}
+
+
+def test_without_a_centroid_there_is_no_distance_to_centers():
+    assert np.isnan(distance(np.zeros((0, 2)), np.zeros((3, 2))))
+
+
+def test_of_points_with_gaps_the_known_values_are_bounded():
+    nan = np.nan
+    for points in ([[nan, nan]], [[nan, 1.0], [2.0, nan]]):
+        assert bounded(np.array(points), "they", missing=True) is not None
+        with pytest.raises(DataError, match="NaN"):
+            bounded(np.array(points), "they")
+    for value in (1e200, -1e200):
+        with pytest.raises(DataError, match="squares overflow"):
+            bounded(np.array([[nan, value]]), "they", missing=True)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_first_number_that_is_not_finite_is_named(bad):
+    array = np.zeros((5, 3))
+    array[[1, 3, 4], [2, 0, 1]] = bad
+    for rows, row in ((slice(0, 5), 1), (np.array([7, 9, 11, 13, 15]), 9)):
+        with pytest.raises(DataError, match=f"they is {bad} at row {row}, column 2 "):
+            finite(array, "they", rows)
+
+
+def test_means_over_runs_and_how_many_came_near_central():
+    near, far = ({"ratio_mean": 1.0 + i, "rounds_to_1pct_of_central": came} for i, came in enumerate((3, None)))
+    assert average([near, far, near], ["ratio_mean"])["reached_central"] == 2
+    assert average([near, far | {"ratio_mean": None}], ["ratio_mean"]) == {"ratio_mean": None, "reached_central": None}
+    assert average([], ["ratio_mean"])["reached_central"] is None
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_chunks_cover_all_devices_and_points_and_are_small(sizes):
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_POINTS", 12)
+        found = list(chunks.iter_chunks(offsets))
+    assert [i for own, _ in found for i in range(own.start, own.stop)] == list(range(len(sizes)))
+    for own, rows in found:
+        assert (rows.start, rows.stop) == (offsets[own.start], offsets[own.stop])
+        assert rows.stop - rows.start + (own.stop - own.start) <= 12 + 10
+    assert len(found) <= 1 + (sum(sizes) + len(sizes)) // 12 * (sum(sizes) + len(sizes) > 12)
+
+
+@pytest.mark.parametrize(("lines", "names"), [(0, set()), (6, {"labels.csv", "centroids.csv"})])
+def test_tables_for_spreadsheets_unless_they_are_too_long(tmp_path, monkeypatch, lines, names):
+    shards = p2pkm.Shards.from_list([np.array([[float(i)], [10.0 + i]]) for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    monkeypatch.setattr(save, "_LINES", lines)
+    save.write_tables(result, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == names
+    for name, head in (("labels.csv", "row,device,cluster"), ("centroids.csv", "cluster,device,points,")):
+        assert name not in names or (tmp_path / name).read_text().startswith(head)
+
+
+@pytest.mark.parametrize("most", [0, 100, 20_000, 40_000, 10**7])
+def test_the_sample_of_sets_bounds_the_work_and_has_16_at_least(most):
+    table = arrange([np.ones((2, 1))] * 40, [(i, i + 1) for i in range(39)])
+    prices = cost_ratio.CostEvaluator(table.devices, np.zeros(80), 0, table.network, None)
+    wanted = max(int(most / (80 * 6 + cost_ratio._VISIT * 40)), 16)
+    found = prices._choose(6, most)
+    assert len(found) == min(wanted, 40) and (np.diff(found) > 0).all()
+
+
+def test_lengths_of_numbers_are_those_in_bits():
+    numbers = [0, 1, -1, 2, 3, -4, 2**31, 2**61, -(2**62), 2**62 - 1, 2**63 - 1]
+    histogram, fixed = tally(np.array(numbers)[:, None], np.zeros(len(numbers), np.int64), 1)
+    lengths = [abs(number).bit_length() for number in numbers]
+    assert histogram[0, 0].tolist() == [lengths.count(length) for length in range(64)]
+    assert fixed.tolist() == [[sum(lengths)]]
+
+
+@pytest.mark.parametrize("clients", [1, _LISTED, _LISTED + 1])
+def test_of_many_names_the_first_are_listed(clients):
+    topology = Topology.from_graph(path(clients))
+    assert topology.list_names() is None
+    words = replace(topology, names=tuple(f"n{i}" for i in range(clients))).list_names().split(", ")
+    assert words[:_LISTED] == [f"n{i}" for i in range(min(clients, _LISTED))]
+    assert words[_LISTED:] == ([f"... ({clients} in all)"] if clients > _LISTED else [])
+
+
+def test_fields_that_no_state_has_are_no_optional_ones():
+    assert optional(None, "held", 7) == 7
+    with pytest.raises(ValueError, match="no optional field"):
+        optional(None, "holds")
+
+
+@pytest.mark.parametrize("every", [None, 5])
+@pytest.mark.parametrize("method", [None, 3])
+def test_rounds_to_a_goal_in_words(every, method):
+    figures = {"rounds_to_1pct": every, "method_rounds_to_1pct": method, "ratio_mean": 1.0}
+    assert write_rounds(figures) == ("3 (5)" if every and method else "-")
+    central = {f"{name}_of_central" if name != "ratio_mean" else name: value for name, value in figures.items()}
+    assert write_rounds(central, "_of_central") == ("3 (5)" if every and method else "never")
+    assert write_rounds(central | {"ratio_mean": None}, "_of_central") == ("3 (5)" if every and method else "-")
+
+
+@pytest.mark.parametrize(("most", "known"), [(2, False), (3, True)])
+def test_devices_are_compared_with_central_k_means_up_to_a_number(monkeypatch, most, known):
+    monkeypatch.setattr(alignment, "_SETS", most)
+    result = SimpleNamespace(centroids=np.ones((3, 1, 1)), central=np.zeros((1, 1)), byzantine=None)
+    assert np.isnan(alignment.deviate_from_central(result)).tolist() == [not known] * 3
+
+
+@pytest.mark.parametrize("count", [0, 6, 7, 8, 21, 22])
+def test_points_are_digested_piece_by_piece(count, monkeypatch):
+    rows, whole, parts = np.arange(float(count)), sha256(), sha256()
+    whole.update(f"<f8({count},)".encode() + rows.tobytes())
+    monkeypatch.setattr(build_run, "_PIECE", 7)
+    build_run._feed(parts, rows)
+    assert parts.digest() == whole.digest()
+
+
+def test_the_first_run_that_failed_is_told():
+    rows = [{"seed": i, "error": f"no {i}", "algorithm": "a", "graph": "g"} for i in range(3)]
+    said = repr(Study(rows))
+    assert "failed first: no 0" in said and "no 1" not in said
+
+
+@pytest.mark.parametrize(("relaxation", "refused"), [(None, False), (0.5, False), (1.0, False), (1.5, True)])
+def test_methods_that_overshoot_are_refused_where_turns_are_events(relaxation, refused):
+    topology = Topology.from_graph(ring(3))
+    method = p2pkm.GTVMin(2, schedule="async", relaxation=relaxation)
+    net = LinkModel.lan().place(topology)
+    with pytest.raises(ExperimentError) if refused else nullcontext():
+        event_driven.schedule_events(method, net, topology)
+
+
+def test_runs_in_words_have_a_graph_unless_they_are_alone():
+    named = ("local", None, "local"), ("local:a=1", "ring", "local:a=1"), ("gtvmin", "ring", "gtvmin on ring")
+    for method, graph, words in named:
+        assert name_run(method, graph) == words
+
+
+def test_a_difference_is_not_rounded_to_nothing():
+    for value in (0.0, 0.5):
+        assert paired_tests._write(value, "ari") == f"{value:{paired_tests._form('ari')}}"
+    assert paired_tests._write(1e-9, "ari") == "1.0e-09"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(5, "broken disk")
+
+    (tmp_path / "a").write_text("")
+    monkeypatch.setattr(checksums, "_digest", fail)
+    assert _check(tmp_path, "a", "0") == ("a", "cannot be read: broken disk")
+
+
+def test_digests_of_all_records_are_kept_while_they_are_few(monkeypatch):
+    monkeypatch.setattr(monitor, "_REMEMBERED", 128)
+    seen = SimpleNamespace(_heads=[], _remembered=[], chain=b"")
+    for kept in (1, 2, None, None):
+        monitor.Monitor._chain_up(seen, np.zeros((2, 32), np.uint8))
+        assert (seen._remembered if kept is None else len(seen._remembered)) == kept
+    assert len(seen._heads) == 4
+
+
+def test_one_candidate_of_each_device_that_has_some():
+    values = np.arange(18.0).reshape(6, 3)
+    some = Tables(values, np.array([2, 0, 4]), np.array([4, 0, 2]))
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some, np.array([1, 0, 0]))
+    assert found.tolist() == [values[4:6].tolist(), [[np.inf] * 3] * 2, values[4:6].tolist()]
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some.take(np.array([0, 2])), np.array([0, 0]))
+    assert found.tolist() == [values[2:4].tolist(), values[4:6].tolist()]
