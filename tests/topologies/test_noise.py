@@ -3,7 +3,6 @@
 import networkx as nx
 import numpy as np
 import pytest
-
 from scipy.sparse import diags_array, eye_array
 from scipy.sparse.linalg import cg
 
