@@ -10,6 +10,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import optional
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.metrics.clustering import ari
@@ -23,6 +24,7 @@ Record = dict[str, Any]
 _REMEMBERED = 64_000_000  # bytes of digests
 _SELDOM = 1000  # rounds between two looks at very many devices
 _ROUNDOFF = 2.0**-53  # relative error of one operation
+_ROUNDED = 8  # tables of a device that stand at a time while rounding is bounded
 _SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
 
 
@@ -279,10 +281,17 @@ class Monitor:
         second the sum of M^2 over the coordinates. It takes M, not the spread: far from the origin rounding is coarser.
         """
         own, k = self._devices, centroids.shape[1]
-        terms = own.sizes + 2 * k * np.diff(own.indptr) + 3
-        masses = weights * self._masses + 2 * k * alpha
-        extent = np.maximum(self._extent, np.where(np.isfinite(centroids), np.abs(centroids), 0.0).max(axis=1))
-        return np.column_stack((masses * np.square(terms * _ROUNDOFF), np.cumsum(np.square(extent), axis=1)[:, -1]))
+        factors: Floats = np.empty((len(own), 2))
+        for some in blocks(len(own), _ROUNDED * k * own.d):
+            links = 2 * k * np.diff(own.indptr[some.start : some.stop + 1])
+            masses = weights[some] * self._masses[some] + 2 * k * alpha[some]
+            factors[some, 0] = masses * np.square((own.sizes[some] + links + 3) * _ROUNDOFF)
+            sizes = np.where(np.isfinite(centroids[some]), np.abs(centroids[some]), 0.0)
+            extent = self._extent[some].copy()
+            for c in range(k):  # the largest along so short an axis would take several times as long
+                np.maximum(extent, sizes[:, c], out=extent)
+            factors[some, 1] = np.cumsum(np.square(extent), axis=1)[:, -1]
+        return factors
 
     def _add_up(self, values: Floats) -> Floats:
         """Return the sum over each device's links, one after the other, float64[n]."""

@@ -20,6 +20,7 @@ from p2pkm.network.graph import LARGE
 from p2pkm.storage.lock import died, sign
 
 _PROBED, _WORTH = 1 << 16, 0.8  # bytes of an array that are packed on trial; keep it packed if it shrinks to less
+_LONG, _HALF = 16_000_000, 0.5  # the same of arrays of more bytes, which takes seconds
 _LINES = 1_000_000  # points, and coordinates of centroids; above, there are the arrays alone
 _PARTIAL = re.compile(r"\..+\.(\d{1,9})-(\d*)@(.+)\.partial")
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
@@ -82,7 +83,8 @@ def _pack(file: Any, arrays: dict[str, Any]) -> None:
         for name, array in arrays.items():
             middle = array.size // 2
             probe = array.reshape(-1)[middle : middle + _PROBED // array.itemsize].tobytes()
-            shrinks = len(zlib.compress(probe, 1)) < _WORTH * len(probe)
+            worth = _WORTH if array.nbytes <= _LONG else _HALF
+            shrinks = len(zlib.compress(probe, 1)) < worth * len(probe)
             archive.compression = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

@@ -532,6 +532,20 @@ def test_two_colors_follow_young(coupling):
     assert large.contraction_colored.value == pytest.approx(root**2, rel=0.01) and not large.rounds_colored.exact
 
 
+def test_very_large_graphs_take_fewer_sweeps_in_single_precision(monkeypatch):
+    graph = topologies.small_world(1_500, degree=6, rewire=0.1, seed=2)
+    colors = p2pkm.Topology.from_graph(graph).colors
+    whole = measures.predict(graph, coupling=30, colors=colors).contraction_colored
+    monkeypatch.setattr("topologies.measures.predictions._LARGE", 1_000)
+    monkeypatch.setattr("topologies.measures.predictions._WORK", 100 * (1_500 + 9_000))
+    fewer = measures.predict(graph, coupling=30, colors=colors).contraction_colored
+    assert (whole.how, fewer.how) == ("power iteration, 400 rounds", "power iteration, 100 rounds")
+    assert fewer.value != whole.value and fewer.value == pytest.approx(whole.value, rel=0.01)
+    monkeypatch.setattr("topologies.measures.predictions._WORK", 1)
+    least = measures.predict(graph, coupling=30, colors=colors).contraction_colored
+    assert least.how == "power iteration, 40 rounds"
+
+
 # --- fits ---
 
 

@@ -3,9 +3,13 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.sparse import diags_array, eye_array
+from scipy.sparse.linalg import cg
 
 import topologies
 from topologies.measures import EXACT, predict, residual_noise
+from topologies.measures.noise import _weigh, count_signs
+from topologies.measures.types import to_matrix
 
 GRAPHS = {
     "ring": topologies.ring(12),
@@ -72,6 +76,25 @@ def test_the_estimate_of_large_graphs_is_near_and_repeats(monkeypatch):
     assert (found != exact).all()
     np.testing.assert_allclose(found, exact, rtol=0.1)
     np.testing.assert_array_equal(found, residual_noise(graph, (10.0, 300.0)))
+
+
+def test_very_large_graphs_take_one_vector_in_single_precision(monkeypatch):
+    graph, couplings = topologies.build("small-world", 40_000, degree=6, light=True), (30.0, 100.0)
+    double = residual_noise(graph, couplings)
+    assert count_signs(40_000) == 2
+    monkeypatch.setattr("topologies.measures.noise._ONE", 30_000)
+    assert count_signs(40_000) == 1
+    found = residual_noise(graph, couplings)
+    assert (found != double).all()
+    np.testing.assert_allclose(found, double, rtol=0.03)
+    one = np.random.default_rng(0).choice([-1.0, 1.0], (40_000, 1))
+    probes = one - one.mean()
+    adjacent = to_matrix(graph, _weigh(graph, scaled=True))
+    matrix = diags_array(adjacent @ np.ones(40_000)) - adjacent
+    for value, coupling in zip(found, couplings, strict=True):
+        solved, failed = cg(eye_array(40_000) + 2 * coupling * matrix, probes[:, 0], rtol=1e-10)
+        assert not failed
+        assert value == pytest.approx((solved**2).mean(), rel=1e-3)
 
 
 def test_it_is_predicted_with_the_rest_but_not_where_links_change():

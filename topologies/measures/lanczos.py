@@ -195,7 +195,7 @@ def _walk(
         diagonal.append(np.einsum("ij,ij->j", v, w))
         w -= np.multiply(v, diagonal[-1], out=scratch)
         w -= np.multiply(null[:, None], null @ w, out=scratch)
-        beta = np.linalg.norm(w, axis=0)
+        beta = np.sqrt(np.multiply(w, w, out=scratch).sum(axis=0))
         beside.append(beta)
         complete = bool(beta.max() <= 1e-12 * np.abs(diagonal[-1]).max())
         done = len(diagonal) == limit or complete

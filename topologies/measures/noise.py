@@ -8,6 +8,7 @@ from topologies.measures.types import AnyGraph, Floats, Integers, count_links, f
 
 EIGENVALUES = 2_000  # devices; up to here all eigenvalues are computed
 _SIGNS = 32_000  # random signs of an estimate, in two vectors at least
+_ONE = 100_000  # devices; above, one vector, in single precision
 _STEPS, _CLOSE = 2_000, 1e-4  # of conjugate gradients; relative residual at which they end
 
 
@@ -22,7 +23,8 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
 
     Up to 2,000 devices all eigenvalues are computed. Above, Hutchinson's estimator: 32,000 random signs, in 2 vectors
     or more, without the mean of each component, solved by conjugate gradients; with p vectors the error is about
-    ``sqrt(2 / p)`` over the root of the number of modes that count, a few percent.
+    ``sqrt(2 / p)`` over the root of the number of modes that count, a few percent. Above 100,000 devices it is one
+    vector, in single precision, which the residual of 1e-4 is far from.
 
     Parameters
     ----------
@@ -40,20 +42,28 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     from scipy.sparse import csgraph, diags_array
 
     links = read(graph)
-    n, adjacent = len(links), to_matrix(links, _weigh(links, scaled=scaled))
+    n = len(links)
+    kind = np.float32 if n > _ONE else np.float64
+    adjacent = to_matrix(links, _weigh(links, scaled=scaled).astype(kind, copy=False))
     count, component = csgraph.connected_components(adjacent, directed=False)
-    laplacian = (diags_array(adjacent @ np.ones(n)) - adjacent).tocsr()
+    laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
     if n <= EIGENVALUES:
         values = np.maximum(np.linalg.eigvalsh(laplacian.toarray())[count:], 0.0)
         return np.array([np.cumsum(np.append(0.0, (1 + 2 * c * values) ** -2.0))[-1] / n for c in couplings])
-    probes = np.random.default_rng(seed).choice([-1.0, 1.0], (n, max(2, _SIGNS // n)))
+    del adjacent
+    probes = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], kind), (n, count_signs(n)))
     probes -= _average(probes, component)[component]
     found = np.full(len(couplings), np.nan)
     for number, coupling in enumerate(couplings):
-        found[number] = (_solve(laplacian, coupling, probes) ** 2).sum() / probes.size
+        found[number] = (_solve(laplacian, coupling, probes) ** 2).sum(dtype=np.float64) / probes.size
         if found[number] <= enough:
             break
     return found
+
+
+def count_signs(n: int) -> int:
+    """Return how many vectors of random signs an estimate for n devices takes."""
+    return 1 if n > _ONE else max(2, _SIGNS // n)
 
 
 def _weigh(links: CSRGraph, *, scaled: bool) -> Floats:
@@ -79,7 +89,9 @@ def _solve(laplacian: Any, coupling: float, goals: Floats) -> Floats:
     """Return x with (I + 2 c L) x = goal for each column, by conjugate gradients with a diagonal preconditioner."""
     import numpy as np
 
-    scale = 1 / (1 + 2 * coupling * laplacian.diagonal())[:, None]
+    kind = goals.dtype.type
+    twice = kind(2 * coupling)
+    scale = 1 / (1 + twice * laplacian.diagonal())[:, None]
     found, rest = np.zeros_like(goals), goals.copy()
     way = scale * rest
     room = rest * way  # of large graphs each new array takes as long to make as to fill
@@ -89,7 +101,7 @@ def _solve(laplacian: Any, coupling: float, goals: Floats) -> Floats:
         if (np.multiply(rest, rest, out=room).sum(axis=0) <= least).all():
             break
         image = laplacian @ way
-        image *= 2 * coupling
+        image *= twice
         image += way
         step = size / np.multiply(way, image, out=room).sum(axis=0)
         found += np.multiply(step, way, out=room)

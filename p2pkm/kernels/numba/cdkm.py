@@ -4,12 +4,13 @@ import numpy as np
 
 from p2pkm.kernels.numba.compiling import helper, kernel
 from p2pkm.kernels.numba.kmeans import _assign, _collect, _squared
+from p2pkm.kernels.numba.nearest import _room
 
 
 @helper(inline="always")
-def _average(points, weights, labels, centroids, sums, mass, members):
+def _average(points, weights, labels, centroids, sums, mass, members, room):
     """Write down means, sums, weights and numbers of points of the clusters; an empty cluster stays where it is."""
-    _collect(points, weights, centroids.shape[0], labels, sums, mass)
+    _collect(points, weights, centroids.shape[0], labels, sums, mass, room)
     members[:] = 0
     for label in labels:
         members[label] += 1
@@ -37,10 +38,10 @@ def cdkm(points, weights, start, limit):
     m, d = points.shape
     centroids, sums = start.copy(), np.empty_like(start)
     mass, members = np.empty(len(start)), np.empty(len(start), np.int64)
-    labels, distances = np.full(m, -1), np.empty(m)
-    moved = _assign(points, weights, centroids, len(start), labels, distances, sums, mass)
+    labels, distances, room = np.full(m, -1), np.empty(m), _room(len(start), d)
+    moved = _assign(points, weights, centroids, len(start), labels, distances, sums, mass, room)
     for sweep in range(limit + 1):
-        _average(points, weights, labels, centroids, sums, mass, members)
+        _average(points, weights, labels, centroids, sums, mass, members, room)
         if sweep == limit or not moved:
             break
         moved = False

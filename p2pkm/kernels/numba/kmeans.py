@@ -4,7 +4,7 @@ import numpy as np
 
 from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
 from p2pkm.kernels.numba.nearest import _add, _nearest, _room, _turn
-from p2pkm.kernels.numba.philox import _uniform
+from p2pkm.kernels.numba.philox import _uniforms
 from p2pkm.kernels.numba.threads import divide
 
 
@@ -47,15 +47,19 @@ def _measure(columns, row, distances):
 
 
 @helper(inline="always")
-def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
-    """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows."""
+def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, desk, draws):
+    """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows.
+
+    desk: float64[4, m or more], draws: float64[1 + (k - 1) trials or more], to work in.
+    """
     m = points.shape[0]
-    closest, trial, best = np.empty(m), np.empty(m), np.empty(m)
-    cumulative, total = np.empty(m), 0.0
+    closest, trial, best, cumulative = desk[0, :m], desk[1, :m], desk[2, :m], desk[3, :m]
+    total = 0.0
+    _uniforms(key, purpose, start, draws)
     for r in range(m):
         total += weights[r]
         cumulative[r] = total
-    first = _pick(cumulative, _uniform(key, purpose, start, 0) * cumulative[m - 1])
+    first = _pick(cumulative, draws[0] * cumulative[m - 1])
     _copy(points[first], centroids[0])
     _measure(columns, points[first], closest)
     for c in range(1, k):
@@ -67,7 +71,7 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
             return c
         lowest = np.inf
         for t in range(trials):
-            chosen = _pick(cumulative, _uniform(key, purpose, start, 1 + (c - 1) * trials + t) * total)
+            chosen = _pick(cumulative, draws[1 + (c - 1) * trials + t] * total)
             _measure(columns, points[chosen], trial)
             potential = 0.0
             for r in range(m):
@@ -82,12 +86,13 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids):
 
 
 @helper()
-def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
+def _assign(points, weights, centroids, rows, labels, distances, sums, counts, room):
     """E1 and the sums that the next centroids are made of; return if any label changed.
 
-    The nearest of the first `rows` centroids of every point, lowest index on ties.
+    The nearest of the first `rows` centroids of every point, lowest index on ties. room: that of `_room` for as many
+    centroids or more, which is the same in all calls: to make one takes longer than to look at ten points.
     """
-    block, centers, squared, lowest, nearest = _room(rows, points.shape[1])
+    block, centers, squared, lowest, nearest = room
     lanes, changed = nearest.shape[0], False
     sums[:] = 0.0
     counts[:] = 0.0
@@ -104,9 +109,9 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
 
 
 @helper()
-def _collect(points, weights, rows, labels, sums, counts):
+def _collect(points, weights, rows, labels, sums, counts, room):
     """Add the points up again, by labels that were changed after `_assign`."""
-    block, _, _, _, nearest = _room(sums.shape[0], points.shape[1])
+    block, _, _, _, nearest = room
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):
@@ -138,13 +143,17 @@ def _fill(weights, rows, labels, distances):
 
 
 @helper()
-def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
-    """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end."""
+def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, labels, distances, room):
+    """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end.
+
+    sums, labels, distances, room: to work in.
+    """
     m, d = points.shape
-    labels, distances, sums = np.full(m, -1), np.empty(m), np.empty((rows, d))
+    for r in range(m):
+        labels[r] = -1
     still = False
     for step in range(limit + 1):
-        changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts)
+        changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts, room)
         if step == limit or still or not changed:
             break
         empty = False
@@ -152,7 +161,7 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
             empty |= counts[c] == 0.0
         if fill and empty:
             _fill(weights, rows, labels, distances)
-            _collect(points, weights, rows, labels, sums, counts)
+            _collect(points, weights, rows, labels, sums, counts, room)
         move = 0.0
         for c in range(rows):
             if counts[c] > 0.0:
@@ -171,29 +180,47 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts):
 
 
 @helper(inline="always")
-def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts):
-    """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost."""
+def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts, place):
+    """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost.
+
+    place: what `_lay_out` returns, to work in.
+    """
+    desk, labels, coordinates, trial, number, sums, draws, room = place
+    m, d = points.shape
     centroids[:] = np.inf
     counts[:] = 0.0
     lowest = np.inf
-    if points.shape[0] == 0:
+    if m == 0:
         return 0.0
-    trial, number = np.empty_like(centroids), np.empty_like(counts)
-    columns = np.empty((points.shape[1], points.shape[0]))
-    for r in range(points.shape[0]):
-        for f in range(points.shape[1]):
+    columns = coordinates[: d * m].reshape(d, m)
+    for r in range(m):
+        for f in range(d):
             columns[f, r] = points[r, f]
     for start in range(first, first + starts):
         trial[:] = np.inf
         number[:] = 0.0
-        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial)
-        cost = _lloyd(points, weights, limit, tol, np.bool_(True), trial, rows, number)
+        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial, desk, draws)
+        cost = _lloyd(
+            points, weights, limit, tol, np.bool_(True), trial, rows, number, sums, labels[:m], desk[4, :m], room
+        )
         if cost < lowest:
             lowest = cost
             for c in range(k):
                 _copy(trial[c], centroids[c])
             _copy(number, counts)
     return lowest
+
+
+@helper()
+def _lay_out(most, k, d, trials):
+    """Return what k-means works in, for up to so many points; made once for all devices.
+
+    Five numbers and a label for each point, coordinates, centroids, counts, sums, draws, and what `_nearest`
+    works in.
+    """
+    by_point = np.empty((5, most)), np.empty(most, np.int64), np.empty(d * most)
+    draws = np.empty((k - 1) * trials // 4 * 4 + 4)
+    return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _room(k, d)
 
 
 @behind
@@ -205,13 +232,13 @@ def _devices(
     most = 0
     for i in range(first, last):
         most = max(most, offsets[i + 1] - offsets[i])
-    ones = np.ones(most)
+    ones, place = np.ones(most), _lay_out(most, k, points.shape[1], trials)
     for i in range(first, last):
         own = slice(offsets[i], offsets[i + 1])
         chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
         costs[i] = _kmeans(
             points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, number,
-            centroids[i], counts[i],
+            centroids[i], counts[i], place,
         )  # fmt: skip
 
 
@@ -229,10 +256,17 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
 def refine(points, weights, offsets, start, rows, limit, tols, fill):
     """Run Lloyd steps on every device from given centroids; see `p2pkm.kernels.reference.refine`."""
     centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
+    most = 0
     for i in range(len(rows)):
-        own = slice(offsets[i], offsets[i + 1])
+        most = max(most, offsets[i + 1] - offsets[i])
+    desk, labels, _, _, _, sums, _, room = _lay_out(most, start.shape[1], start.shape[2], 1)
+    for i in range(len(rows)):
+        own, m = slice(offsets[i], offsets[i + 1]), offsets[i + 1] - offsets[i]
         for c in range(rows[i]):
             _copy(start[i, c], centroids[i, c])
-        if rows[i] > 0 and offsets[i] < offsets[i + 1]:
-            costs[i] = _lloyd(points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i])
+        if rows[i] > 0 and m > 0:
+            costs[i] = _lloyd(
+                points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i], sums, labels[:m],
+                desk[4, :m], room,
+            )  # fmt: skip
     return centroids, counts, costs

@@ -36,3 +36,14 @@ def _uniform(key, purpose, step, number):
     lane = number % 4
     word = words[0] if lane == 0 else words[1] if lane == 1 else words[2] if lane == 2 else words[3]
     return float(word >> _SHIFT) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def _uniforms(key, purpose, step, draws):
+    """Write the first draws of the stream (key, purpose, step), as `_uniform` returns them: a multiple of four."""
+    for first in range(0, draws.shape[0], 4):
+        words = _philox(uint64(first // 4), uint64(step), uint64(key), uint64(purpose))
+        draws[first] = float(words[0] >> _SHIFT) * (1.0 / 9007199254740992.0)
+        draws[first + 1] = float(words[1] >> _SHIFT) * (1.0 / 9007199254740992.0)
+        draws[first + 2] = float(words[2] >> _SHIFT) * (1.0 / 9007199254740992.0)
+        draws[first + 3] = float(words[3] >> _SHIFT) * (1.0 / 9007199254740992.0)
