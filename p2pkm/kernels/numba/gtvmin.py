@@ -7,14 +7,17 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
-from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room
+from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room, LANES
 from p2pkm.kernels.numba.simd import (
+    add_agreed,
     add_row,
+    copy_row,
     fetch,
     largest_gap,
     least_of_columns,
     least_of_row,
     squared_gap,
+    sum_nearest,
     turn_rows,
 )
 from p2pkm.kernels.numba.threads import divide
@@ -24,19 +27,27 @@ _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; s
 
 
 @helper(inline="always")
-def _points(points, mass, first, last, after, centroids, sums, counts, block, centers, distances, lowest, labels):
-    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties.
-
-    after: the first of the points that come next, of the next device awake.
-    """
+def _points(points, mass, first, last, centroids, sums, counts, block, centers, distances, lowest, labels):
+    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
-        if points.shape[1] == 2:  # of more features the processor brings the next ones in time
-            coming = start + count if start + count < last else after
-            fetch(points, coming, min(count, points.shape[0] - coming))
         _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
+
+
+@helper(inline="always")
+def _points_in_the_plane(points, mass, first, last, after, lines, line, rows, sums, counts):
+    """Do the same for two features and up to four centroids ``lines[line : line + rows]``.
+
+    after: the first of the points that come next, of the next device awake; of more features the processor brings them
+    in time by itself.
+    """
+    for start in range(first, last, LANES):
+        count = min(LANES, last - start)
+        coming = start + count if start + count < last else after
+        fetch(points, coming, min(count, points.shape[0] - coming))
+        sum_nearest(points, mass, start, count, lines, line, rows, sums, counts)
 
 
 @helper(inline="always")
@@ -121,6 +132,13 @@ def _apart(flat, i, said, slot):
 def _reach(lines, first, k):
     """Return the squared distance below which each of k lines is nearest to its counterpart, for sure."""
     least = np.inf
+    if lines.shape[1] == 2:
+        for c in range(first + 1, first + k):
+            for q in range(first, c):
+                x, y = lines[c, 0] - lines[q, 0], lines[c, 1] - lines[q, 1]
+                distance = x * x + y * y
+                least = distance if distance < least else least
+        return _CLOSE * least if least > _LEAST else 0.0
     for c in range(first, first + k):
         for q in range(first, c):
             distance = _apart(lines, c, lines, q)
@@ -196,6 +214,8 @@ def _sweep(
     sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
     flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
     lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
+    agreed = np.empty(_LINKS, np.bool_)
+    few = d == 2 and k <= 4
     begin = first
     while begin < last:
         for number in range(passes):
@@ -205,10 +225,9 @@ def _sweep(
                 if end > begin and heard + indptr[i + 1] - indptr[i] > most:
                     break
                 if number == 0:
-                    for f in range(k * d):
-                        old[end - begin, f] = before[i, f]
-                        flat[i, f] = old[end - begin, f]
-                reach = _reach(lines, i * k, k) if alike else 0.0
+                    copy_row(before, i, old, end - begin)
+                    copy_row(old, end - begin, flat, i)
+                reach, began, searched = _reach(lines, i * k, k) if alike else 0.0, heard, listed
                 for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
                     slot = slots[e]
                     if slot >= 0:
@@ -218,6 +237,7 @@ def _sweep(
                             own[listed], other[listed], answer[heard] = i, slot, listed
                             listed += 1
                         heard += 1
+                agreed[end - begin] = listed == searched and heard - began == indptr[i + 1] - indptr[i]
                 end += 1
             if plane:
                 for p in range(0, listed, _LINKS):
@@ -241,9 +261,17 @@ def _sweep(
                     counts[c] = 0.0
                     for f in range(d):
                         sums[c, f] = 0.0
-                own_first, own_last, after = offsets[i], offsets[i + 1], offsets[who[min(j + 1, last - 1)]]
-                _points(points, mass, own_first, own_last, after, result[i], sums, counts, block, centers, distances,
-                        lowest, labels)  # fmt: skip
+                if few:
+                    after = offsets[who[min(j + 1, last - 1)]]
+                    _points_in_the_plane(points, mass, offsets[i], offsets[i + 1], after, lines, i * k, k, sums, counts)
+                else:
+                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block, centers,
+                            distances, lowest, labels)  # fmt: skip
+                if agreed[j - begin]:
+                    heard += indptr[i + 1] - indptr[i]
+                    add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], 2 if star else 1, not printed)
+                    _move(result, i, sums, counts, theta, printed)
+                    continue
                 for e in range(indptr[i], indptr[i + 1]):
                     slot, weight = slots[e], alpha[e]
                     if slot >= 0:

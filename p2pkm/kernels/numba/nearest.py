@@ -21,7 +21,7 @@ from p2pkm.kernels.numba.simd import (
     turn_square,
 )
 
-_LANES = 128  # points of a block
+LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
 _LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
@@ -33,7 +33,7 @@ def _room(k, d):
 
     As many points are looked at together as there are labels: fewer, if they have many features.
     """
-    lanes, wide = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8)), k + -k % 8
+    lanes, wide = min(LANES, max(8, _CACHED // max(d, 1) // 8 * 8)), k + -k % 8
     block, columns, distances = np.ones((d + 1, lanes)), np.full((d, wide), np.inf), np.empty((k + 7, max(lanes, wide)))
     return block, columns, distances, np.empty(lanes), np.empty(lanes, np.int64)
 
