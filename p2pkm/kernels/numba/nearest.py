@@ -11,6 +11,8 @@ from p2pkm.kernels.numba.simd import (
     add_row,
     eight_rows,
     four_rows,
+    nearest_rows,
+    add_points,
     least_of_columns,
     least_of_row,
     reach_four,
@@ -81,16 +83,12 @@ def _nearest(points, first, count, centroids, rows, block, columns, distances, l
     if points.shape[1] >= _LONG:
         _nearest_along(points, first, count, centroids, rows, distances, lowest, labels)
         return
-    if points.shape[1] != 2 and rows > 8 and -rows % 8 * 4 <= rows:
-        _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels)
-        return
     _turn(points, first, count, block)
     if points.shape[1] == 2:
         _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
         return
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
-        _measure(centroids, rows, block, r, distances)
-        least_of_columns(distances, rows, r, lowest, labels)
+        nearest_rows(centroids, 0, rows, block, r, lowest, labels)
 
 
 @helper()
@@ -174,12 +172,14 @@ def _add(points, mass, first, count, rows, sums, counts, block, labels):
     if points.shape[1] == 2 and rows <= _FEW:
         _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels)
         return
+    if mass.shape[0] == 0:
+        add_points(points, first, count, labels, sums, counts)
+        return
     for r in range(count):
         c = labels[r]
         if c >= 0:
-            weight = mass[first + r] if mass.shape[0] > 0 else 1.0
-            counts[c] += weight
-            add_row(sums, c, points, first + r, weight)
+            counts[c] += mass[first + r]
+            add_row(sums, c, points, first + r, mass[first + r])
 
 
 @helper(inline="always")

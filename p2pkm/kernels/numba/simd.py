@@ -171,6 +171,61 @@ def turn_square(context, points, row, f, block, r):
 
 
 @intrinsic
+def turn_fours(context, points, first, count, block):
+    """``block[f, r] = points[first + r, f]`` for r < count, a multiple of 4, and every f but the last of an odd number."""
+
+    def generate(context, builder, signature, args):
+        source, target = (_Array(context, builder, signature, args, number) for number in (0, 3))
+        even = builder.and_(source.last, _whole(-2))
+
+        def body(r, _):
+            starts = [source.at(builder.add(args[1], builder.add(r, _whole(j))), _whole(0)) for j in range(4)]
+
+            def turn(f, _):
+                pairs = [source.load(builder.add(start, f), 2) for start in starts]
+                ends = [_choose(builder, pairs[j], pairs[j + 2], range(4)) for j in range(2)]
+                for i, lanes in enumerate(((0, 4, 2, 6), (1, 5, 3, 7))):
+                    target.store(_choose(builder, *ends, lanes), target.at(builder.add(f, _whole(i)), r))
+                return []
+
+            _loop(builder, even, 2, [], turn)
+            return []
+
+        with builder.if_then(builder.and_(*(builder.icmp_signed(">", n, _whole(0)) for n in (even, args[2])))):
+            _loop(builder, args[2], 4, [], body)
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64, types.int64, block), generate
+
+
+@intrinsic
+def add_points(context, points, first, count, labels, sums, counts):
+    """``sums[labels[r]] += points[first + r]`` and ``counts[labels[r]] += 1`` for r < count; -1: to none."""
+
+    def generate(context, builder, signature, args):
+        source, names, to, number = (_Array(context, builder, signature, args, place) for place in (0, 3, 4, 5))
+
+        def body(r, _):
+            c = names.get(r)
+            with builder.if_then(builder.icmp_signed(">=", c, _whole(0)), likely=True):
+                place, start = to.at(c, _whole(0)), source.at(builder.add(args[1], r), _whole(0))
+                number.put(builder.fadd(number.get(c), ir.Constant(_REAL, 1.0)), c)
+
+                def add(f, width):
+                    here = builder.add(place, f)
+                    to.store(builder.fadd(to.load(here, width), source.load(builder.add(start, f), width)), here)
+
+                _pieces(builder, to.last, add)
+            return []
+
+        with builder.if_then(builder.icmp_signed(">", args[2], _whole(0))):
+            _loop(builder, args[2], 1, [], body)
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64, types.int64, labels, sums, counts), generate
+
+
+@intrinsic
 def turn_rows(context, table, rows, r, f, block):
     """``block[f + i, r + j] = table[rows[r + j], f + i]`` for i, j < 8."""
 
@@ -231,6 +286,44 @@ def _make_tile(height):
 
 
 four_rows, eight_rows = _make_tile(4), _make_tile(8)
+_TALL = 4  # rows of a tile
+
+
+@intrinsic
+def nearest_rows(context, rows, first, count, columns, r, lowest, labels):
+    """Write for each column ``columns[:, r + j]``, j < 8, the nearest of ``rows[first : first + count]`` and its distance.
+
+    The lowest one on ties; inf and -1 where every row is at infinity. Sums are in feature order, and the distances stay
+    in registers.
+    """
+
+    def generate(context, builder, signature, args):
+        a, b, low, near = (_Array(context, builder, signature, args, number) for number in (0, 3, 5, 6))
+        last = builder.sub(args[2], _whole(1))
+
+        def tile(c, least):
+            numbers = [builder.add(c, _whole(i)) for i in range(_TALL)]
+            real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
+            starts = [a.at(builder.add(args[1], n), _whole(0)) for n in real]
+
+            def body(f, sums):
+                column = b.load(b.at(f, args[4]))
+                new = []
+                for start, total in zip(starts, sums, strict=True):
+                    apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
+                    new.append(builder.fadd(total, builder.fmul(apart, apart)))
+                return new
+
+            for n, total in zip(numbers, _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _TALL, body), strict=True):
+                least = _nearer(builder, total, _spread(builder, n), least)  # one that takes another's place is no nearer
+            return least
+
+        found = _loop(builder, args[2], _TALL, _NOTHING, tile)
+        for target, values in zip((low, near), found, strict=True):
+            target.store(values, args[4])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.int64, types.int64, columns, types.int64, lowest, labels), generate
 
 
 def _make_reach(height):
