@@ -26,7 +26,7 @@ _LINKS = 64  # links of the plane that are looked at together
 _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
-@helper(inline="always")
+@helper()
 def _points(points, mass, first, last, centroids, sums, counts, block, centers, distances, lowest, labels):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
