@@ -22,7 +22,9 @@ from p2pkm.kernels.numba.simd import (
 )
 from p2pkm.kernels.numba.threads import divide
 
+_FEW = 4  # centroids in the plane of which all sums stay in registers
 _LINKS = 64  # links of the plane that are looked at together
+_PAIRS = 4  # rows up to which all pairs are looked at at once
 _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
@@ -129,21 +131,29 @@ def _apart(flat, i, said, slot):
 
 
 @helper(inline="always")
-def _reach(lines, first, k):
-    """Return the squared distance below which each of k lines is nearest to its counterpart, for sure."""
+def _least(lines, first, k):
+    """Return the least squared distance of k lines, 0 where it is too small to go by."""
     least = np.inf
-    if lines.shape[1] == 2:
-        for c in range(first + 1, first + k):
-            for q in range(first, c):
+    for c in range(first + 1, first + k):
+        for q in range(first, c):
+            if lines.shape[1] == 2:
                 x, y = lines[c, 0] - lines[q, 0], lines[c, 1] - lines[q, 1]
                 distance = x * x + y * y
-                least = distance if distance < least else least
-        return _CLOSE * least if least > _LEAST else 0.0
-    for c in range(first, first + k):
-        for q in range(first, c):
-            distance = _apart(lines, c, lines, q)
+            else:
+                distance = _apart(lines, c, lines, q)
             least = distance if distance < least else least
-    return _CLOSE * least if least > _LEAST else 0.0
+    return least if least > _LEAST else 0.0
+
+
+@helper(inline="always")
+def _within(flat, i, anchor, least):
+    """Return how far apart the rows of table i are at least, squared, by another table's least distance; 0: unknown.
+
+    Two rows of which each lies at most so far from the anchor's as both tables lie apart are sqrt(2) times that nearer.
+    """
+    known = np.sqrt(least)
+    left = known - np.sqrt(2.0 * _apart(flat, i, anchor, 0))
+    return left * left if left >= 0.5 * known else 0.0
 
 
 @helper(inline="always")
@@ -215,7 +225,7 @@ def _sweep(
     flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
     lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
     agreed = np.empty(_LINKS, np.bool_)
-    few = d == 2 and k <= 4
+    few, anchor, known = d == 2 and k <= _FEW, np.zeros((1, k * d)), 0.0
     begin = first
     while begin < last:
         for number in range(passes):
@@ -227,11 +237,21 @@ def _sweep(
                 if number == 0:
                     copy_row(before, i, old, end - begin)
                     copy_row(old, end - begin, flat, i)
-                reach, began, searched = _reach(lines, i * k, k) if alike else 0.0, heard, listed
+                began, searched, sure = heard, listed, k <= _PAIRS  # of more rows a bound first, and all pairs if need be
+                close = _least(lines, i * k, k) if sure else _within(flat, i, anchor, known) if alike else 0.0
                 for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
                     slot = slots[e]
                     if slot >= 0:
-                        if alike and rows[slot] == k and _apart(flat, i, said, slot) < reach:
+                        agrees, apart = False, np.inf
+                        if alike and rows[slot] == k:
+                            apart = _apart(flat, i, said, slot)
+                            agrees = apart < _CLOSE * close
+                            if not (agrees or sure):
+                                close, sure = _least(lines, i * k, k), True
+                                known = close
+                                copy_row(flat, i, anchor, 0)
+                                agrees = apart < _CLOSE * close
+                        if agrees:
                             answer[heard] = -1
                         else:
                             own[listed], other[listed], answer[heard] = i, slot, listed
