@@ -7,34 +7,35 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
-from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room, LANES
+from p2pkm.kernels.numba.nearest import LANES, _add, _nearest, _room
+from p2pkm.kernels.numba.plane import FEW, sum_nearest
 from p2pkm.kernels.numba.simd import (
     add_agreed,
     add_row,
     copy_row,
+    eight_rows,
     fetch,
+    four_rows,
     largest_gap,
     least_of_columns,
     least_of_row,
     squared_gap,
-    sum_nearest,
     turn_rows,
 )
 from p2pkm.kernels.numba.threads import divide
 
-_FEW = 4  # centroids in the plane of which all sums stay in registers
 _LINKS = 64  # links of the plane that are looked at together
-_PAIRS = 4  # rows up to which all pairs are looked at at once
+_PAIRS = 4  # rows up to which all pairs are looked at at once; of more a bound comes first
 _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
 @helper()
-def _points(points, mass, first, last, centroids, sums, counts, block, centers, distances, lowest, labels):
+def _points(points, mass, first, last, centroids, sums, counts, block, distances, lowest, labels):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
-        _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
+        _nearest(points, start, count, centroids, rows, block, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
 
@@ -102,6 +103,17 @@ def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
                 nearer = distance < lowest[q, e]
                 lowest[q, e] = distance if nearer else lowest[q, e]
                 nearest[q, e] = c if nearer else nearest[q, e]
+
+
+@helper(inline="always")
+def _measure(centroids, rows, columns, r, distances):
+    """Write the squared distances of the first `rows` centroids to eight columns from r on."""
+    c = 0
+    while rows - c > 4:
+        eight_rows(centroids, c, rows - 1, columns, r, distances, c)
+        c += 8
+    if c < rows:
+        four_rows(centroids, c, rows - 1, columns, r, distances, c)
 
 
 @helper()
@@ -218,14 +230,15 @@ def _sweep(
     most += 3 * _LINKS
     own, other, answer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
-    block, centers, distances, lowest, labels = _room(k, d)
+    block, distances, lowest, labels = _room(k, d)
     plane, alike = d == 2 and tables.shape[2] == 2, d == tables.shape[2] and k <= r
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
     sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
     flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
     lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
     agreed = np.empty(_LINKS, np.bool_)
-    few, anchor, known = d == 2 and k <= _FEW, np.zeros((1, k * d)), 0.0
+    few, times = d == 2 and k <= FEW, 2 if star else 1
+    anchor, known = np.zeros((1, k * d)), 0.0  # a device's table and its least distance
     begin = first
     while begin < last:
         for number in range(passes):
@@ -237,7 +250,7 @@ def _sweep(
                 if number == 0:
                     copy_row(before, i, old, end - begin)
                     copy_row(old, end - begin, flat, i)
-                began, searched, sure = heard, listed, k <= _PAIRS  # of more rows a bound first, and all pairs if need be
+                began, searched, sure = heard, listed, k <= _PAIRS
                 close = _least(lines, i * k, k) if sure else _within(flat, i, anchor, known) if alike else 0.0
                 for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
                     slot = slots[e]
@@ -285,11 +298,11 @@ def _sweep(
                     after = offsets[who[min(j + 1, last - 1)]]
                     _points_in_the_plane(points, mass, offsets[i], offsets[i + 1], after, lines, i * k, k, sums, counts)
                 else:
-                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block, centers,
+                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block,
                             distances, lowest, labels)  # fmt: skip
                 if agreed[j - begin]:
                     heard += indptr[i + 1] - indptr[i]
-                    add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], 2 if star else 1, not printed)
+                    add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], times, not printed)
                     _move(result, i, sums, counts, theta, printed)
                     continue
                 for e in range(indptr[i], indptr[i + 1]):

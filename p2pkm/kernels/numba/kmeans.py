@@ -87,13 +87,13 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
 
     The nearest of the first `rows` centroids of every point, lowest index on ties.
     """
-    block, centers, squared, lowest, nearest = _room(rows, points.shape[1])
+    block, squared, lowest, nearest = _room(rows, points.shape[1])
     lanes, changed = nearest.shape[0], False
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], lanes):
         count = min(lanes, points.shape[0] - first)
-        _nearest(points, first, count, centroids, rows, block, centers, squared, lowest, nearest)
+        _nearest(points, first, count, centroids, rows, block, squared, lowest, nearest)
         for r in range(count):
             nearest[r] = max(nearest[r], 0)
             changed |= labels[first + r] != nearest[r]
@@ -106,7 +106,7 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts):
 @helper()
 def _collect(points, weights, rows, labels, sums, counts):
     """Add the points up again, by labels that were changed after `_assign`."""
-    block, _, _, _, nearest = _room(sums.shape[0], points.shape[1])
+    block, _, _, nearest = _room(sums.shape[0], points.shape[1])
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):

@@ -171,34 +171,6 @@ def turn_square(context, points, row, f, block, r):
 
 
 @intrinsic
-def turn_fours(context, points, first, count, block):
-    """``block[f, r] = points[first + r, f]`` for r < count, a multiple of 4, and every f but the last of an odd number."""
-
-    def generate(context, builder, signature, args):
-        source, target = (_Array(context, builder, signature, args, number) for number in (0, 3))
-        even = builder.and_(source.last, _whole(-2))
-
-        def body(r, _):
-            starts = [source.at(builder.add(args[1], builder.add(r, _whole(j))), _whole(0)) for j in range(4)]
-
-            def turn(f, _):
-                pairs = [source.load(builder.add(start, f), 2) for start in starts]
-                ends = [_choose(builder, pairs[j], pairs[j + 2], range(4)) for j in range(2)]
-                for i, lanes in enumerate(((0, 4, 2, 6), (1, 5, 3, 7))):
-                    target.store(_choose(builder, *ends, lanes), target.at(builder.add(f, _whole(i)), r))
-                return []
-
-            _loop(builder, even, 2, [], turn)
-            return []
-
-        with builder.if_then(builder.and_(*(builder.icmp_signed(">", n, _whole(0)) for n in (even, args[2])))):
-            _loop(builder, args[2], 4, [], body)
-        return context.get_dummy_value()
-
-    return types.void(points, types.int64, types.int64, block), generate
-
-
-@intrinsic
 def add_points(context, points, first, count, labels, sums, counts):
     """``sums[labels[r]] += points[first + r]`` and ``counts[labels[r]] += 1`` for r < count; -1: to none."""
 
@@ -290,40 +262,41 @@ _TALL = 4  # rows of a tile
 
 
 @intrinsic
-def nearest_rows(context, rows, first, count, columns, r, lowest, labels):
-    """Write for each column ``columns[:, r + j]``, j < 8, the nearest of ``rows[first : first + count]`` and its distance.
+def nearest_rows(context, rows, count, columns, r, lowest, labels):
+    """Write the nearest of the first `count` rows to ``columns[:, r + j]`` and its squared distance, for j < 8.
 
-    The lowest one on ties; inf and -1 where every row is at infinity. Sums are in feature order, and the distances stay
-    in registers.
+    The lowest one on ties; inf and -1 where every row is at infinity. The sums are in feature order, as in `tile`, but
+    for four rows at a time no distance leaves the registers.
     """
 
     def generate(context, builder, signature, args):
-        a, b, low, near = (_Array(context, builder, signature, args, number) for number in (0, 3, 5, 6))
-        last = builder.sub(args[2], _whole(1))
+        a, b, low, near = (_Array(context, builder, signature, args, number) for number in (0, 2, 4, 5))
+        last = builder.sub(args[1], _whole(1))
 
         def tile(c, least):
             numbers = [builder.add(c, _whole(i)) for i in range(_TALL)]
             real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
-            starts = [a.at(builder.add(args[1], n), _whole(0)) for n in real]
+            starts = [a.at(n, _whole(0)) for n in real]
 
             def body(f, sums):
-                column = b.load(b.at(f, args[4]))
+                column = b.load(b.at(f, args[3]))
                 new = []
                 for start, total in zip(starts, sums, strict=True):
                     apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
                     new.append(builder.fadd(total, builder.fmul(apart, apart)))
                 return new
 
-            for n, total in zip(numbers, _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _TALL, body), strict=True):
-                least = _nearer(builder, total, _spread(builder, n), least)  # one that takes another's place is no nearer
+            totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _TALL, body)
+            for n, total in zip(numbers, totals, strict=True):  # what takes the place of another is not nearer
+                least = _nearer(builder, total, _spread(builder, n), least)
             return least
 
-        found = _loop(builder, args[2], _TALL, _NOTHING, tile)
+        found = _loop(builder, args[1], _TALL, _NOTHING, tile)
         for target, values in zip((low, near), found, strict=True):
-            target.store(values, args[4])
+            target.store(values, args[3])
         return context.get_dummy_value()
 
-    return types.void(rows, types.int64, types.int64, columns, types.int64, lowest, labels), generate
+    return types.void(rows, types.int64, columns, types.int64, lowest, labels), generate
 
 
 def _make_reach(height):
@@ -460,150 +433,6 @@ def sum_where(context, labels, label, block, count):
     return types.UniTuple(types.float64, 12)(labels, types.int64, block, types.int64), generate
 
 
-_HALF = WIDTH // 2  # lanes that fit into the registers of most processors with all that is added up in them
-_PLACES = 16  # bits of a count, of which there are four in a number; a block has fewer points
-
-
-@intrinsic
-def sum_nearest(context, points, mass, first, count, lines, line, rows, sums, counts):
-    """Add points[first : first + count] of two features to the sum and the count of the nearest of up to four lines.
-
-    ``lines[line : line + rows]``: the lowest one on ties, none at infinity. mass: float64[m], or empty if every point
-    weighs 1. Eight sums side by side, as in `sum_where`, of which lanes 0 to 3 go first and then lanes 4 to 7: all sums
-    stay in registers, and there is no table of labels. Up to 128 points.
-    """
-
-    def generate(context, builder, signature, args):
-        source, weight, centers, to, number = (
-            _Array(context, builder, signature, args, place) for place in (0, 1, 4, 7, 8)
-        )
-        first, count, line, rows = args[2], args[3], args[5], args[6]
-        some, wholes, flags = ir.VectorType(_REAL, _HALF), ir.VectorType(_WHOLE, _HALF), ir.VectorType(ir.IntType(1), 4)
-        zero, far = ir.Constant(some, [0.0] * _HALF), ir.Constant(some, [float("inf")] * _HALF)
-        nowhere = ir.Constant(_REAL, float("inf"))
-        middle = []
-        for c in range(4):
-            real = builder.icmp_signed("<", _whole(c), rows)
-            place = centers.at(builder.add(line, builder.select(real, _whole(c), _whole(0))), _whole(0))
-            both = [builder.select(real, centers.get(builder.add(place, _whole(f))), nowhere) for f in range(2)]
-            middle.append([_spread(builder, value, _HALF) for value in both])
-
-        def take(low, high, heavy, totals):
-            """Add four points, whose coordinates stand as in memory, in the order of lanes 0, 2, 1, 3."""
-            x, y = (_choose(builder, low, high, lanes) for lanes in ((0, 4, 2, 6), (1, 5, 3, 7)))
-            least, nearer = far, []
-            for u, v in middle:
-                one, other = builder.fsub(x, u), builder.fsub(y, v)
-                distance = builder.fadd(builder.fmul(one, one), builder.fmul(other, other))
-                nearer.append(builder.fcmp_ordered("<", distance, least))
-                least = builder.select(nearer[-1], distance, least)
-            hits, later = [nearer[3]], nearer[3]
-            for better in reversed(nearer[:3]):
-                hits.insert(0, builder.and_(better, builder.not_(later)))
-                later = builder.or_(better, later)
-            new = []
-            if heavy is not None:
-                x, y = builder.fmul(heavy, x), builder.fmul(heavy, y)
-            for c, hit in enumerate(hits):
-                new += [builder.fadd(totals[2 * c], builder.select(hit, x, zero)),
-                        builder.fadd(totals[2 * c + 1], builder.select(hit, y, zero))]
-            if heavy is not None:
-                return new + [builder.fadd(totals[8 + c], builder.select(hit, heavy, zero)) for c, hit in enumerate(hits)]
-            code = ir.Constant(wholes, [0] * _HALF)
-            for c, better in enumerate(nearer):
-                code = builder.select(better, ir.Constant(wholes, [1 << _PLACES * c] * _HALF), code)
-            return [*new, builder.add(totals[8], code)]
-
-        spare, light = cgutils.alloca_once(builder, ir.ArrayType(_REAL, 8)), cgutils.alloca_once(builder, ir.ArrayType(_REAL, 4))
-
-        def load(array, place):
-            pointer = builder.bitcast(builder.gep(array, [_whole(0), _whole(place)]), some.as_pointer())
-            loaded = builder.load(pointer)
-            loaded.align = 8
-            return loaded
-
-        def collect(heavy):
-            start = [zero] * (12 if heavy else 8) + ([] if heavy else [ir.Constant(wholes, [0] * _HALF)])
-            halves = []
-            for half in range(2):
-                held = [cgutils.alloca_once_value(builder, value) for value in start]
-                for slot, value in zip(held, start, strict=True):
-                    builder.store(value, slot)
-                begin = _whole(half * _HALF)
-                steps = builder.sdiv(builder.add(builder.sub(count, begin), _whole(_HALF)), _whole(WIDTH))
-                # whole fours that begin at r = begin, begin + 8, ...
-
-                def body(step, totals, begin=begin):
-                    r = builder.add(builder.mul(step, _whole(WIDTH)), begin)
-                    place = source.at(builder.add(first, r), _whole(0))
-                    low, high = source.load(place, _HALF), source.load(builder.add(place, _whole(_HALF)), _HALF)
-                    mass_of = None
-                    if heavy:
-                        mass_of = _choose(builder, w := weight.load(builder.add(first, r), _HALF), w, (0, 2, 1, 3))
-                    return take(low, high, mass_of, totals)
-
-                with builder.if_then(builder.icmp_signed(">", steps, _whole(0))):
-                    for slot, value in zip(held, _loop(builder, steps, 1, start, body), strict=True):
-                        builder.store(value, slot)
-                left = builder.sub(builder.sub(count, begin), builder.mul(steps, _whole(WIDTH)))
-                some_left = builder.and_(
-                    builder.icmp_signed(">", left, _whole(0)), builder.icmp_signed("<", left, _whole(_HALF)))
-                with builder.if_then(some_left):
-                    for place in range(8):
-                        builder.store(ir.Constant(_REAL, float("nan")), builder.gep(spare, [_whole(0), _whole(place)]))
-                    for place in range(4):
-                        builder.store(ir.Constant(_REAL, 0.0), builder.gep(light, [_whole(0), _whole(place)]))
-                    r = builder.add(first, builder.add(begin, builder.mul(steps, _whole(WIDTH))))
-
-                    def copy(j, _, r=r):
-                        place = source.at(builder.add(r, j), _whole(0))
-                        for f in range(2):
-                            target = builder.gep(spare, [_whole(0), builder.add(builder.add(j, j), _whole(f))])
-                            builder.store(source.get(builder.add(place, _whole(f))), target)
-                        if heavy:
-                            builder.store(weight.get(builder.add(r, j)), builder.gep(light, [_whole(0), j]))
-                        return []
-
-                    _loop(builder, left, 1, [], copy)
-                    mass_of = _choose(builder, w := load(light, 0), w, (0, 2, 1, 3)) if heavy else None
-                    found = take(load(spare, 0), load(spare, 4), mass_of, [builder.load(slot) for slot in held])
-                    for slot, value in zip(held, found, strict=True):
-                        builder.store(value, slot)
-                halves.append([builder.load(slot) for slot in held])
-
-            def fold(low, high, add):
-                lanes = add(low, high)  # 0, 2, 1, 3
-                lanes = add(*(_choose(builder, lanes, lanes, part) for part in ((0, 2), (1, 3))))
-                return add(*(builder.extract_element(lanes, ir.Constant(_INDEX, j)) for j in (0, 1)))
-
-            sums_now = [fold(low, high, builder.fadd) for low, high in zip(halves[0][:8], halves[1][:8], strict=True)]
-            if heavy:
-                numbers = [fold(low, high, builder.fadd) for low, high in zip(halves[0][8:], halves[1][8:], strict=True)]
-            else:
-                code = fold(halves[0][8], halves[1][8], builder.add)
-                numbers = [
-                    builder.uitofp(builder.and_(builder.lshr(code, _whole(_PLACES * c)), _whole((1 << _PLACES) - 1)), _REAL)
-                    for c in range(4)
-                ]
-            for c in range(4):
-                with builder.if_then(builder.icmp_signed("<", _whole(c), rows)):
-                    for f in range(2):
-                        place = _whole(2 * c + f)
-                        to.put(builder.fadd(to.get(place), sums_now[2 * c + f]), place)
-                    number.put(builder.fadd(number.get(_whole(c)), numbers[c]), _whole(c))
-
-        with builder.if_else(builder.icmp_signed(">", weight.last, _whole(0))) as (yes, no):
-            with yes:
-                collect(True)
-            with no:
-                collect(False)
-        return context.get_dummy_value()
-
-    return types.void(
-        points, mass, types.int64, types.int64, lines, types.int64, types.int64, sums, counts
-    ), generate
-
-
 @intrinsic
 def add_row(context, sums, c, rows, r, factor):
     """``sums[c, f] += factor * rows[r, f]`` for every f."""
@@ -650,9 +479,10 @@ def copy_row(context, rows, i, to, j):
 
 @intrinsic
 def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, scaled):
-    """Do this for the links ``first <= e < last``, one after the other, `times` (1 or 2) times each.
+    """Add what the neighbors at the links ``first <= e < last`` say, one after the other, `times` (1 or 2) times each.
 
-    ``sums[0, f] += (weights[e] if scaled else 1) * rows[slots[e], f]`` for every f, ``counts[c] += weights[e]`` for every c. A sum stays in its register.
+    ``sums[0, f] += (weights[e] if scaled else 1) * rows[slots[e], f]`` for every f, ``counts[c] += weights[e]`` for
+    every c. A sum stays in its register.
     """
 
     def generate(context, builder, signature, args):
