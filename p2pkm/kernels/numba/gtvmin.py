@@ -314,7 +314,7 @@ def _sweep(
                         if p >= 0:
                             _pull(tables, slot, rows[slot], there, back, p, weight, star, factor, sums, counts)
                             continue
-                        for _ in range(2 if star else 1):  # every row is nearest to its counterpart, both ways
+                        for _ in range(times):  # every row is nearest to its counterpart, both ways
                             for c in range(k):
                                 counts[c] += weight
                             add_row(total, 0, said, slot, factor)
