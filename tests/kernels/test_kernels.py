@@ -128,6 +128,24 @@ def test_rows_at_the_edge_of_what_is_near_are_matched_as_by_a_search():
         assert_same(case, "gtvmin")
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (4, 2), (5, 2), (3, 1), (6, 3), (8, 8), (11, 9)], ids=str)
+def test_devices_that_nearly_agree_match_as_by_a_search(shape):
+    """One row of each device lies off where all others have it, mostly towards another row, up to half of the way."""
+    (k, d), n, rng = shape, 7, np.random.default_rng(0)
+    for seed in range(40):
+        base = rng.normal(0, 3, (k, d))
+        centroids = base + rng.choice([0.0, 1e-3, 0.1]) * rng.normal(size=(n, k, d))
+        for i in range(n):
+            c, q = rng.choice(k, 2, replace=False)
+            centroids[i, c] += rng.uniform(0, 0.5) * (base[q] - base[c])
+        indptr, indices = draw_graph(rng, n)
+        slots = np.where(rng.random(len(indices)) < 0.98, indices, -1)
+        alpha, star = rng.choice([0.3, 7.0], len(indices)), bool(rng.integers(2))
+        case = (*draw_points(rng, n, d), centroids, centroids, np.arange(n), indptr, freeze(centroids), np.full(n, k),
+                slots, alpha, 1.0, 1, star, seed % 5 == 0, False)  # fmt: skip
+        assert_same(case, "gtvmin")
+
+
 def assert_same(case, name):
     """Run both forms of a kernel; neither may write into what it was given."""
     copies = [np.copy(one) if isinstance(one, np.ndarray) else one for one in case]

@@ -11,13 +11,13 @@ from p2pkm.kernels.numba.threads import divide
 def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
     """Price and label the points of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
-    block, centers, distances, lowest, nearest = _room(rows, points.shape[1])
+    block, distances, lowest, nearest = _room(rows, points.shape[1])
     lanes = nearest.shape[0]
     for i in range(begin, end):
         costs[i] = 0.0
         for first in range(offsets[i], offsets[i + 1], lanes):
             count = min(lanes, offsets[i + 1] - first)
-            _nearest(points, first, count, centroids[i], rows, block, centers, distances, lowest, nearest)
+            _nearest(points, first, count, centroids[i], rows, block, distances, lowest, nearest)
             for r in range(count):
                 labels[first + r] = nearest[r]
                 costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
@@ -36,7 +36,7 @@ def _price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
-    block, centers, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
+    block, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
     lanes, begin, bare = nearest.shape[0], 0, n_classes == 0 and points.shape[1] == 2
     for first in range(offsets[0], offsets[n], lanes):  # a block of points is of as many devices as it may be
         count = min(lanes, offsets[n] - first)
@@ -48,7 +48,7 @@ def _price(points, weights, offsets, classes, n_classes, sets):
             if bare:
                 _least_in_the_plane(block, count, sets[s], sets.shape[1], lowest)
             else:
-                _nearest(points, first, count, sets[s], sets.shape[1], block, centers, distances, lowest, nearest)
+                _nearest(points, first, count, sets[s], sets.shape[1], block, distances, lowest, nearest)
             i, r = begin, 0
             while r < count:
                 end, total = min(offsets[i + 1] - first, count), costs[i, s]

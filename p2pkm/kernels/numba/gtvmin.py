@@ -7,10 +7,15 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
-from p2pkm.kernels.numba.nearest import _add, _measure, _nearest, _room
+from p2pkm.kernels.numba.nearest import LANES, _add, _nearest, _room
+from p2pkm.kernels.numba.plane import FEW, sum_nearest
 from p2pkm.kernels.numba.simd import (
+    add_agreed,
     add_row,
+    copy_row,
+    eight_rows,
     fetch,
+    four_rows,
     largest_gap,
     least_of_columns,
     least_of_row,
@@ -20,23 +25,32 @@ from p2pkm.kernels.numba.simd import (
 from p2pkm.kernels.numba.threads import divide
 
 _LINKS = 64  # links of the plane that are looked at together
+_PAIRS = 4  # rows up to which all pairs are looked at at once; of more a bound comes first
 _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; squares that are still exact to it
 
 
-@helper(inline="always")
-def _points(points, mass, first, last, after, centroids, sums, counts, block, centers, distances, lowest, labels):
-    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties.
-
-    after: the first of the points that come next, of the next device awake.
-    """
+@helper()
+def _points(points, mass, first, last, centroids, sums, counts, block, distances, lowest, labels):
+    """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
     lanes, rows = labels.shape[0], centroids.shape[0]
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
-        if points.shape[1] == 2:  # of more features the processor brings the next ones in time
-            coming = start + count if start + count < last else after
-            fetch(points, coming, min(count, points.shape[0] - coming))
-        _nearest(points, start, count, centroids, rows, block, centers, distances, lowest, labels)
+        _nearest(points, start, count, centroids, rows, block, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
+
+
+@helper(inline="always")
+def _points_in_the_plane(points, mass, first, last, after, lines, line, rows, sums, counts):
+    """Do the same for two features and up to four centroids ``lines[line : line + rows]``.
+
+    after: the first of the points that come next, of the next device awake; of more features the processor brings them
+    in time by itself.
+    """
+    for start in range(first, last, LANES):
+        count = min(LANES, last - start)
+        coming = start + count if start + count < last else after
+        fetch(points, coming, min(count, points.shape[0] - coming))
+        sum_nearest(points, mass, start, count, lines, line, rows, sums, counts)
 
 
 @helper(inline="always")
@@ -91,6 +105,17 @@ def _match_in_the_plane(count, k, r, here, other, low, lowest, near, nearest):
                 nearest[q, e] = c if nearer else nearest[q, e]
 
 
+@helper(inline="always")
+def _measure(centroids, rows, columns, r, distances):
+    """Write the squared distances of the first `rows` centroids to eight columns from r on."""
+    c = 0
+    while rows - c > 4:
+        eight_rows(centroids, c, rows - 1, columns, r, distances, c)
+        c += 8
+    if c < rows:
+        four_rows(centroids, c, rows - 1, columns, r, distances, c)
+
+
 @helper()
 def _match(centroids, table, rows, there, back, distances, columns, least, nearest):
     """Do the same for one link with any number of features."""
@@ -118,14 +143,29 @@ def _apart(flat, i, said, slot):
 
 
 @helper(inline="always")
-def _reach(lines, first, k):
-    """Return the squared distance below which each of k lines is nearest to its counterpart, for sure."""
+def _least(lines, first, k):
+    """Return the least squared distance of k lines, 0 where it is too small to go by."""
     least = np.inf
-    for c in range(first, first + k):
+    for c in range(first + 1, first + k):
         for q in range(first, c):
-            distance = _apart(lines, c, lines, q)
+            if lines.shape[1] == 2:
+                x, y = lines[c, 0] - lines[q, 0], lines[c, 1] - lines[q, 1]
+                distance = x * x + y * y
+            else:
+                distance = _apart(lines, c, lines, q)
             least = distance if distance < least else least
-    return _CLOSE * least if least > _LEAST else 0.0
+    return least if least > _LEAST else 0.0
+
+
+@helper(inline="always")
+def _within(flat, i, anchor, least):
+    """Return how far apart the rows of table i are at least, squared, by another table's least distance; 0: unknown.
+
+    Two rows of which each lies at most so far from the anchor's as both tables lie apart are sqrt(2) times that nearer.
+    """
+    known = np.sqrt(least)
+    left = known - np.sqrt(2.0 * _apart(flat, i, anchor, 0))
+    return left * left if left >= 0.5 * known else 0.0
 
 
 @helper(inline="always")
@@ -190,12 +230,15 @@ def _sweep(
     most += 3 * _LINKS
     own, other, answer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
-    block, centers, distances, lowest, labels = _room(k, d)
+    block, distances, lowest, labels = _room(k, d)
     plane, alike = d == 2 and tables.shape[2] == 2, d == tables.shape[2] and k <= r
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
     sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
     flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
     lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
+    agreed = np.empty(_LINKS, np.bool_)
+    few, times = d == 2 and k <= FEW, 2 if star else 1
+    anchor, known = np.zeros((1, k * d)), 0.0  # a device's table and its least distance
     begin = first
     while begin < last:
         for number in range(passes):
@@ -205,19 +248,29 @@ def _sweep(
                 if end > begin and heard + indptr[i + 1] - indptr[i] > most:
                     break
                 if number == 0:
-                    for f in range(k * d):
-                        old[end - begin, f] = before[i, f]
-                        flat[i, f] = old[end - begin, f]
-                reach = _reach(lines, i * k, k) if alike else 0.0
+                    copy_row(before, i, old, end - begin)
+                    copy_row(old, end - begin, flat, i)
+                began, searched, sure = heard, listed, k <= _PAIRS
+                close = _least(lines, i * k, k) if sure else _within(flat, i, anchor, known) if alike else 0.0
                 for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
                     slot = slots[e]
                     if slot >= 0:
-                        if alike and rows[slot] == k and _apart(flat, i, said, slot) < reach:
+                        agrees, apart = False, np.inf
+                        if alike and rows[slot] == k:
+                            apart = _apart(flat, i, said, slot)
+                            agrees = apart < _CLOSE * close
+                            if not (agrees or sure):
+                                close, sure = _least(lines, i * k, k), True
+                                known = close
+                                copy_row(flat, i, anchor, 0)
+                                agrees = apart < _CLOSE * close
+                        if agrees:
                             answer[heard] = -1
                         else:
                             own[listed], other[listed], answer[heard] = i, slot, listed
                             listed += 1
                         heard += 1
+                agreed[end - begin] = listed == searched and heard - began == indptr[i + 1] - indptr[i]
                 end += 1
             if plane:
                 for p in range(0, listed, _LINKS):
@@ -241,9 +294,17 @@ def _sweep(
                     counts[c] = 0.0
                     for f in range(d):
                         sums[c, f] = 0.0
-                own_first, own_last, after = offsets[i], offsets[i + 1], offsets[who[min(j + 1, last - 1)]]
-                _points(points, mass, own_first, own_last, after, result[i], sums, counts, block, centers, distances,
-                        lowest, labels)  # fmt: skip
+                if few:
+                    after = offsets[who[min(j + 1, last - 1)]]
+                    _points_in_the_plane(points, mass, offsets[i], offsets[i + 1], after, lines, i * k, k, sums, counts)
+                else:
+                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block,
+                            distances, lowest, labels)  # fmt: skip
+                if agreed[j - begin]:
+                    heard += indptr[i + 1] - indptr[i]
+                    add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], times, not printed)
+                    _move(result, i, sums, counts, theta, printed)
+                    continue
                 for e in range(indptr[i], indptr[i + 1]):
                     slot, weight = slots[e], alpha[e]
                     if slot >= 0:
@@ -253,7 +314,7 @@ def _sweep(
                         if p >= 0:
                             _pull(tables, slot, rows[slot], there, back, p, weight, star, factor, sums, counts)
                             continue
-                        for _ in range(2 if star else 1):  # every row is nearest to its counterpart, both ways
+                        for _ in range(times):  # every row is nearest to its counterpart, both ways
                             for c in range(k):
                                 counts[c] += weight
                             add_row(total, 0, said, slot, factor)

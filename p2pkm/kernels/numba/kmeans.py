@@ -92,13 +92,13 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts, r
     The nearest of the first `rows` centroids of every point, lowest index on ties. room: that of `_room` for as many
     centroids or more, which is the same in all calls: to make one takes longer than to look at ten points.
     """
-    block, centers, squared, lowest, nearest = room
+    block, squared, lowest, nearest = room
     lanes, changed = nearest.shape[0], False
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], lanes):
         count = min(lanes, points.shape[0] - first)
-        _nearest(points, first, count, centroids, rows, block, centers, squared, lowest, nearest)
+        _nearest(points, first, count, centroids, rows, block, squared, lowest, nearest)
         for r in range(count):
             nearest[r] = max(nearest[r], 0)
             changed |= labels[first + r] != nearest[r]
@@ -111,7 +111,7 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts, r
 @helper()
 def _collect(points, weights, rows, labels, sums, counts, room):
     """Add the points up again, by labels that were changed after `_assign`."""
-    block, _, _, _, nearest = room
+    block, _, _, nearest = room
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):

@@ -8,11 +8,9 @@ import numpy as np
 
 from p2pkm.kernels.numba.compiling import helper
 from p2pkm.kernels.numba.simd import (
+    add_points,
     add_row,
-    eight_rows,
-    four_rows,
-    least_of_columns,
-    least_of_row,
+    nearest_rows,
     reach_four,
     reach_one,
     reach_two,
@@ -21,7 +19,7 @@ from p2pkm.kernels.numba.simd import (
     turn_square,
 )
 
-_LANES = 128  # points of a block
+LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
 _LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
@@ -29,13 +27,12 @@ _FEW = 8  # centroids in the plane whose sums go side by side
 
 @helper()
 def _room(k, d):
-    """Return what `_nearest` works in: coordinates and weights, centroids, distances, the least of them, labels.
+    """Return what `_nearest` works in: coordinates and weights, distances, the least of them, labels.
 
     As many points are looked at together as there are labels: fewer, if they have many features.
     """
-    lanes, wide = min(_LANES, max(8, _CACHED // max(d, 1) // 8 * 8)), k + -k % 8
-    block, columns, distances = np.ones((d + 1, lanes)), np.full((d, wide), np.inf), np.empty((k + 7, max(lanes, wide)))
-    return block, columns, distances, np.empty(lanes), np.empty(lanes, np.int64)
+    lanes = min(LANES, max(8, _CACHED // max(d, 1) // 8 * 8))
+    return np.ones((d + 1, lanes)), np.empty((4, k)), np.empty(lanes), np.empty(lanes, np.int64)
 
 
 @helper(inline="always")
@@ -61,19 +58,8 @@ def _turn(points, first, count, block):
             block[f, r] = points[first + r, f]
 
 
-@helper(inline="always")
-def _measure(centroids, rows, columns, r, distances):
-    """Write the squared distances of the first `rows` centroids to eight columns from r on."""
-    c = 0
-    while rows - c > 4:
-        eight_rows(centroids, c, rows - 1, columns, r, distances, c)
-        c += 8
-    if c < rows:
-        four_rows(centroids, c, rows - 1, columns, r, distances, c)
-
-
 @helper(forceinline=True)
-def _nearest(points, first, count, centroids, rows, block, columns, distances, lowest, labels):
+def _nearest(points, first, count, centroids, rows, block, distances, lowest, labels):
     """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
 
     The answer: least distances (inf) and labels (-1 where every centroid is at infinity).
@@ -81,16 +67,12 @@ def _nearest(points, first, count, centroids, rows, block, columns, distances, l
     if points.shape[1] >= _LONG:
         _nearest_along(points, first, count, centroids, rows, distances, lowest, labels)
         return
-    if points.shape[1] != 2 and rows > 8 and -rows % 8 * 4 <= rows:
-        _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels)
-        return
     _turn(points, first, count, block)
     if points.shape[1] == 2:
         _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
         return
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
-        _measure(centroids, rows, block, r, distances)
-        least_of_columns(distances, rows, r, lowest, labels)
+        nearest_rows(centroids, rows, block, r, lowest, labels)
 
 
 @helper()
@@ -113,24 +95,6 @@ def _nearest_along(points, first, count, centroids, rows, distances, lowest, lab
                 if distances[j, c] < low:
                     low, near = distances[j, c], c
             lowest[r + j], labels[r + j] = low, near
-
-
-@helper()
-def _nearest_in_lanes(points, first, count, centroids, rows, columns, distances, lowest, labels):
-    """Do the same with the centroids side by side, where they fill whole vectors: the points stay as they are."""
-    wide = rows + -rows % 8
-    for c in range(rows):
-        for f in range(points.shape[1]):
-            columns[f, c] = centroids[c, f]
-    for c in range(rows, wide):
-        columns[:, c] = np.inf
-    for r in range(0, count, 8):
-        for c in range(0, wide, 8):
-            eight_rows(points, first + r, first + count - 1, columns, c, distances, 0)
-        for j in range(min(8, count - r)):
-            near = least_of_row(distances, j, wide)
-            labels[r + j] = near
-            lowest[r + j] = distances[j, near] if near >= 0 else np.inf
 
 
 @helper(inline="always")
@@ -200,12 +164,14 @@ def _add(points, mass, first, count, rows, sums, counts, block, labels):
     if points.shape[1] == 2 and rows <= _FEW:
         _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels)
         return
+    if mass.shape[0] == 0:
+        add_points(points, first, count, labels, sums, counts)
+        return
     for r in range(count):
         c = labels[r]
         if c >= 0:
-            weight = mass[first + r] if mass.shape[0] > 0 else 1.0
-            counts[c] += weight
-            add_row(sums, c, points, first + r, weight)
+            counts[c] += mass[first + r]
+            add_row(sums, c, points, first + r, mass[first + r])
 
 
 @helper(inline="always")

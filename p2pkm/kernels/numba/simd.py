@@ -171,6 +171,33 @@ def turn_square(context, points, row, f, block, r):
 
 
 @intrinsic
+def add_points(context, points, first, count, labels, sums, counts):
+    """``sums[labels[r]] += points[first + r]`` and ``counts[labels[r]] += 1`` for r < count; -1: to none."""
+
+    def generate(context, builder, signature, args):
+        source, names, to, number = (_Array(context, builder, signature, args, place) for place in (0, 3, 4, 5))
+
+        def body(r, _):
+            c = names.get(r)
+            with builder.if_then(builder.icmp_signed(">=", c, _whole(0)), likely=True):
+                place, start = to.at(c, _whole(0)), source.at(builder.add(args[1], r), _whole(0))
+                number.put(builder.fadd(number.get(c), ir.Constant(_REAL, 1.0)), c)
+
+                def add(f, width):
+                    here = builder.add(place, f)
+                    to.store(builder.fadd(to.load(here, width), source.load(builder.add(start, f), width)), here)
+
+                _pieces(builder, to.last, add)
+            return []
+
+        with builder.if_then(builder.icmp_signed(">", args[2], _whole(0))):
+            _loop(builder, args[2], 1, [], body)
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64, types.int64, labels, sums, counts), generate
+
+
+@intrinsic
 def turn_rows(context, table, rows, r, f, block):
     """``block[f + i, r + j] = table[rows[r + j], f + i]`` for i, j < 8."""
 
@@ -231,6 +258,45 @@ def _make_tile(height):
 
 
 four_rows, eight_rows = _make_tile(4), _make_tile(8)
+_TALL = 4  # rows of a tile
+
+
+@intrinsic
+def nearest_rows(context, rows, count, columns, r, lowest, labels):
+    """Write the nearest of the first `count` rows to ``columns[:, r + j]`` and its squared distance, for j < 8.
+
+    The lowest one on ties; inf and -1 where every row is at infinity. The sums are in feature order, as in `tile`, but
+    for four rows at a time no distance leaves the registers.
+    """
+
+    def generate(context, builder, signature, args):
+        a, b, low, near = (_Array(context, builder, signature, args, number) for number in (0, 2, 4, 5))
+        last = builder.sub(args[1], _whole(1))
+
+        def tile(c, least):
+            numbers = [builder.add(c, _whole(i)) for i in range(_TALL)]
+            real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
+            starts = [a.at(n, _whole(0)) for n in real]
+
+            def body(f, sums):
+                column = b.load(b.at(f, args[3]))
+                new = []
+                for start, total in zip(starts, sums, strict=True):
+                    apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
+                    new.append(builder.fadd(total, builder.fmul(apart, apart)))
+                return new
+
+            totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _TALL, body)
+            for n, total in zip(numbers, totals, strict=True):  # what takes the place of another is not nearer
+                least = _nearer(builder, total, _spread(builder, n), least)
+            return least
+
+        found = _loop(builder, args[1], _TALL, _NOTHING, tile)
+        for target, values in zip((low, near), found, strict=True):
+            target.store(values, args[3])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.int64, columns, types.int64, lowest, labels), generate
 
 
 def _make_reach(height):
@@ -380,16 +446,79 @@ def add_row(context, sums, c, rows, r, factor):
             term = builder.fmul(_spread(builder, factor, width), source.load(builder.add(start, f), width))
             target.store(builder.fadd(target.load(place, width), term), place)
 
-        done = builder.and_(target.last, _whole(-WIDTH))
-        with builder.if_then(builder.icmp_signed(">", done, _whole(0))):
-            _loop(builder, done, WIDTH, [], lambda f, _: add(f, WIDTH) or [])
-        for width in (4, 2, 1):  # what is left, without a loop
-            with builder.if_then(builder.icmp_signed("!=", builder.and_(target.last, _whole(width)), _whole(0))):
-                add(done, width)
-            done = builder.add(done, builder.and_(target.last, _whole(width)))
+        _pieces(builder, target.last, add)
         return context.get_dummy_value()
 
     return types.void(sums, types.int64, rows, types.int64, types.float64), generate
+
+
+def _pieces(builder, last, work):
+    """Call ``work(f, width)`` for all numbers of a row: eight at a time, and what is left without a loop."""
+    done = builder.and_(last, _whole(-WIDTH))
+    with builder.if_then(builder.icmp_signed(">", done, _whole(0))):
+        _loop(builder, done, WIDTH, [], lambda f, _: work(f, WIDTH) or [])
+    for width in (4, 2, 1):
+        with builder.if_then(builder.icmp_signed("!=", builder.and_(last, _whole(width)), _whole(0))):
+            work(done, width)
+        done = builder.add(done, builder.and_(last, _whole(width)))
+
+
+@intrinsic
+def copy_row(context, rows, i, to, j):
+    """``to[j, f] = rows[i, f]`` for every f."""
+
+    def generate(context, builder, signature, args):
+        source, target = (_Array(context, builder, signature, args, number) for number in (0, 2))
+        start, place = source.at(args[1], _whole(0)), target.at(args[3], _whole(0))
+        _pieces(builder, target.last, lambda f, width: target.store(
+            source.load(builder.add(start, f), width), builder.add(place, f)))  # fmt: skip
+        return context.get_dummy_value()
+
+    return types.void(rows, types.int64, to, types.int64), generate
+
+
+@intrinsic
+def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, scaled):
+    """Add what the neighbors at the links ``first <= e < last`` say, one after the other, `times` (1 or 2) times each.
+
+    ``sums[0, f] += (weights[e] if scaled else 1) * rows[slots[e], f]`` for every f, ``counts[c] += weights[e]`` for
+    every c. A sum stays in its register.
+    """
+
+    def generate(context, builder, signature, args):
+        total, number, source, places, heavy = (
+            _Array(context, builder, signature, args, place) for place in (0, 1, 2, 3, 4)
+        )
+        first, last, times, scaled = args[5:]
+        size, twice = builder.sub(last, first), builder.icmp_signed(">", times, _whole(1))
+
+        def add(held, term):
+            once = builder.fadd(held, term)
+            return builder.select(twice, builder.fadd(once, term), once)
+
+        def add_rows(f, width):
+            def body(e, held):
+                link = builder.add(first, e)
+                row = source.load(source.at(places.get(link), f), width)
+                factor = builder.select(scaled, heavy.get(link), ir.Constant(_REAL, 1.0))
+                return [add(held[0], builder.fmul(_spread(builder, factor, width), row))]
+
+            total.store(_loop(builder, size, 1, [total.load(f, width)], body)[0], f)
+
+        def add_weights(f, width):
+            def body(e, held):
+                return [add(held[0], _spread(builder, heavy.get(builder.add(first, e)), width))]
+
+            number.store(_loop(builder, size, 1, [number.load(f, width)], body)[0], f)
+
+        with builder.if_then(builder.icmp_signed(">", size, _whole(0))):
+            _pieces(builder, total.last, add_rows)
+            _pieces(builder, number.last, add_weights)
+        return context.get_dummy_value()
+
+    return types.void(
+        sums, counts, rows, slots, weights, types.int64, types.int64, types.int64, types.boolean
+    ), generate
 
 
 def _make_gap(widen, merge):
@@ -413,8 +542,8 @@ def _make_gap(widen, merge):
 
 
 def _size(builder, apart):
-    zero = ir.Constant(apart.type, [0.0] * apart.type.count)
-    return builder.select(builder.fcmp_ordered("<", apart, zero), builder.fneg(apart), apart)
+    kind = ir.FunctionType(apart.type, [apart.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fabs.v8f64"), [apart])
 
 
 def _larger(builder, held, size):
