@@ -83,7 +83,7 @@ def check_scaled(case: Any) -> Iterator[str]:
     """Points scaled by a power of two give centroids scaled by it, to the bit."""
     call = call_of(case)
     if (
-        call.method.name in {"private", "fkmeanscb"}
+        call.method.name in {"private", "fkmeanscb", "treelloyd"}
         or call.options["stream"] is not None
         or not call.shards.points.any()
     ):
@@ -180,7 +180,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = call.options["noise"] or call.options["byzantine"] or call.options["stream"]  # feature by feature
     drawn = (
         drawn
-        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb"}
+        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd"}
         or "bounding" in (case.summary["init"] or "")
     )
     if call.shards.d != 2 or drawn:
