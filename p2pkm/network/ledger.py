@@ -2,6 +2,8 @@
 
 import hashlib
 from array import array
+from itertools import islice
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from p2pkm.network.graph import LARGE
 _PENDING = 64  # exchanges that wait to be added up, at most
 _TOGETHER = 64  # numbers of a device that are added up at a time, about
 _FEW = 8  # where fewer than one of so many send, only they are kept
+_HEAD = Struct("<q4q4s")  # of an exchange that is kept: bytes of a row, lengths and types of its arrays
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
 
@@ -138,8 +141,7 @@ class Ledger:
         self._said = array("i")  # number of the pattern, one exchange after the other
         self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
         self._next = -1, 0  # stage and turn that go on with the last run
-        self._patterns: list[ExchangeRecord] = []
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[bytes, int] = {}  # of the patterns, packed, in their order
         self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
 
     def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
@@ -171,7 +173,8 @@ class Ledger:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
         ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
-        return [self._patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
+        patterns = [_unpack(packed) for packed in self._numbers]
+        return [patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
                 for (first, stage, turn), end in zip(self._runs, ends, strict=False)  # no runs: one end
                 for at in range(first, end)]  # fmt: skip
 
@@ -179,7 +182,7 @@ class Ledger:
     def digests(self) -> list[tuple[int, int]]:
         """Return the fingerprint of each of the exchanges."""
         self._count()
-        self._digests += [pattern.digest for pattern in self._patterns[len(self._digests) :]]
+        self._digests += [_unpack(packed).digest for packed in islice(self._numbers, len(self._digests), None)]
         return [self._digests[number] for number in self._said]
 
     @property
@@ -257,13 +260,7 @@ class Ledger:
 
     def _keep(self, exchange: ExchangeRecord) -> None:
         """Keep an exchange."""
-        wire = None if exchange.wire is None else exchange.wire.astype(np.int32)
-        arrays = exchange.rows, exchange.edges, exchange.who, wire
-        held = [None if one is None else (one.dtype.str, one.tobytes()) for one in arrays]
-        number = self._numbers.setdefault((exchange.row_bytes, *held), len(self._patterns))
-        if number == len(self._patterns):
-            rows, edges, who, wire = (None if one is None else np.frombuffer(one[1], one[0]) for one in held)
-            self._patterns.append(ExchangeRecord(0, 0, rows, exchange.row_bytes, edges, who, wire))  # type: ignore[arg-type]
+        number = self._numbers.setdefault(_pack(exchange), len(self._numbers))
         if (exchange.stage, exchange.turn) != self._next:
             self._runs.append((len(self._said), exchange.stage, exchange.turn))
         self._next = exchange.stage, exchange.turn + 1
@@ -289,6 +286,27 @@ class Ledger:
         elif self._edges.dtype != kind:
             self._edges = self._edges.astype(kind)
         return self._edges
+
+
+def _pack(exchange: ExchangeRecord) -> bytes:
+    """Return who sent what, without when, as one object: under faults there are thousands of patterns."""
+    wire = None if exchange.wire is None else exchange.wire.astype(np.int32)
+    arrays = exchange.rows, exchange.edges, exchange.who, wire
+    given = [one for one in arrays if one is not None]
+    kinds = "".join("-" if one is None else one.dtype.char for one in arrays)
+    lengths = (0 if one is None else len(one) for one in arrays)
+    return _HEAD.pack(exchange.row_bytes, *lengths, kinds.encode()) + b"".join(one.tobytes() for one in given)
+
+
+def _unpack(packed: bytes) -> ExchangeRecord:
+    """Return what `_pack` was given, at stage and turn 0."""
+    row_bytes, *lengths, kinds = _HEAD.unpack_from(packed)
+    found, at = list[Any](), _HEAD.size
+    for kind, length in zip(kinds.decode(), lengths, strict=True):
+        found.append(None if kind == "-" else np.frombuffer(packed, kind, length, at))
+        at += 0 if kind == "-" else found[-1].nbytes
+    rows, edges, who, wire = found
+    return ExchangeRecord(0, 0, rows, row_bytes, edges, who, wire)
 
 
 def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:

@@ -41,14 +41,14 @@ def play_twice(method, graph, *, changed=0, data=None, k=3, **options):
         world = RecordingWorld()
         with (
             mock.patch.object(simulate, "connect", lambda world=world: world),
-            mock.patch.object(run_job, "build_batch", _build_with_known_totals),
+            mock.patch.object(run_job, "build_batch", build_with_known_totals),
         ):
             p2pkm.simulate(method, None if needs_hub(method) else graph, p2pkm.Shards.from_list(points), **usual)
         found.append(world.exchanges)
     return found
 
 
-def _build_with_known_totals(*given):
+def build_with_known_totals(*given):
     """Build a batch; the total variance, which all devices know from the start, is the same always."""
     return replace(build_batch(*given), data_std=5.0)
 

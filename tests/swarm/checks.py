@@ -18,24 +18,18 @@ import numpy as np
 import p2pkm
 import p2pkm.kernels.numba  # noqa: F401 - so that small runs take the compiled kernels
 from p2pkm.core.errors import P2PKMError
-from p2pkm.data.shards import Shards
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.experiments.config import Experiment as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
-from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
 from p2pkm.storage import checkpoint
 from p2pkm.storage.toml import load_toml
 from tests.support.resume import OWN, difference
 from tests.support.run_cli import StageResult, here
 from tests.swarm.experiments import Experiment, draw
-
-_PER_DEVICE = {"devices", "clusters", "rounds", "seed", "data", "algorithm", "graph", "partition", "init", "schedule",
-               "local-steps", "min-cluster-size", "robust", "tol"}  # fmt: skip
-_EVERY_ROUND = ("--checkpoint-every", "1", "--no-plot", "--format", "json")
+from tests.swarm.relations import RELATIONS, read
 
 
 class Case(NamedTuple):
@@ -59,9 +53,9 @@ class Case(NamedTuple):
         return self.ending.summary
 
 
-def play(experiment: Experiment, folder: Path) -> Case:
-    """Run an experiment in this process, keeping a copy of its folder at a drawn checkpoint."""
-    words = [*experiment.words(folder), *_EVERY_ROUND]
+def play(experiment: Experiment, folder: Path, *, kill: bool = True) -> Case:
+    """Run an experiment in this process; kill: keep a copy of its folder at a drawn checkpoint."""
+    words = [*experiment.words(folder), "--checkpoint-every", str(int(kill)), "--no-plot", "--format", "json"]
     killed, at, puts = folder / "killed", Random(experiment.seed).randint(1, 12), iter(range(1, 10**9))
     put = checkpoint.CheckpointWriter.put
 
@@ -130,6 +124,10 @@ def check_folder(case: Case) -> Iterator[str]:
         stored = arrays[arrays.files[0]]
     if stored.shape != result.centroids.shape or not np.array_equal(stored, result.centroids, equal_nan=True):
         yield "loaded: centroids are not those of the file"
+
+
+def check_report(case: Case) -> Iterator[str]:
+    """A report can be written."""
     ending, fault = _call("report", case.run, "--out", case.folder / "report.html")
     if fault or ending.code:
         yield f"report: code {ending.code} {fault or ending.err[-300:]}"
@@ -145,7 +143,7 @@ def check_plan(case: Case) -> Iterator[str]:
     planned = stage_traffic(plan)
     real = prepare(replace(config, out="none"), None)
     trace: list[dict[str, Any]] = []
-    run_job(real.run, RankPart(_read(real.shards)), connect(), RootHooks(sink=trace.append))
+    run_job(real.run, RankPart(read(real.shards)), connect(), RootHooks(sink=trace.append))
     before, at = (0, 0), -1
     for record in trace:
         at += record["round"] == 0
@@ -186,64 +184,11 @@ def check_resume(case: Case) -> Iterator[str]:
         yield f"resumed: {found}"
 
 
-def check_api(case: Case) -> Iterator[str]:
-    """`p2pkm.simulate` with the same options gives the same bits, and on points scaled by a power of two theirs."""
-    options, real = _options(case)
-    served = needs_hub(real.run.algorithm)
-    graph = None if served else real.run.topology
-    shards = _read(real.shards)
-    shards = shards.part(0, shards.n - 1) if served else shards
-    result = p2pkm.simulate(real.run.algorithm, graph, shards, **options)
-    for key in ("centroids_sha256", "chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination"):
-        if result.summary[key] != case.summary[key]:
-            yield f"simulate: {key} is {result.summary[key]}, the command says {case.summary[key]}"
-    if real.run.algorithm.name in {"private", "fkmeanscb"} or options["stream"] is not None or not shards.points.any():
-        return  # their noise has the units of the points; points that are all 0 have no scale
-    scaled = p2pkm.simulate(real.run.algorithm, graph, replace(shards, points=4.0 * shards.points), **options)
-    factor = 4.0 if options["scale"] == "none" else 1.0  # else centroids are those of the scaled features
-    if not np.array_equal(factor * result.centroids, scaled.centroids):
-        yield "scaled by 4: other centroids"
-
-
-def check_isolated(case: Case) -> Iterator[str]:
-    """One more device, without points and links, changes no bit of the others', where none of them counts devices."""
-    options, real = _options(case)
-    method, topology = real.run.algorithm, real.run.topology
-    own = set(case.experiment.options) <= _PER_DEVICE and case.experiment.options.get("init", "local") == "local"
-    own &= case.experiment.options.get("clusters") != "auto"  # components cannot agree on a number
-    own &= case.experiment.options.get("robust") != "saturate"  # it warms up at a coupling, for which all devices count
-    if not own or method.name != "gtvmin" or topology.varying is not None or topology.hub >= 0:
-        return
-    given = {**options, "allow_disconnected": True, "all_rounds": True, "baselines": False, "quantize": "none"}
-    shards = _read(real.shards)
-    more = replace(shards, offsets=np.append(shards.offsets, shards.offsets[-1]))
-    sources, targets = topology.sources, topology.indices
-    links = np.column_stack((sources, targets, topology.weights))[sources < targets]
-    keys = {name: getattr(method, name) for name in ("schedule", "local_steps", "robust", "tol")}
-    method = p2pkm.GTVMin(method.k, alpha=3.0, init="local", **keys)
-    found = [
-        p2pkm.simulate(method, Topology.from_links(n, links), points, **given).centroids
-        for n, points in ((topology.n, shards), (topology.n + 1, more))
-    ]
-    if not np.array_equal(found[0], found[1][:-1]):
-        yield "an isolated device: other centroids"
-
-
-def _read(shards: Any) -> Shards:
-    """Return the points themselves, also of files of which each rank would read its share."""
-    return shards if isinstance(shards, Shards) else shards.part(0, shards.n)
-
-
-def _options(case: Case) -> tuple[dict[str, Any], Any]:
-    config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
-    real = prepare(replace(config, out="none"), None)
-    names = (
-        "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
-        "byzantine", "min_cluster_size", "noise", "quantize", "scale", "k_max", "stream", "baselines", "silhouette",
-    )  # fmt: skip
-    given = {name: getattr(real.experiment, name) for name in names}
-    given["missing"] = "refuse" if real.experiment.missing == "drop" else real.experiment.missing  # rows are left out
-    return given | {"quantize": case.summary["quantize"] or "none"}, real  # the method has its defaults filled in
+def check_verify(case: Case) -> Iterator[str]:
+    """The run repeated as its folder says has the same bits."""
+    ending, fault = _call("verify", case.run)
+    if fault or ending.code:
+        yield f"verify: code {ending.code} {fault or (ending.out + ending.err)[-300:]}"
 
 
 def _compare(case: Case, ending: StageResult, fault: str) -> Iterator[str]:
@@ -263,10 +208,13 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 Check = Callable[[Case], Iterator[str]]
 CHECKS: dict[str, Check] = {
-    "ending": check_ending, "ledger": check_ledger, "folder": check_folder, "plan": check_plan,
-    "kernels": check_kernels, "resume": check_resume, "api": check_api, "isolated": check_isolated,
+    "ending": check_ending, "ledger": check_ledger, "folder": check_folder, "report": check_report, "plan": check_plan,
+    "kernels": check_kernels, "resume": check_resume, "verify": check_verify,
+    **RELATIONS,
 }  # fmt: skip
-_ALWAYS = ("ending", "ledger")
+_ALWAYS = ("ending", "ledger", "folder")
+_SELDOM = {"report": 0.1}  # a second each; the others are drawn with weight 1
+_DRAWN = 2  # of the other checks, of an experiment
 _WORD = re.compile(r"[a-z][a-z_-]*[a-z]")
 
 
@@ -276,18 +224,24 @@ def find_faults(experiment: Experiment, folder: Path, only: str | None = None) -
     Parameters
     ----------
     only : str, optional
-        This check alone; None: those that are always made, and one that is drawn.
+        This check alone; None: those that are always made, and two that are drawn.
     """
+    names = (only,) if only else _choose(Random(experiment.seed))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    case = play(experiment, folder)
-    drawn = Random(experiment.seed).choice([name for name in CHECKS if name not in _ALWAYS])
-    found = [("ending", text) for text in check_ending(case)] if only in {None, "ending"} else []
+    case = play(experiment, folder, kill="resume" in names)
+    found = [("ending", text) for text in check_ending(case)] if "ending" in names else []
     if case.ending.code in {0, 5} and not case.fault:
-        for name in (only,) if only else ("ledger", drawn):
+        for name in names:
             if name != "ending":
                 found += [(name, text) for text in _guarded(CHECKS[name], case)]
     return case, found
+
+
+def _choose(rng: Random) -> tuple[str, ...]:
+    """Return the checks that are always made, and some that are drawn; the dear ones seldom."""
+    others = [name for name in CHECKS if name not in _ALWAYS and rng.random() < _SELDOM.get(name, 1.0)]
+    return (*_ALWAYS, *rng.sample(others, _DRAWN))
 
 
 def play_one(seed: int, place: Path) -> Iterator[tuple[Experiment, Case, list[tuple[str, str]]]]:

@@ -1,15 +1,20 @@
 """A sample of the random experiments, and whether their checks and the shrinking can notice anything."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+import p2pkm
 import p2pkm.kernels.reference as reference
+from tests.swarm import relations
 from tests.swarm.checks import CHECKS, find_faults, play_one
 from tests.swarm.experiments import Experiment, draw
 from tests.swarm.ranks import on_ranks
+from tests.swarm.relations import RELATIONS
 from tests.swarm.shrink import shrink
 
 PLAIN = Experiment(7, {"devices": "4", "clusters": "2", "rounds": "3", "data": "@csv,kind=grid,m=17,d=2", "tol": "0"})
@@ -37,6 +42,66 @@ def test_a_kernel_that_is_wrong_in_its_last_bits_is_noticed(tmp_path):
         real = PLAIN._replace(options=PLAIN.options | {"quantize": "none"})  # whole numbers would round it away
         _, faults = find_faults(real, tmp_path / "case", "kernels")
     assert [name for name, _ in faults] == ["kernels"]
+
+
+def _seeded(number):
+    """Return a `simulate` whose draws depend on what they must not: a number of the shards and options."""
+
+    def call(method, graph, shards, **options):
+        return p2pkm.simulate(method, graph, shards, **options | {"seed": options["seed"] + number(shards, options)})
+
+    return call
+
+
+def _started(shift):
+    """Return a `simulate` that moves a given start by an array of the shards, broadcast to float64[n, k, d]."""
+
+    def call(method, graph, shards, **options):
+        return p2pkm.simulate(method, graph, shards, **options | {"start": options["start"] + shift(shards)})
+
+    return call
+
+
+def _unweighted(method, graph, shards, **options):
+    weights = np.broadcast_to(1.0, len(shards.points))
+    return p2pkm.simulate(method, graph, replace(shards, weights=weights), **options)
+
+
+_FEW = {
+    "seed": "8",
+    "min-cluster-size": "3",
+    "data": "@csv,kind=grid,m=90,d=2",
+    "partition": "quantity:alpha=0.1",
+    "quantize": "none",
+}
+_REAL = {"init": "local", "quantize": "none"}
+BROKEN = {
+    "api": (_seeded(lambda shards, options: 1), {}),
+    "scaled": (_seeded(lambda shards, options: shards.points.max() > 5.0), _REAL),
+    "isolated": (_seeded(lambda shards, options: shards.n), {"init": "local"}),
+    "observers": (_seeded(lambda shards, options: options["silhouette"]), _REAL),
+    "longer": (_seeded(lambda shards, options: options["rounds"]), _REAL),
+    "once": (
+        _seeded(lambda shards, options: options["all_rounds"]),
+        {"algorithm": "coreset:size=9,n_init=1", "tol": None, "data": "@csv,kind=clusters,m=90,d=2"},
+    ),
+    "light-cone": (_seeded(lambda shards, options: int(4.0 * shards.points.sum())), _REAL),
+    "suppression": (_seeded(lambda shards, options: int(4.0 * shards.points.sum())), _FEW),
+    "swapped": (_seeded(lambda shards, options: int(shards.points[1, 0])), _REAL),
+    "shuffled": (_started(lambda shards: shards.points[0]), _REAL),
+    "split": (_unweighted, _REAL),
+    "renamed": (_started(lambda shards: np.arange(shards.n)[:, None, None]), _REAL | {"schedule": "jacobi"}),
+}
+
+
+@pytest.mark.parametrize("check", RELATIONS)
+def test_a_relation_that_does_not_hold_is_noticed(check, tmp_path):
+    wrong, more = BROKEN[check]
+    options = {name: value for name, value in (PLAIN.options | more).items() if value is not None}
+    with patch.object(relations, "simulate", wrong):
+        _, faults = find_faults(PLAIN._replace(options=options), tmp_path / "case", check)
+    assert [name for name, _ in faults][:1] == [check]
+    assert "Traceback" not in faults[0][1]
 
 
 @pytest.mark.slow

@@ -227,10 +227,12 @@ class Flooded(OnGraph):
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Forward what is news."""
-        return speak(state.flood, devices)
+        return silence(len(devices), 1, 1) if _over(devices) else speak(state.flood, devices)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in costs, then rows; draw when all costs are there, cluster when all rows are."""
+        if _over(devices):
+            return state
         flood, everybody = hear(state.flood, inbox, devices), np.arange(len(devices))
         if devices.turn == self.hops:
             collections, which = group(flood, everybody)
@@ -280,7 +282,7 @@ class OverTree(OnGraph):
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Send to the parent or to the children what is due, if it is the layer's turn."""
         way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
-        if way == 4:
+        if way == 4 or _over(devices):
             return silence(len(devices), 1, 1)
         speaks = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
         edges = ways(self.tree, devices, speaks)[way % 2]
@@ -296,6 +298,8 @@ class OverTree(OnGraph):
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in what came up or down; draw when C is known everywhere, cluster when all rows are at the root."""
+        if _over(devices):
+            return state
         way, step = divmod(devices.turn, self.depth)
         state = self._hear(state, inbox, devices, way)
         if step < self.depth - 1 or way == 0:
@@ -324,3 +328,8 @@ class OverTree(OnGraph):
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             centroids[who] = np.where(real[:, :, None], inbox.tables[slots, : self.k, : devices.d], np.inf)
         return state._replace(costs=costs, centroids=centroids)
+
+
+def _over(devices: Devices) -> bool:
+    """Return whether all is done: a run that plays all of its rounds comes back."""
+    return devices.round > 1

@@ -23,7 +23,8 @@ def train(message, context):
     """Take a step from the centroids in the message."""
     (model,) = message.content["model"].to_numpy_ndarrays()
     number = int(context.node_config["partition-id"])
-    table = step(np.asarray(Task.read(_PATH).points[number]), model)
+    points = np.load(f"{_PATH}/points.npy", mmap_mode="r")  # `Task` reads the words of the program, not of Ray's worker
+    table = step(np.asarray(points[number]), model)
     record = ArrayRecord.from_numpy_ndarrays([table, np.array([number])])
     return Message(RecordDict({"model": record}), reply_to=message)
 
