@@ -128,6 +128,17 @@ def test_rows_at_the_edge_of_what_is_near_are_matched_as_by_a_search():
         assert_same(case, "gtvmin")
 
 
+def test_a_bound_from_the_device_before_takes_no_wrong_row_for_the_nearest():
+    """The first one's rows are 10 apart and 21.96 < 5^2, but row 0 of the last is nearest to row 1 of the second."""
+    centroids = np.zeros((3, 5, 2))
+    centroids[:, :, 0] = 10.0 * np.arange(5)
+    centroids[1, 1, 0], centroids[2, 0, 0] = 7.0, 3.6
+    indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
+    case = (*draw_points(np.random.default_rng(0), 3, 2), centroids, centroids, np.arange(3), indptr, freeze(centroids),
+            np.full(3, 5), indices, np.full(4, 2.0), 1.0, 1, True, False, False)  # fmt: skip
+    assert_same(case, "gtvmin")
+
+
 @pytest.mark.parametrize("shape", [(2, 2), (4, 2), (5, 2), (3, 1), (6, 3), (8, 8), (11, 9)], ids=str)
 def test_devices_that_nearly_agree_match_as_by_a_search(shape):
     """One row of each device lies off where all others have it, mostly towards another row, up to half of the way."""
