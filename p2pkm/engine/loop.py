@@ -144,7 +144,7 @@ def run_stage(
     taken_up = keeper and keeper.restore(links)
     state, inbox, stop, t, turn = taken_up or _open(algorithm, start, context, (channel, links, schedule))
     feed = context.feed if closing else None
-    _change_points(feed, t, links, context.monitor, resumed=True)
+    _change_points(feed, t, links, context, resumed=True)
     whole = closing or stage.after  # the ends of these are measured in full
     limit = "all-rounds" if context.all_rounds else "round-limit"
     del start
@@ -155,7 +155,7 @@ def run_stage(
         if stop:
             return StageResult(state, stop, t)
         t, spoke, turn = t + 1, False, 0
-        _change_points(feed, t, links, context.monitor)
+        _change_points(feed, t, links, context)
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
@@ -174,12 +174,15 @@ def run_stage(
 
 
 def _change_points(
-    feed: PointFeed | None, t: int, links: ActiveLinks, monitor: Monitor, *, resumed: bool = False
+    feed: PointFeed | None, t: int, links: ActiveLinks, context: RunContext, *, resumed: bool = False
 ) -> None:
-    """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it."""
+    """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it.
+
+    The monitor looks at all links, also where those in use change from round to round.
+    """
     if feed is not None and (feed.catch_up(t) if resumed else feed.advance(t)):
         links.devices = feed.equip(links.devices)
-        monitor.change_points(links.devices, resumed=resumed)
+        context.monitor.change_points(feed.equip(context.devices), resumed=resumed)
 
 
 def _open(

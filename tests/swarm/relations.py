@@ -181,7 +181,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = (
         drawn
         or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd"}
-        or "bounding" in (case.summary["init"] or "")
+        or any(word in (case.summary["init"] or "") for word in ("bounding", "lean"))
     )
     if call.shards.d != 2 or drawn:
         return
@@ -207,10 +207,11 @@ def check_shuffled(case: Any) -> Iterator[str]:
 def check_split(case: Any) -> Iterator[str]:
     """A point of weight 2 is as good as two points where sums are exact and all devices have a start."""
     call = _plain(call_of(case))
-    call = call._replace(options=call.options | {"quantize": "none"})  # steps follow a variance with rounding errors
     start = _start(call)
-    if start is None or call.options["min_cluster_size"] > 1 or call.options["noise"] or call.method.name == "admm":
-        return  # points are counted there, not weights; noise follows a variance, too; eta is for a point's weight
+    if start is None or call.options["min_cluster_size"] > 1 or call.options["noise"]:
+        return  # points are counted there, not weights; noise follows a variance with rounding errors
+    if call.method.name in {"admm", "treelloyd"}:
+        return  # eta is for a point's weight; steps follow a variance
     points, device = _coarsen(call.shards).points, np.repeat(np.arange(call.shards.n), call.shards.sizes)
     twice = np.random.default_rng(case.experiment.seed).integers(1, 3, len(points))
     one = Shards.deal(points, device, devices=call.shards.n, weights=twice, dtype=points.dtype.name)
@@ -249,7 +250,7 @@ def _links(graph: Topology) -> Any:
 
 def _plain(call: Call) -> Call:
     """Return the call with points as they are, and with a GTVMin that takes neither start nor coupling from others."""
-    call = call._replace(options=call.options | {"scale": "none"})
+    call = call._replace(options=call.options | {"scale": "none", "quantize": "none"})  # steps follow a variance
     if call.method.name != "gtvmin":
         return call
     keys = {name: getattr(call.method, name) for name in ("schedule", "local_steps", "robust", "tol")}
