@@ -222,6 +222,25 @@ def _store_turned(builder, lines, target, row, column):
         target.store(lines[i], target.at(builder.add(row, _whole(i)), column))
 
 
+def _measure_tile(builder, rows, numbers, last, columns, r):
+    """Return vectors of the squared distances of some rows to the columns r to r + 7, summed in feature order.
+
+    Where there is no row of a number up to `last`, the last one takes its place.
+    """
+    real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
+    starts = [rows.at(n, _whole(0)) for n in real]
+
+    def body(f, sums):
+        column = columns.load(columns.at(f, r))
+        new = []
+        for start, total in zip(starts, sums, strict=True):
+            apart = builder.fsub(_spread(builder, rows.get(builder.add(start, f))), column)
+            new.append(builder.fadd(total, builder.fmul(apart, apart)))
+        return new
+
+    return _loop(builder, rows.last, 1, [_same(_REALS, 0.0)] * len(numbers), body)
+
+
 def _make_tile(height):
     """Return `tile` for so many rows."""
 
@@ -236,19 +255,7 @@ def _make_tile(height):
         def generate(context, builder, signature, args):
             a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
             numbers = [builder.add(args[1], _whole(i)) for i in range(height)]
-            real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
-            starts = [a.at(n, _whole(0)) for n in real]
-
-            def body(f, sums):
-                column = b.load(b.at(f, args[4]))
-                new = []
-                for start, total in zip(starts, sums, strict=True):
-                    apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
-                    new.append(builder.fadd(total, builder.fmul(apart, apart)))
-                return new
-
-            totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * height, body)
-            for i, total in enumerate(totals):
+            for i, total in enumerate(_measure_tile(builder, a, numbers, args[2], b, args[4])):
                 out.store(total, out.at(builder.add(args[6], _whole(i)), args[4]))
             return context.get_dummy_value()
 
@@ -275,18 +282,7 @@ def nearest_rows(context, rows, count, columns, r, lowest, labels):
 
         def tile(c, least):
             numbers = [builder.add(c, _whole(i)) for i in range(_TALL)]
-            real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
-            starts = [a.at(n, _whole(0)) for n in real]
-
-            def body(f, sums):
-                column = b.load(b.at(f, args[3]))
-                new = []
-                for start, total in zip(starts, sums, strict=True):
-                    apart = builder.fsub(_spread(builder, a.get(builder.add(start, f))), column)
-                    new.append(builder.fadd(total, builder.fmul(apart, apart)))
-                return new
-
-            totals = _loop(builder, a.last, 1, [_same(_REALS, 0.0)] * _TALL, body)
+            totals = _measure_tile(builder, a, numbers, last, b, args[3])
             for n, total in zip(numbers, totals, strict=True):  # what takes the place of another is not nearer
                 least = _nearer(builder, total, _spread(builder, n), least)
             return least
