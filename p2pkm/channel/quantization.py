@@ -357,7 +357,7 @@ class Quantizer(Transform):
         for column in range(rounds, width):
             one = slice(column, column + 1)
             rest = np.where(real, values, 0.0)[:, :, one]
-            bits += number_bits(rest, rows, rice=self._spec.code == "rice", count=devices.kernels.integer_bits)
+            bits += number_bits(rest, rows, rice=self._spec.code == "rice", kernel=devices.kernels.integer_bits)
         return rounded, bits
 
     def _integer_bits(self, steps: Floats, rows: Integers, devices: Devices) -> Integers:

@@ -23,7 +23,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 
-_LENGTHS = 64  # of a number without a bound: below 2^63
+LENGTHS = 64  # of a number without a bound: below 2^63
 SLACK = 1e-6  # bits, for rounding of logarithms
 
 
@@ -94,11 +94,11 @@ def unbounded_bits(numbers: Integers, owner: Integers, count: int) -> Floats:
 def tally(numbers: Integers, owner: Integers, count: int) -> tuple[Integers, Integers]:
     """Return how many numbers there are of each length, int64[count, c, 64], and the bits of sign and below the top."""
     sizes, columns = np.abs(numbers), numbers.shape[1]
-    lengths = np.searchsorted(2 ** np.arange(_LENGTHS - 1), sizes, side="right")
+    lengths = np.searchsorted(2 ** np.arange(LENGTHS - 1), sizes, side="right")
     place = owner[:, None] * columns + np.arange(columns)
-    histogram = np.bincount((place * _LENGTHS + lengths).ravel(), minlength=count * columns * _LENGTHS)
-    histogram = histogram.reshape(count, columns, _LENGTHS)
-    return histogram, (histogram * np.arange(_LENGTHS)).sum(axis=2)
+    histogram = np.bincount((place * LENGTHS + lengths).ravel(), minlength=count * columns * LENGTHS)
+    histogram = histogram.reshape(count, columns, LENGTHS)
+    return histogram, (histogram * np.arange(LENGTHS)).sum(axis=2)
 
 
 def length_bits(histogram: Integers) -> Floats:

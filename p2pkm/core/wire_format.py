@@ -24,7 +24,7 @@ from p2pkm.core.batch import Floats, Integers, Mask
 
 _WIDTHS = (8, 16, 32, 64)
 _LARGEST, _NUMBER = 2.0**52, 64  # of a whole number; bits of one that travels as it is
-PARAMETERS = 32
+PARAMETERS, ABSURD = 32, 2**40  # of Rice code; a number of ones at which a length is a bound only
 _FORM, _PARAMETER, _WIDTH = 1, 5, 2  # bits
 _RICE, _SHARED, _APART = "10", "110", "111"
 FIXED_FORM, RICE_FORM, ADAPTIVE_FORM = _FORM + _WIDTH, len(_RICE) + _PARAMETER, len(_SHARED)  # bits in front
@@ -54,7 +54,7 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
 
 
 def number_bits(
-    tables: Floats, rows: Integers | None = None, *, rice: bool = True, count: Callable[..., Integers] = integer_bits
+    tables: Floats, rows: Integers | None = None, *, rice: bool = True, kernel: Callable[..., Integers] = integer_bits
 ) -> Integers:
     """Return the bits of tables of numbers, int64[n]: one for the form, integers if all are below 2^52, else 64 each.
 
@@ -63,14 +63,14 @@ def number_bits(
     tables : float64[n, k, d]
     rows, rice
         As in `integer_bits`.
-    count : callable
-        `integer_bits`, or the kernel of this name.
+    kernel : callable
+        What counts the bits of integers: `integer_bits`, or the compiled form of it.
     """
     n, k, d = tables.shape
     whole = np.all((np.abs(tables) < _LARGEST) & (np.rint(tables) == tables), axis=(1, 2))
     steps = np.where(whole[:, None, None], tables, 0.0).astype(np.int64)
     real = _NUMBER * d * (np.full(n, k) if rows is None else np.maximum(rows, 0))
-    return 1 + np.where(whole, count(steps, rows, rice=rice), real)
+    return 1 + np.where(whole, kernel(steps, rows, rice=rice), real)
 
 
 def to_bytes(bits: Integers) -> Integers:
@@ -143,7 +143,7 @@ def _rice_bits(tables: Integers, bitmap: Integers, numbers: Integers) -> Integer
     n, k, d = tables.shape
     u = _zigzag(tables).reshape(n, k * d)
     useful = min(int(u.max(initial=0)).bit_length() + 1, PARAMETERS)  # beyond, every number grows by a bit
-    high = np.stack([np.minimum(u >> p, 2**40).sum(axis=1) for p in range(useful)], axis=1)
+    high = np.stack([np.minimum(u >> p, ABSURD).sum(axis=1) for p in range(useful)], axis=1)
     return RICE_FORM + bitmap[:, None] + high + numbers[:, None] * (1 + np.arange(useful))
 
 

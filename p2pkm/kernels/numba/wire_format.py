@@ -2,13 +2,10 @@
 
 import numpy as np
 
-from p2pkm.core.adaptive_code import SLACK, log_factorials
-from p2pkm.core.wire_format import ADAPTIVE_FORM, FIXED_FORM, PARAMETERS, RICE_FORM
+from p2pkm.core.adaptive_code import LENGTHS, SLACK, log_factorials
+from p2pkm.core.wire_format import ABSURD, ADAPTIVE_FORM, FIXED_FORM, PARAMETERS, RICE_FORM
 from p2pkm.kernels.numba.compiling import alike, behind, helper
 from p2pkm.kernels.numba.threads import divide
-
-_LENGTHS = 64
-_ABSURD = 2**40
 
 
 @helper(inline="always")
@@ -38,7 +35,7 @@ def _decisions(histogram, column, longest, factorial, half):
 def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
     """Write the bits of the tables `first` to `last` - 1."""
     k, d = tables.shape[1], tables.shape[2]
-    histogram, zigzag = np.zeros((d + 1, _LENGTHS), np.int64), np.empty(k * d, np.int64)
+    histogram, zigzag = np.zeros((d + 1, LENGTHS), np.int64), np.empty(k * d, np.int64)
     for i in range(first, last):
         sent, numbers, fixed, longest, largest, top = 0, 0, 0, 0, 0, 0
         for c in range(k):
@@ -66,7 +63,7 @@ def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
             for p in range(min(_length(np.uint64(top)) + 1, PARAMETERS)):
                 high = 0
                 for j in range(numbers):
-                    high += min(zigzag[j] >> p, _ABSURD)
+                    high += min(zigzag[j] >> p, ABSURD)
                 best = min(best, RICE_FORM + bitmap + high + numbers * (1 + p))
             silent = max(bitmap - sent, 0)
             head = factorial[silent + sent] - half[silent] - half[sent] + fixed

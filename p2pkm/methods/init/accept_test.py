@@ -217,7 +217,7 @@ def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseM
     tables = np.where(np.isfinite(tables), tables, 0.0)  # absent rows are known
     parts = [part for part in np.split(tables, [held.shape[2] - 1], axis=2) if part.shape[2]]
     bits = np.sum(
-        [number_bits(part, rice=devices.grid.rice, count=devices.kernels.integer_bits) for part in parts], axis=0
+        [number_bits(part, rice=devices.grid.rice, kernel=devices.kernels.integer_bits) for part in parts], axis=0
     )
     return messages._replace(wire=to_bytes(bits))
 
