@@ -2,11 +2,10 @@
 
 All that a device computes depends on its own images, its own random streams and what it is given, so neither the
 other devices nor the ranks that they are on change a bit of it. The bits are those of one machine with the same
-versions: XLA works on one thread, for which this module asks when it is the first to import JAX.
+versions: XLA works on one thread, for which this module asks; too late only where JAX has already computed something.
 """
 
 import os
-import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isqrt, prod
@@ -29,17 +28,16 @@ _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1
 
 
 def require_jax() -> None:
-    """Import JAX, on one thread.
+    """Import JAX, on one thread: XLA reads its flags when it first computes, not when JAX is imported.
 
     Raises
     ------
     ExperimentError
         If it is not installed.
     """
-    if "jax" not in sys.modules:
-        flags = os.environ.get("XLA_FLAGS", "")
-        if "xla_cpu_multi_thread_eigen" not in flags:
-            os.environ["XLA_FLAGS"] = f"{flags} {_ONE_THREAD}".strip()
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {_ONE_THREAD}".strip()
     try:
         import jax  # noqa: F401
     except ImportError as error:
