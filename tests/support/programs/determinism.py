@@ -1,12 +1,14 @@
 """Runs of many kinds, as lines of JSON on rank 0; started by mpirun, and imported for the same runs in one process.
 
 mpirun -n 3 python tests/support/programs/determinism.py runs
+mpirun -n 16 python tests/support/programs/determinism.py runs 1 4
 mpirun -n 3 python tests/support/programs/determinism.py messages
 """
 
 import hashlib
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -389,8 +391,14 @@ def exchanges():
         yield {"name": f"messages {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
 
 
+def share(first=0, step=1):
+    """Return the records of every so many-th configuration."""
+    return runs(islice(configurations(), int(first), None, int(step)))
+
+
 if __name__ == "__main__":
-    made = {"runs": runs, "streams": lambda: runs(with_streams(STREAMED)), "messages": exchanges}[sys.argv[1]]
-    for record in made():
+    what, *words = sys.argv[1:]
+    made = {"runs": share, "streams": lambda: runs(with_streams(STREAMED)), "messages": exchanges}[what]
+    for record in made(*words):
         if connect().rank == 0:
             print(json.dumps(record | {"ranks": connect().size}), flush=True)
