@@ -27,7 +27,7 @@ def start(ranks, what, program=PROGRAM, limit=LIMIT):
     """Run the program on so many ranks; return its lines."""
     if MPIRUN is None:
         pytest.skip(NO_MPIRUN)
-    command = [MPIRUN, "-n", str(ranks), sys.executable, "-W", "error", str(program), *what.split()]
+    command = [MPIRUN, "-n", str(ranks), sys.executable, "-W", "error", str(program), what]
     environment = os.environ | {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

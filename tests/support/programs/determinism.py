@@ -1,7 +1,7 @@
 """Runs of many kinds, as lines of JSON on rank 0; started by mpirun, and imported for the same runs in one process.
 
 mpirun -n 3 python tests/support/programs/determinism.py runs
-mpirun -n 16 python tests/support/programs/determinism.py runs 1 4
+mpirun -n 16 python tests/support/programs/determinism.py 'runs 1 4'
 mpirun -n 3 python tests/support/programs/determinism.py messages
 """
 
@@ -397,7 +397,7 @@ def share(first=0, step=1):
 
 
 if __name__ == "__main__":
-    what, *words = sys.argv[1:]
+    what, *words = sys.argv[1].split()
     made = {"runs": share, "streams": lambda: runs(with_streams(STREAMED)), "messages": exchanges}[what]
     for record in made(*words):
         if connect().rank == 0:
