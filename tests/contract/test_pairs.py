@@ -41,7 +41,7 @@ def test_every_run_ends_with_finite_figures(step):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("step", [pytest.param(16, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.mpi)])
+@pytest.mark.parametrize("step", [pytest.param(16, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.mpi)])
 def test_three_ranks_give_the_same_bits_as_one_process(step):
     found = start(3, str(step), Path(program.__file__))
     for number, other in zip(range(0, len(read()), step), found, strict=True):
