@@ -1,7 +1,8 @@
 """Every figure of speed beside its target: ``python -m tests.benchmarks [row ...] [--quick] [--format markdown]``.
 
 Each row runs in a process of its own, with the number of threads that it is about, and measures what is compared side
-by side. On a machine that does other work as well the ratios hold, the absolute figures do not.
+by side. On a machine that does other work as well the ratios hold, the absolute figures do not. Targets are those
+of the machine that 0.1.0 was measured on (docs/benchmarks.md has both versions side by side).
 """
 
 import argparse
@@ -25,6 +26,11 @@ ROWS = {  # name: module and function, threads
     "roofline": ("roofline.measure", 1),
     "study": ("study.measure", 2),
     "keeping": ("keeping.measure", 1),
+    "simulate": ("small.measure_simulate", 1),
+    "start": ("small.measure_start", 1),
+    "star": ("small.measure_star", 1),
+    "describe": ("small.measure_describe", 2),
+    "exchange": ("small.measure_exchange", 1),
 }
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HEAD = ("what", "measured", "target", "", "from")

@@ -5,6 +5,7 @@ CPU time is this process's own (a rank that yields while it waits uses little), 
 """
 
 import argparse
+import json
 import time
 from typing import Any
 
@@ -43,10 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=300)
     parser.add_argument("--trials", type=int, default=9)
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
     world = connect()
     placement = place(Topology.from_networkx(topologies.ring(world.size)), world.rank, world.size)
-    if world.rank == 0:
+    rows = []
+    if world.rank == 0 and not options.json:
         print(f"{world.size} ranks, ring; microseconds per exchange (median of ranks and {options.trials} trials)")
         print(f"{'table':>10} {'KB':>7} {'CPU':>8} {'bare CPU':>9} {'wall':>8} {'bare wall':>10} {'ratio wall':>11}")
     for shape in ((4, 2), (16, 2), (16, 16), (64, 128), (64, 784)):
@@ -66,15 +69,19 @@ def main() -> None:
         clock(full, 5), clock(raw, 5)
         pairs = np.array([(*clock(full, repeats), *clock(raw, repeats)) for _ in range(options.trials)])
         medians = np.array(MPI.COMM_WORLD.allgather(np.median(pairs, axis=0))).mean(axis=0)
-        ratio = np.median(pairs[:, 1] / pairs[:, 3])
-        if world.rank == 0:
-            cpu, wall, bare_cpu, bare_wall = medians
-            name = f"{shape[0]} x {shape[1]}"
+        ratios = np.median(pairs[:, :2] / pairs[:, 2:], axis=0)
+        cpu, wall, bare_cpu, bare_wall = map(float, medians)
+        name = f"{shape[0]} x {shape[1]}"
+        rows.append({"table": name, "cpu": cpu, "bare_cpu": bare_cpu, "wall": wall, "bare_wall": bare_wall,
+                     "ratio_cpu": float(ratios[0]), "ratio_wall": float(ratios[1])})  # fmt: skip
+        if world.rank == 0 and not options.json:
             print(f"{name:>10} {8 * np.prod(shape) / 1000:7.1f} {cpu:8.1f} {bare_cpu:9.1f} {wall:8.1f} "
-                  f"{bare_wall:10.1f} {ratio:11.2f}", flush=True)  # fmt: skip
+                  f"{bare_wall:10.1f} {ratios[1]:11.2f}", flush=True)  # fmt: skip
         network.close()
         for request in requests:
             request.Free()
+    if world.rank == 0 and options.json:
+        print(json.dumps(rows), flush=True)
 
 
 if __name__ == "__main__":

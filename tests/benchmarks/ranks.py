@@ -17,18 +17,9 @@ _TRIALS, _ROUNDS = 3, 7
 
 
 def measure(quick: bool) -> list[Figure]:
-    """Return how many times longer a jacobi sweep takes on two ranks.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no launcher.
-    """
+    """Return how many times longer a jacobi sweep takes on two ranks."""
     n, trials = (20_000, 1) if quick else (1_000_000, _TRIALS)
-    places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    starter = shutil.which("mpirun", path=places)
-    if starter is None:
-        raise RuntimeError("there is no mpirun; `pip install mpich` brings one")
+    starter = find_launcher()
     program = [sys.executable, "-m", __name__, str(n), str(_ROUNDS)]
     one: list[float] = []
     two: list[float] = []
@@ -38,6 +29,21 @@ def measure(quick: bool) -> list[Figure]:
     what = f"jacobi sweep, two ranks of one thread over one process of two, {n:,} devices"
     note = f"{show(median(two))} against {show(median(one))}, k = 4, d = 2"
     return [Figure(what, median(two) / median(one), "x", "at most", 1.25, note)]
+
+
+def find_launcher() -> str:
+    """Return the path of ``mpirun``.
+
+    Raises
+    ------
+    RuntimeError
+        If there is none.
+    """
+    places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    found = shutil.which("mpirun", path=places)
+    if found is None:
+        raise RuntimeError("there is no mpirun; `pip install mpich` brings one")
+    return found
 
 
 def start(command: list[str], threads: int) -> list[float]:

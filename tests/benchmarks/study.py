@@ -31,7 +31,7 @@ def measure(quick: bool) -> list[Figure]:
     what = f"study, {len(graphs)} graphs x {seeds} seeds x {len(_METHODS)} methods, {_DEVICES} devices"
     note = f"{len(cells)} runs of at most {_ROUNDS} rounds, warm, one process"
     return [
-        Figure(f"{what}: wall time", seconds, "s", "at most", 90.0, note),
+        Figure(f"{what}: wall time", seconds, "s", "at most", 12.0, note),
         Figure(f"{what}: processor time over that of single runs", together / apart, "x", "", 0.0,
                f"{together:.1f} s against {apart:.1f} s, {len(few)} runs"),
     ]  # fmt: skip
