@@ -2,6 +2,7 @@
 
 import hashlib
 from array import array
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 from typing import Any, NamedTuple
@@ -15,10 +16,12 @@ from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.core.sorting import blocks, sum_by
 from p2pkm.network.graph import LARGE
 
-_PENDING = 64  # exchanges that wait to be added up, at most
+_PENDING = 64  # exchanges that wait to be added up, at most, those that are alike being one
 _TOGETHER = 64  # numbers of a device that are added up at a time, about
 _FEW = 8  # where fewer than one of so many send, only they are kept
 _HEAD = Struct("<q4q4s")  # of an exchange that is kept: bytes of a row, lengths and types of its arrays
+_Sent = tuple[Integers, int, Mask | Integers | None, Integers | None, Integers | None]  # of a record, from rows on
+_Key = tuple[int | bytes | None, ...]
 PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
 
 
@@ -119,6 +122,15 @@ class ExchangeRecord(NamedTuple):
         return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Exchanges that wait to be added up: the first of them, the number of their pattern, and how many they are."""
+
+    first: ExchangeRecord
+    number: int
+    times: int = 0
+
+
 class Ledger:
     """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes.
 
@@ -132,8 +144,9 @@ class Ledger:
         self._edges: NDArray[np.integer[Any]] = np.zeros((4, 0), np.int32)
         self._most = 0
         self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
-        self._noted: list[ExchangeRecord] = []
-        self._over: list[tuple[Integers, ...]] = []  # edges of sparse messages among them: place, rows, bytes, wire
+        self._many = len(self._degrees) > LARGE  # exchanges are then added up at once, and not kept
+        self._waiting: dict[_Key, _Alike] = {}  # to be added up
+        self._over: list[tuple[Integers, ...]] = []  # edges of sparse messages: place, rows, bytes, wire
         self._forget()
 
     def _forget(self) -> None:
@@ -149,7 +162,7 @@ class Ledger:
         if messages.malformed is not None:
             self.refused += messages.malformed * _count_receivers(self._indptr, edges)
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
-        self._note(ExchangeRecord(stage, turn, messages.rows, row_bytes, edges, wire=messages.wire))
+        self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire))
 
     def count_sparse(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
         """Write down one exchange of sparse messages; said: which table goes over which own edge; at: stage, turn."""
@@ -159,14 +172,32 @@ class Ledger:
             senders = np.searchsorted(self._indptr, said.edges, side="right") - 1
             wire = sparse.wire[np.searchsorted(sparse.who, senders)]
         self._over.append((said.edges, rows, volume, wire))
-        self._note(ExchangeRecord(*at, sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
+        if len(self._over) >= _PENDING or len(self._over) * len(self._degrees) > LARGE:
+            self._add_up_sparse()
+        self._note(at, (sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
 
-    def _note(self, exchange: ExchangeRecord) -> None:
-        """Let an exchange wait, unless so many rows were kept until then."""
-        self._noted.append(exchange)
-        waiting = len(self._noted)
-        if waiting >= _PENDING or waiting * len(self._degrees) > LARGE:
+    def _note(self, at: tuple[int, int], sent: _Sent) -> None:
+        """Keep an exchange; it waits to be added up with those that are alike."""
+        rows, row_bytes, edges, who, wire = sent
+        if self._many:
+            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, who, wire), 1)
+            self._add_up_sparse()
+            return
+        key = (row_bytes, rows.tobytes(), edges if edges is None else edges.tobytes(),
+               who if who is None else who.tobytes(), wire if wire is None else wire.tobytes())  # fmt: skip
+        alike = self._waiting.get(key)
+        if alike is None:
+            alike = self._wait(key, ExchangeRecord(*at, rows, row_bytes, edges, who, wire))
+        alike.times += 1
+        self._keep(at, alike.number)
+
+    def _wait(self, key: _Key, exchange: ExchangeRecord) -> _Alike:
+        """Let an exchange that is like none before it wait, unless so many numbers wait already."""
+        waiting = len(self._waiting) + 1
+        if waiting > _PENDING or waiting * len(self._degrees) > LARGE:
             self._count()
+        alike = self._waiting[key] = _Alike(exchange, self._number(exchange))
+        return alike
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:
@@ -222,10 +253,10 @@ class Ledger:
         """Take over what was counted before: the figures int64[n, 4] and int64[e, 4], and the exchanges."""
         self._senders, self._edges = senders.T.copy(), edges.T.copy()
         self._most = int(edges.max(initial=0))
-        self._noted, self._over = [], []
+        self._waiting, self._over = {}, []
         self._forget()
         for exchange in exchanges:
-            self._keep(exchange)
+            self._keep((exchange.stage, exchange.turn), self._number(exchange))
 
     @property
     def counted(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
@@ -235,39 +266,52 @@ class Ledger:
 
     def _count(self) -> None:
         """Add up the exchanges since the last time."""
-        if self._over:
-            where, *more = (np.concatenate(part) for part in zip(*self._over, strict=True))
-            most = sum(max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._over)
-            for total, each in zip(self._over_some(most), (np.ones_like(where), *more), strict=True):
-                np.add.at(total, where, each.astype(total.dtype))
-            self._over.clear()
-        for exchange in self._noted:
-            if exchange.who is not None:
-                if len(self._degrees) <= LARGE:
-                    self._keep(exchange)
-                continue
-            spoke = np.flatnonzero(exchange.rows >= 0)
-            if exchange.edges is None:
-                wire = None if exchange.wire is None else exchange.wire[spoke]
-                _add(self._senders, spoke, exchange.rows[spoke], exchange.row_bytes, wire)
-            else:
-                self._count_some(exchange, np.asarray(exchange.edges))
-            if len(self._degrees) <= LARGE:
-                few = _FEW * len(spoke) < len(self._degrees)
-                wire = None if exchange.wire is None else exchange.wire[spoke]
-                self._keep(exchange._replace(rows=exchange.rows[spoke], who=spoke, wire=wire) if few else exchange)
-        self._noted.clear()
+        self._add_up_sparse()
+        for alike in self._waiting.values():
+            self._add_up(alike.first, alike.times)
+        self._waiting.clear()
 
-    def _keep(self, exchange: ExchangeRecord) -> None:
-        """Keep an exchange."""
-        number = self._numbers.setdefault(_pack(exchange), len(self._numbers))
-        if (exchange.stage, exchange.turn) != self._next:
-            self._runs.append((len(self._said), exchange.stage, exchange.turn))
-        self._next = exchange.stage, exchange.turn + 1
+    def _add_up_sparse(self) -> None:
+        """Add up the sparse messages since the last time."""
+        if not self._over:
+            return
+        where, *more = (np.concatenate(part) for part in zip(*self._over, strict=True))
+        most = sum(max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._over)
+        for total, each in zip(self._over_some(most), (np.ones_like(where), *more), strict=True):
+            np.add.at(total, where, each.astype(total.dtype))
+        self._over.clear()
+
+    def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:
+        """Return an exchange in which few spoke as one of these only."""
+        spoke, lengths = exchange.said[0], exchange.wire
+        if exchange.who is not None or _FEW * len(spoke) >= len(self._degrees):
+            return exchange
+        return exchange._replace(rows=exchange.rows[spoke], who=spoke, wire=None if lengths is None else lengths[spoke])
+
+    def _number(self, exchange: ExchangeRecord) -> int:
+        """Return the number of a pattern."""
+        return self._numbers.setdefault(_pack(self._shorten(exchange)), len(self._numbers))
+
+    def _keep(self, at: tuple[int, int], number: int) -> None:
+        """Keep an exchange, of which the pattern has this number."""
+        if at != self._next:
+            self._runs.append((len(self._said), *at))
+        self._next = at[0], at[1] + 1
         self._said.append(number)
 
-    def _count_some(self, exchange: ExchangeRecord, edges: Mask) -> None:
-        """Add up an exchange over some of the own edges."""
+    def _add_up(self, exchange: ExchangeRecord, times: int) -> None:
+        """Add up so many exchanges like this one."""
+        if exchange.who is not None:
+            return  # sparse messages are added up from what was delivered
+        if exchange.edges is not None:
+            self._count_some(exchange, np.asarray(exchange.edges), times)
+            return
+        spoke, rows = exchange.said
+        wire = None if exchange.wire is None else exchange.wire[spoke]
+        _add(self._senders, spoke, (rows, exchange.row_bytes, wire), times)
+
+    def _count_some(self, exchange: ExchangeRecord, edges: Mask, times: int) -> None:
+        """Add up exchanges over some of the own edges."""
         where = np.flatnonzero(edges)
         senders = np.searchsorted(self._indptr, where, side="right") - 1
         spoke = exchange.rows[senders] >= 0
@@ -275,7 +319,7 @@ class Ledger:
         wire = None if exchange.wire is None else exchange.wire[senders]
         rows = exchange.rows[senders]
         most = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))
-        _add(self._over_some(most), where, rows, exchange.row_bytes, wire)
+        _add(self._over_some(times * most), where, (rows, exchange.row_bytes, wire), times)
 
     def _over_some(self, more: int) -> NDArray[np.integer[Any]]:
         """Return the counts of what goes over some edges only, with room for so much more over each."""
@@ -315,12 +359,14 @@ def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
 
 
 def _add(
-    sums: NDArray[np.integer[Any]], places: Integers, rows: Integers, row_bytes: int, wire: Integers | None
+    sums: NDArray[np.integer[Any]], places: Integers, sent: tuple[Integers, int, Integers | None], times: int
 ) -> None:
-    """Add one message of so many rows and bytes on the wire at each place."""
+    """Add so many messages of these rows, bytes of a row and bytes on the wire at each place."""
+    rows, row_bytes, wire = sent
     everywhere, volume = len(places) == sums.shape[1], rows * row_bytes
-    for total, more in zip(sums, (1, rows, volume, volume if wire is None else wire), strict=True):
+    counted: tuple[Any, ...] = (1, rows, volume, volume if wire is None else wire)
+    for total, more in zip(sums, counted, strict=True):
         if everywhere:
-            total += more
+            total += times * more
         else:
-            total[places] += more
+            total[places] += times * more

@@ -4,6 +4,9 @@ Where messages may be late by A tables of a sender, the last A + 1 of each are k
 network moves lie A + 1 blocks of s, and number c of a slot is copied into block c modulo A + 1. What is read over an
 edge is a place in there; the first s have no rows, so that no kernel takes them for received tables. Without delays
 there are no such blocks, and nothing is copied.
+
+Turns repeat: mostly the same devices send the same number of rows as in the last turn, or, of few colors, in one of the
+last turns. Where there are few slots, heads are compared as bytes, and what follows from them is worked out once.
 """
 
 from collections.abc import Callable
@@ -16,6 +19,8 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.network.delay_model import DelayModel, SentTables
 from p2pkm.network.halo import LocalSubgraph
 
+_FEW, _PATTERNS = 1024, 16  # slots whose heads are compared as bytes; patterns of heads that are remembered, at most
+
 
 class Mailbox:
     """The tables of own devices and ghosts; the same on every kind of network.
@@ -24,7 +29,8 @@ class Mailbox:
     ----------
     placement : Placement
     spare : int
-        Rows that every table has beyond the largest one sent; a network may let something travel in them.
+        Rows that every table has beyond the largest one sent, 0 or 1; where there is one, the table's head travels in
+        its first number.
     delays : Delays, optional
         How late messages are; None: never.
 
@@ -33,7 +39,7 @@ class Mailbox:
     tables : float64[s, r + spare, w]
         Grows to the largest table of the stage; where messages may be late, the tables that are kept follow.
     heads : int64[s]
-        Rows sent in this exchange by every slot, -1 = silent; a network fills in those of the ghosts.
+        Rows sent in this exchange by every slot, -1 = silent.
     """
 
     def __init__(self, placement: LocalSubgraph, spare: int = 0, delays: DelayModel | None = None) -> None:
@@ -48,14 +54,23 @@ class Mailbox:
         self._slots = np.broadcast_to(np.int64(-1), len(self._senders))  # until something comes one number for all
         self._over: Mask | None = None  # edges over which something could come in the last exchange
         self._complete = False  # whether something has come over every edge
+        self._inbox: Inbox | None = None  # of the last exchange, if that of the next may be the same
         self._hold(np.zeros((self._blocks * slots, spare, 0)), borrowed=False)
+        self._forget_heads()
+
+    def _forget_heads(self) -> None:
+        """Remember no pattern of heads."""
+        self._said: bytes | None  # heads of own devices and of ghosts, None where there are many
+        self._heard: bytes | None
+        self._said = self._heard = None if len(self.heads) > _FEW else b""
+        self._speakers: Integers | None = None  # own devices that sent; None: all
+        self._spoke: dict[bytes, Mask | None] = {}  # slots that sent, None: all, by heads that `_rows` has already
 
     def write(self, messages: DenseMessages, r: int) -> None:
         """Write down what the own devices send, in tables of at least r rows."""
-        n = self._n
-        accepted = self.heads[:n] = messages.accepted
         self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
-        whole = n == 0 or accepted.min() >= 0
+        self._say(messages.accepted)
+        whole = self._speakers is None
         steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
         if messages.standing and self._borrowed and self._stands(messages, r):
             self._hold(messages.values, borrowed=True)
@@ -64,26 +79,47 @@ class Mailbox:
             if self._borrow(messages, whole):
                 return
             self._fit(messages, r)
-        if whole:
-            self._own[:, : messages.values.shape[1], : messages.values.shape[2]] = messages.values
-        else:
-            spoke = np.flatnonzero(accepted >= 0)
+        spoke = self._speakers
+        if spoke is None:
+            own = self._own if steady else self._own[:, : messages.values.shape[1], : messages.values.shape[2]]
+            own[...] = messages.values
+        elif len(spoke):
             if self._spare or self._own.shape != messages.values.shape or not messages.values.size:
                 self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
             else:  # a table is one item: much faster than number by number
                 own, values = (_as_items(tables) for tables in (self._own, messages.values))
                 own[spoke] = values[spoke]
 
+    def _say(self, accepted: Integers) -> None:
+        """Note the heads of the own devices, int64[n]."""
+        said = accepted.tobytes() if self._said is not None else None
+        if said is None or said != self._said:
+            self._said, self._inbox = said, None
+            self.heads[: self._n] = accepted
+            whole = self.heads[: self._n].min(initial=0) >= 0
+            self._speakers = None if whole else np.flatnonzero(accepted >= 0)
+            self._show_heads()
+
+    def _show_heads(self) -> None:
+        """Let the heads of the own devices travel, in the spare row."""
+        if self._spare:
+            self._sent[:] = self.heads[: self._n, None]
+
+    def hear(self) -> None:
+        """Note the heads of the ghosts, which came in the spare row."""
+        heard = self._came.tobytes() if self._heard is not None else None
+        if heard is None or heard != self._heard:
+            self._heard, self._inbox = heard, None
+            self.heads[self._n :] = self._came[:, 0]
+
     def inbox(self, flags: Mask | None) -> Inbox:
         """Return what was received once all heads are known; flags: bool[e], edges over which something came."""
         if self._delays is not None:
             return self._late_inbox(self._delays, flags)
-        if self.heads.min(initial=0) >= 0:
-            spoke = None
-            self._rows[:] = self.heads
-        else:
-            spoke = self.heads >= 0
-            np.copyto(self._rows, self.heads, where=spoke)
+        if self._inbox is not None and flags is None:
+            return self._inbox
+        heads = None if self._said is None or self._heard is None else self._said + self._heard
+        spoke = self._note_rows() if heads is None else self._known_rows(heads)
         self._over = flags
         if not self._complete and spoke is None and flags is None:
             self._complete, self._slots = True, self._senders
@@ -92,7 +128,26 @@ class Mailbox:
         inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
         if not self._complete:
             np.copyto(self._slots, self._senders, where=inbox.fresh)
+        self._inbox = inbox if self._complete and flags is None else None
         return inbox
+
+    def _note_rows(self) -> Mask | None:
+        """Note how many rows the tables that were sent have; return who sent, bool[s], None: all."""
+        if self.heads.min(initial=0) >= 0:
+            self._rows[:] = self.heads
+            return None
+        spoke = self.heads >= 0
+        np.copyto(self._rows, self.heads, where=spoke)
+        return spoke
+
+    def _known_rows(self, heads: bytes) -> Mask | None:
+        """Do the same, at once if the rows are those of these heads already."""
+        if heads not in self._spoke:
+            before, spoke = self._rows.tobytes(), self._note_rows()
+            if self._rows.tobytes() != before or len(self._spoke) >= _PATTERNS:
+                self._spoke.clear()
+            self._spoke[heads] = spoke
+        return self._spoke[heads]
 
     def _late_inbox(self, delays: DelayModel, flags: Mask | None) -> Inbox:
         """Keep what was sent, and return those of the tables kept that have come by now."""
@@ -114,6 +169,7 @@ class Mailbox:
 
     def forget(self, edges: Mask) -> None:
         """Take what came over these own edges, bool[e], as never received."""
+        self._inbox = None
         if self._complete and edges.any():
             self._complete, self._slots = False, self._slots.copy()
         if self._slots.flags.writeable and not self._complete:
@@ -143,6 +199,7 @@ class Mailbox:
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
         said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
         *rows, self.heads, self._count = np.ascontiguousarray(halo_exchange(said.astype(np.float64)).T.astype(np.int64))
+        self._forget_heads()
         self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
         self._forgotten = kept["edge_forgotten"] if late else self._forgotten
         self._complete = not late and bool((block >= 0).all())
@@ -173,10 +230,14 @@ class Mailbox:
             tables = np.zeros((slots, height, width))
             tables[:, : rows - self._spare, :columns] = self.tables[:, : rows - self._spare]
             self._hold(tables, borrowed=False)
+            self._show_heads()
 
     def _hold(self, tables: Floats, *, borrowed: bool) -> None:
         self.tables, self._borrowed = tables, borrowed
+        self._inbox = None
         self._own = tables[: self._n, : tables.shape[1] - self._spare]
+        if self._spare:  # the heads of own devices and of ghosts that travel
+            self._sent, self._came = tables[: self._n, -1, :1], tables[self._n : len(self.heads), -1, :1]
         self._readable = tables.view()
         self._readable.flags.writeable = False
 

@@ -34,6 +34,7 @@ class MPINetwork:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
         self._mpi, self._comm = mpi, mpi.COMM_WORLD
+        self._start, self._finish = mpi.Prequest.Startall, mpi.Request.Waitall
         self._requests: list[Any] = []
         self._outgoing: list[tuple[Integers, Floats]] = []
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
@@ -60,21 +61,20 @@ class MPINetwork:
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
         sent, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
-        edges = narrow(messages.edges, self._active)
-        self.ledger.count_dense(messages, edges, self._stage, self._turn)
-        self._turn += 1
-        memory, own, r = self._memory, len(self.placement.ids), messages.values.shape[1]
+        memory, r = self._memory, messages.values.shape[1]
         memory.write(messages, self._largest(r) if messages.ragged else r)
         selective = messages.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
             self._plan(selective)
-        memory.tables[:own, -1, 0] = memory.heads[:own]
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
+        edges = narrow(messages.edges, self._active)
         flags = self._send_flags(edges) if selective and edges is not None else None
-        self._mpi.Prequest.Startall(self._requests)
-        self._mpi.Request.Waitall(self._requests)
-        memory.heads[own:] = memory.tables[own : len(memory.heads), -1, 0]
+        self._start(self._requests)
+        self.ledger.count_dense(messages, edges, self._stage, self._turn)  # while they travel
+        self._turn += 1
+        self._finish(self._requests)
+        memory.hear()
         return memory.inbox(self._active if flags is None else self._recv_flags(flags))
 
     def deliver(self, sparse: SparseMessages) -> Delivery:

@@ -196,3 +196,18 @@ def test_to_ask_for_the_counts_of_edges_changes_none():
             assert_array_equal(ledger.edges[:, 2], turn * np.array([0, 8, 32, 8]))
         assert (ledger.totals, ledger.wire_total) == before
         assert_array_equal(ledger.volume(np.array([2, 3])), turn * np.array([32, 8]))
+
+
+def test_exchanges_that_are_alike_are_counted_as_often_as_they_were():
+    ledger, n = Ledger(np.arange(10)), 9
+    rows, other = np.where(np.arange(n) == 4, 2, -1), np.arange(n)
+    for turn in range(5):  # what is said of the lengths of silent devices makes no difference
+        wire = np.full(n, 5) + turn % 2 * (other != 4)
+        ledger.count_dense(DenseMessages(np.zeros((n, 3, 1)), rows, wire=wire), None, 0, turn)
+        ledger.count_dense(DenseMessages(np.zeros((n, 3, 1)), other % 4), None, 1, turn)
+    assert [(one.stage, one.turn) for one in ledger.exchanges] == [(i % 2, i // 2) for i in range(10)]
+    assert all(dict(zip(*one.said, strict=True)) == {4: 2} for one in ledger.exchanges[::2])
+    assert len(set(ledger.digests)) == 2
+    assert_array_equal(ledger.edges[:, 0], 5 + 5 * (other == 4))
+    assert_array_equal(ledger.edges[:, 1], 5 * (other % 4) + 10 * (other == 4))
+    assert ledger.wire_total == 5 * (5 + 8 * (other % 4).sum())

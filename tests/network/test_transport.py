@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages, pack, silence
+from p2pkm.network import mailbox
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from p2pkm.network.mailbox import Mailbox
 from p2pkm.network.rank_partition import RankPartition, divide
 
 
@@ -264,3 +266,38 @@ def test_tables_do_not_stand_unless_every_device_has_sent_a_full_one(before):
     inbox = network.exchange(DenseMessages(state, np.array([2, -1, -1, 2]), standing=True))
     assert not np.shares_memory(inbox.tables, state)
     assert_array_equal(inbox.tables[2], [[8, 9], [10, 11]])
+
+
+@given(graphs, st.integers(2, 4), st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize("few", [0, 1024])
+def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topology, size, seed):
+    rng, parts = np.random.default_rng(seed), deal(topology, size, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mailbox, "_FEW", few)
+        boxes = [Mailbox(part, spare=1) for part in parts]
+    patterns = [rng.integers(low, 4, topology.n) for low in (-1, -1, 0, 1)]
+    last, known = np.full(topology.n, -1), [np.zeros(len(part.indices), np.bool_) for part in parts]
+    values = np.zeros((topology.n, 3, 2))
+    for _ in range(12):
+        rows, cut, r = patterns[rng.integers(4)], rng.random() < 0.2, rng.integers(3, 6)
+        sent = rows >= 0
+        last, fresh = np.where(sent, rows, last), rng.random((topology.n, 3, 2))
+        values[sent, :] = fresh[sent]
+        for part, box in zip(parts, boxes, strict=True):
+            box.write(DenseMessages(fresh[part.ids], rows[part.ids]), r)
+        for part, box in zip(parts, boxes, strict=True):
+            for peer in part.peers:
+                there = next(one for one in parts[peer.rank].peers if one.rank == part.rank)
+                box.tables[peer.first : peer.last] = boxes[peer.rank].tables[there.send]
+        for part, box, came in zip(parts, boxes, known, strict=True):
+            box.hear()
+            inbox, who = box.inbox(None), np.concatenate((part.ids, part.ghosts))
+            came |= sent[part.indices]
+            assert_array_equal(inbox.rows, last[who])
+            assert_array_equal(inbox.fresh, sent[part.indices])
+            assert_array_equal(inbox.slots, np.where(came, part.senders, -1))
+            for table, count, wanted in zip(inbox.tables, inbox.rows, values[who], strict=True):
+                assert_array_equal(table[: max(count, 0)], wanted[: max(count, 0)])
+            if cut:
+                box.forget(lost := rng.random(len(came)) < 0.3)
+                came &= ~lost
