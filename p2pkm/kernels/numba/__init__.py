@@ -42,4 +42,4 @@ _BEHIND = {
 
 def entry(name: str) -> Any:
     """Return what numba compiles of a kernel: itself, or what stands behind a function that divides its work."""
-    return _BEHIND[name] if name in _BEHIND else globals()[name].__wrapped__
+    return _BEHIND.get(name, globals()[name]).__wrapped__

@@ -1,8 +1,8 @@
 """How kernels are compiled, each once per type of number; that it happens is reported once, and counted apart.
 
 Compilation costs seconds. So no kernel is compiled again because an array is strided, or writable in one place and
-read-only in another: `kernel` hands over all of them alike. What only kernels call (`helper`) and what stands behind a
-function that divides its work (`behind`) has no entry for callers that it does not have.
+read-only in another: all that are only read are handed over alike. What only kernels call (`helper`) has no entry for
+callers that it does not have.
 """
 
 import functools
@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, typeof
 from numba.core import event
 
 from p2pkm.kernels.compile_time import WAITING
@@ -19,7 +19,6 @@ _SAID = "compiling kernels, which is done once and takes up to half a minute; it
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
-behind: Any = njit(**_OPTIONS)
 helper: Any = functools.partial(njit, **_INNER)
 
 
@@ -39,18 +38,41 @@ def alike(*given):
     return found
 
 
-def writable(array):
-    """Return an array that is writable and in C order, copied only if it is not."""
-    return np.require(array, requirements=["C", "W"])
-
-
 def kernel(function):
     """Compile a function when it is first called, for arrays that are `alike`."""
-    compiled = behind(function)
+    return _enter(njit(**_OPTIONS)(function), alike)
+
+
+def behind(written):
+    """Compile a function in the same way, but for so many of its last arguments: arrays in C order, writable."""
+
+    def prepare(*given):
+        return *alike(*given[:-written]), *(one if one.flags.writeable else one.copy() for one in given[-written:])
+
+    return lambda function: _enter(njit(**_OPTIONS)(function), prepare)
+
+
+def _enter(compiled, prepare):
+    """Return a function that has the arguments of its first call of each kind looked at by numba, and no others.
+
+    In every call numba would look whether each array may be written to, which takes as long as a small kernel; what it
+    compiled does not: it takes all arrays in C order of the same numbers and dimensions.
+    """
+    entries: dict[Any, Any] = {}
 
     @functools.wraps(compiled, updated=())
     def call(*given):
-        return compiled(*alike(*given))
+        kinds = tuple([
+            (one.dtype.num, one.ndim) if type(one) is np.ndarray and one.flags.c_contiguous else type(one)
+            for one in given
+        ])  # fmt: skip
+        if kinds in entries:
+            return entries[kinds](*given)
+        given = prepare(*given)
+        result = compiled(*given)
+        if np.ndarray not in kinds:  # strided: a copy of it was handed over
+            entries[kinds] = compiled.overloads[tuple(map(typeof, given))].entry_point
+        return result
 
     return call
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import alike, behind, writable
+from p2pkm.kernels.numba.compiling import behind
 from p2pkm.kernels.numba.nearest import _least_in_the_plane, _nearest, _room, _turn
 from p2pkm.kernels.numba.threads import divide
 
 
-@behind
-def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
+@behind(3)
+def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
     """Price and label the points of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
     block, distances, lowest, nearest = _room(rows, points.shape[1])
@@ -26,12 +26,12 @@ def _losses(points, weights, offsets, centroids, begin, end, costs, labels):
 def losses(points, weights, offsets, centroids):
     """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.reference.losses`."""
     found = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
-    given = *alike(points, weights, offsets), writable(centroids)
-    divide(lambda begin, end: _losses(*given, begin, end, *found), offsets)
+    sets = np.ascontiguousarray(centroids)
+    divide(lambda begin, end: _losses(points, weights, offsets, begin, end, sets, *found), offsets)
     return found
 
 
-@behind
+@behind(1)
 def _price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
@@ -65,4 +65,4 @@ def _price(points, weights, offsets, classes, n_classes, sets):
 
 def price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points; see `p2pkm.kernels.reference.cost`."""
-    return _price(*alike(points, weights, offsets, classes), n_classes, writable(sets))
+    return _price(points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets))

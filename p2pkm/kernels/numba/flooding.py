@@ -21,7 +21,7 @@ def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths,
         room *= 4
 
 
-@behind
+@behind(1)
 def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found):
     """Return versions, news, how many tables were found (more than there is room for: begin anew), and `fits`.
 

@@ -6,7 +6,7 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
+from p2pkm.kernels.numba.compiling import behind, helper, kernel
 from p2pkm.kernels.numba.nearest import LANES, _add, _nearest, _room
 from p2pkm.kernels.numba.plane import FEW, sum_nearest
 from p2pkm.kernels.numba.simd import (
@@ -214,7 +214,7 @@ def _largest_move(new, i, old, j):
     return largest
 
 
-@behind
+@behind(2)
 def _sweep(
     points, mass, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha, theta, passes, star, printed,
     nobody, first, last, result, moves,
@@ -333,7 +333,7 @@ def gtvmin(
     every = len(who) == len(centroids)
     result = centroids if in_place else np.empty_like(centroids) if every else centroids.copy()
     moves = np.empty((len(who), 2))
-    given = alike(points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha)
+    given = points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, alpha
     rule = theta, passes, star, printed, np.zeros(0, np.int64)
     load = offsets if every else np.concatenate(([0], np.cumsum(offsets[who + 1] - offsets[who])))
     divide(lambda first, last: _sweep(*given, *rule, first, last, result, moves), load)

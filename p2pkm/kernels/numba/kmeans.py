@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
+from p2pkm.kernels.numba.compiling import behind, helper, kernel
 from p2pkm.kernels.numba.nearest import _add, _nearest, _room, _turn
 from p2pkm.kernels.numba.philox import _uniforms
 from p2pkm.kernels.numba.threads import divide
@@ -223,7 +223,7 @@ def _lay_out(most, k, d, trials):
     return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _room(k, d)
 
 
-@behind
+@behind(3)
 def _devices(
     points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, number, first, last, centroids,
     counts, costs,
@@ -246,8 +246,7 @@ def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys,
     """Run k-means on every device; see `p2pkm.kernels.reference.kmeans`."""
     n, d = len(offsets) - 1, points.shape[1]
     found = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
-    arrays = alike(points, weights, odds, offsets)
-    given = *arrays, k, trials, starts, limit, *alike(tols, keys), purpose, first
+    given = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
     divide(lambda begin, end: _devices(*given, begin, end, *found), offsets)
     return found
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from p2pkm.core.adaptive_code import LENGTHS, SLACK, log_factorials
 from p2pkm.core.wire_format import ABSURD, ADAPTIVE_FORM, FIXED_FORM, PARAMETERS, RICE_FORM
-from p2pkm.kernels.numba.compiling import alike, behind, helper
+from p2pkm.kernels.numba.compiling import behind, helper
 from p2pkm.kernels.numba.threads import divide
 
 
@@ -31,7 +31,7 @@ def _decisions(histogram, column, longest, factorial, half):
     return bits
 
 
-@behind
+@behind(1)
 def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
     """Write the bits of the tables `first` to `last` - 1."""
     k, d = tables.shape[1], tables.shape[2]
@@ -82,7 +82,7 @@ def integer_bits(tables, rows=None, *, rice=True):
     """Return the bits of each table of integers; see `p2pkm.core.wire_format.integer_bits`."""
     n, k, d = tables.shape
     found = np.empty(n, np.int64)
-    given = alike(tables, np.full(n, k) if rows is None else rows, rice, *log_factorials(k * d))
+    given = tables, np.full(n, k) if rows is None else rows, rice, *log_factorials(k * d)
     size = max(k * d, 1)
     divide(lambda first, last: _integer_bits(*given, first, last, found), range(0, (n + 1) * size, size))
     return found
