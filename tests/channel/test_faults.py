@@ -573,3 +573,13 @@ def test_ranks_read_a_trace_that_only_the_first_can_open(tmp_path):
 
 def test_an_empty_trace_is_none():
     assert play_trace(parse_trace([], PATH, "trace"), 3) is None
+
+
+def test_links_fail_each_by_itself():
+    topology = Topology.from_graph(topologies.complete(30))
+    model = build_fault_model(Faults(link_failure=0.5), topology, 0)
+    rounds = [{tuple(row) for row in model.begin(t)[:, A : A + 2].tolist()} for t in range(2)]
+    for device in range(20):  # neither all links to later devices nor none
+        for down in rounds:
+            assert 0 < sum(a == device for a, _ in down) < 29 - device
+    assert rounds[0] != rounds[1] and all(a < b for down in rounds for a, b in down)

@@ -270,3 +270,12 @@ def test_whoever_speaks_was_awake(name, monkeypatch):
 def test_the_module_says_what_it_counts():
     for word in ("3 m k d", "4 b / a", "barrier"):
         assert word in clock.__doc__
+
+
+def test_what_comes_before_turns_by_time_takes_as_long_as_before_other_turns():
+    graph, before = topologies.ring(8), []
+    for schedule in ("async", "jacobi"):
+        rounds = simulate(p2pkm.GTVMin(3, schedule=schedule, init="tree-summaries"), graph, "edge").rounds
+        own = [one["stage"] for one in rounds].index("gtvmin")
+        before.append([one["virtual_seconds"] for one in rounds[:own]])
+    assert before[0] == before[1][: len(before[0])] and 0.0 < before[0][0] < before[0][-1]

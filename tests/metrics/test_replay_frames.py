@@ -205,3 +205,10 @@ def test_a_folder_without_frames_is_read_all_the_same(tmp_path):
     solve(topologies.ring(4), deal(4)).save(tmp_path / "run")
     (tmp_path / "run" / "frames.npz").unlink()
     assert p2pkm.load(tmp_path / "run").frames is None
+
+
+@pytest.mark.parametrize(("fitting", "kept"), [(1, 0), (2, 2), (3, 3)])
+def test_two_frames_are_kept_where_two_fit(monkeypatch, fitting, kept):
+    monkeypatch.setattr(Recorder, "_most", property(lambda self: fitting))
+    frames = solve(topologies.ring(3), deal(3), p2pkm.GTVMin(2, tol=0.0)).frames
+    assert (0 if frames is None else len(frames.record)) == kept

@@ -13,7 +13,9 @@ from tests.mutants.play import Player, read_rows
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "network", "channel", "methods", "engine", "storage", "metrics")
-TESTS = (*(f"tests/{name}" for name in (*PACKAGES, "contract", "privacy")), "tests/mutants/test_survivors.py")
+FOLDERS = (*PACKAGES, "contract", "privacy", "experiments", "cli")
+TESTS = (*(f"tests/{name}" for name in FOLDERS), "tests/test_estimator.py", "tests/mutants/test_survivors.py")
+WORDS = ("-q", "--tb=native", "--assert=plain", "-p", "no:cacheprovider", f"--rootdir={ROOT}")
 
 
 def draw(number: int, seed: int) -> dict[str, Mutant]:
@@ -68,8 +70,9 @@ def main() -> int:
     parser.add_argument("--number", type=int, default=100, help="mutants (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--folder", type=Path, default=Path("mutants"), help="where results are kept (mutants)")
-    parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant (20)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of tests per mutant, at first (0.3)")
     parser.add_argument("--mapped", action="store_true", help="take the map of the tests as it is, though not whole")
+    parser.add_argument("--together", action="store_true", help="then ask all tests about those that are alive")
     parser.add_argument("--report", action="store_true", help="only say what was found so far")
     parser.add_argument("--only", default="", help="names of mutants: ask all of the tests about them, keep no result")
     parser.add_argument("tests", nargs="*", default=TESTS, help="words for pytest (the tests of these packages)")
@@ -81,11 +84,11 @@ def main() -> int:
         if given.only:
             drawn = {key: drawn[key] for key in given.only.split(",")}
         player = Player(
-            ROOT, drawn, given.folder, results, given.seconds, mapped=given.mapped, everything=bool(given.only)
-        )
+            ROOT, drawn, given.folder, results, given.seconds,
+            mapped=given.mapped, together=given.together, everything=bool(given.only),
+        )  # fmt: skip
         with TemporaryDirectory() as folder:
-            words = [*given.tests, "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--rootdir={ROOT}"]
-            code = pytest.main(words, plugins=[player])
+            code = pytest.main([*given.tests, *WORDS, f"--basetemp={folder}/tests"], plugins=[player])
         if code or given.only:
             return int(code)
     rows = read_rows(results, "key").values()

@@ -9,20 +9,25 @@ import sys
 import time
 from collections import Counter, defaultdict
 from functools import _lru_cache_wrapper
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
+import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
 
+from p2pkm.kernels import compile_ahead
 from tests.mutants.operators import Mutant
 
-_CALLS = 8  # of one function in one test are followed
+_CALLS = 8  # of one function in one test that reach no new line, then it is not followed any more
 _CASES = 5  # of one function of a test
-_SLOW = 1.0  # seconds of the processor; a test that takes longer is not asked
-_LIMIT = 40  # the same for all tests of a mutant: it ran in circles
-_PATIENCE = 900  # seconds of the clock: it waits for ever
-_GUESSED = 0.1  # seconds of a test that the map does not know
+_SLOW = 0.5  # seconds of the processor; a test that takes longer is not asked
+_LIMIT = 3  # the same, and ten times what it took, for a test of a mutant: it runs in circles
+_PATIENCE = 60  # seconds in which this process was not held itself: it waits for ever
 _LEARNED = 12  # tests that noticed mutants of the same file are asked first
+_IMPORTED = {"p2pkm", "sklearn", "scipy", "networkx", "pandas"}  # modules that tests load late
+_RATE = 0.05  # first guess at the share of alive mutants that one more test notices
 
 
 class Player:
@@ -36,65 +41,79 @@ class Player:
     folder : Path
         Of JSON lines: `reach.jsonl`, which lines each test reaches, made if it is not there, and the results.
     results : Path
-        One row per mutant, the last of a name counts. Those that were judged are not played again, unless they survived
-        fewer seconds, or there are more tests now.
+        One row per mutant, the last of a name counts. Those that were judged are not played again.
     seconds : float
         Tests per mutant, until they take so long.
     mapped : bool
-        Take the map as it is; of the tests that it does not know those are asked whose file is called after the module.
+        Take the map as it is; the tests that it does not know are not asked.
+    together : bool
+        Ask all other tests that reach those that are alive, each test about many mutants at once.
     everything : bool
         Ask all tests that were collected, in their order, without a map, and play what was played before.
     """
 
     def __init__(
         self, root: Path, mutants: dict[str, Mutant], folder: Path, results: Path, seconds: float,
-        *, mapped: bool = False, everything: bool = False,
+        *, mapped: bool = False, together: bool = False, everything: bool = False,
     ) -> None:  # fmt: skip
         self.root, self.mutants, self.seconds = root, mutants, seconds
         self.reach, self.results, self.note = folder / "reach.jsonl", results, folder / "note"
-        self.mapped, self.everything = mapped, everything
-        self.noticed, self.sound = defaultdict(Counter), set()
+        self.mapped, self.together, self.everything = mapped, together, everything
+        self.noticed, self.sound, self.reached, self.modules = defaultdict(Counter), {}, {}, []
+
+    def pytest_sessionstart(self, session):
+        """Let properties look for no smaller example, and keep none for the next mutant."""
+        settings.register_profile("mutants", settings(database=None, phases=(Phase.explicit, Phase.generate)))
+        settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session):
         """Play all; the items themselves are run by children only, so that this process stays as it is."""
-        items = {item.nodeid: item for item in session.items} if self.everything else _thin(session.items)
-        reached = {} if self.everything else self._map(items)
-        by_line = defaultdict(list)
-        for name in items.keys() & reached.keys():
-            for file, lines in reached[name]["lines"].items():
-                for line in lines:
-                    by_line[file, line].append(name)
-        unknown = [] if self.everything else items.keys() - reached.keys()
-        reached |= {name: {"seconds": _GUESSED} for name in unknown}
+        self.items = {item.nodeid: item for item in session.items} if self.everything else _thin(session.items)
+        compile_ahead()
+        if not self.everything:
+            self._map()
+        reaching = self._find_reaching()
+        for name in sorted({_name_module(one.file) for one in self.mutants.values()}.union(*self.modules)):
+            import_module(name)  # here, and not in every fork
+        self.functions = Functions(self.root)
         played = read_rows(self.results, "key")
         for row in played.values():
             self.noticed[row["file"]][row["by"]] += row["ending"] == "killed"
-        functions = Functions()
-        for key, mutant in self.mutants.items():
-            having = {name for line in range(mutant.line, mutant.last + 1) for name in by_line[mutant.file, line]}
-            having |= {name for name in unknown if _names(name, mutant.file)}
-            chosen = list(items) if self.everything else self._choose(mutant, having, reached)
-            last = played.get(key)
-            if last is None or self.everything or _deeper(last, self.seconds, len(having), len(chosen)):
-                self._play(key, mutant, functions, [items[one] for one in chosen], len(having))
+        for key in self.mutants:
+            if key not in played or self.everything:
+                chosen = list(self.items) if self.everything else self._choose(self.mutants[key], reaching[key])
+                self._play(key, chosen, len(reaching[key]))
+        if self.together:
+            self._play_together(reaching)
         return True
 
-    def _map(self, items: dict) -> dict:
-        """Return what each test reaches; those that are not known yet are traced, in a child that may die of it."""
-        reached = read_rows(self.reach, "test")
-        while not self.mapped and (left := [one for one in items if one not in reached]):
-            _in_child(lambda left=left: self._trace([items[one] for one in left]), 4 * _PATIENCE, None)
-            reached = read_rows(self.reach, "test")
-        return reached
+    def _map(self) -> None:
+        """Find what each test reaches; those that are not known yet are traced, in a child that may die of it."""
+        known = read_rows(self.reach, "test")
+        while not self.mapped and (left := [one for one in self.items if one not in known]):
+            ended = _in_child(lambda left=left: self._trace([self.items[one] for one in left]), 1000 * _PATIENCE)
+            known, self.mapped = read_rows(self.reach, "test"), ended == -signal.SIGTERM  # by hand: it is enough
+        self.reached = {name: row for name, row in known.items() if name in self.items and row["lines"]}
+        self.modules = [row["modules"] for row in self.reached.values()]
 
     def _trace(self, items) -> int:
-        """Run tests in order and write down what each reaches; a test that is too slow or fails reaches nothing."""
+        """Run tests in order and write down what each reaches; a test that is too slow or fails reaches nothing.
+
+        So does one that starts another process. What was computed for an earlier test is computed again.
+        """
         tracer = _Tracer(self.root)
+        functions = Functions(self.root)
+        functions.change([])
+        kept = [one for one in functions.caches if one.__module__.startswith("tests.")]
+        items[0].config.pluginmanager.register(tracer)
+        sys.addaudithook(_refuse_processes)
         for item, after in zip(items, [*items[1:], None], strict=True):
             write_row(self.reach, {"test": item.nodeid, "seconds": 0.0, "lines": {}})  # if the process dies of it
+            for cache in kept:
+                cache.cache_clear()
             signal.signal(signal.SIGVTALRM, _give_up)
             signal.setitimer(signal.ITIMER_VIRTUAL, _SLOW)
-            began = time.process_time()
+            began, modules = time.process_time(), set(sys.modules)
             tracer.start()
             try:
                 reports = runtestprotocol(item, log=False, nextitem=after)
@@ -102,16 +121,33 @@ class Player:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
                 tracer.stop()
             if all(one.passed for one in reports):
-                lines = {name: sorted(found) for name, found in tracer.lines.items()}
-                write_row(self.reach, {"test": item.nodeid, "seconds": time.process_time() - began, "lines": lines})
+                row = {
+                    "test": item.nodeid,
+                    "seconds": round(time.process_time() - began, 4),
+                    "lines": tracer.tell(item),
+                }
+                new = [name for name in sys.modules if name not in modules and name.partition(".")[0] in _IMPORTED]
+                write_row(self.reach, row | {"modules": new})
         return 0
 
-    def _choose(self, mutant: Mutant, having: set, reached: dict) -> list[str]:
+    def _find_reaching(self) -> dict[str, set[str]]:
+        """Return the tests that reach each mutant."""
+        by_line = defaultdict(list)
+        for name, row in self.reached.items():
+            for file, lines in row["lines"].items():
+                for line in lines:
+                    by_line[file, line].append(name)
+        return {
+            key: {name for line in range(one.line, one.last + 1) for name in by_line[one.file, line]}
+            for key, one in self.mutants.items()
+        }
+
+    def _choose(self, mutant: Mutant, having: set) -> list[str]:
         """Return tests of so many seconds, first those that noticed mutants of the file, then those that name it."""
         noticed = self.noticed[mutant.file]
         learned = {name: i for i, (name, _) in enumerate(noticed.most_common(_LEARNED))}
         order, functions = [], Counter()
-        for name in sorted(having, key=lambda one: (reached[one]["seconds"], one)):
+        for name in sorted(having, key=lambda one: (self.reached[one]["seconds"], one)):
             function = name.partition("[")[0]
             order.append((
                 learned.get(name, _LEARNED),
@@ -123,91 +159,148 @@ class Player:
             functions[function] += 1
         chosen, total = [], 0.0
         for *_, name in sorted(order):
-            if not chosen or total + reached[name]["seconds"] <= self.seconds:
+            if not chosen or total + self.reached[name]["seconds"] <= self.seconds:
                 chosen.append(name)
-                total += reached[name]["seconds"]
+                total += self.reached[name]["seconds"]
         return chosen
 
-    def _play(self, key: str, mutant: Mutant, functions: "Functions", chosen: list, having: int) -> None:
-        began, spent = time.monotonic(), _spent()
-        self.note.write_text("")
-        code = _in_child(lambda: self._judge(mutant, functions, chosen), _PATIENCE, _LIMIT) if chosen else None
-        by = self.note.read_text()
-        if code == 1 and by not in self.sound:
-            alone = [item for item in chosen if item.nodeid == by]
-            if _in_child(lambda: self._judge(None, functions, alone), _PATIENCE, _LIMIT):
-                code = 2  # that test fails by itself, too
-            else:
-                self.sound.add(by)
-        names = {None: "unreached", 0: "survived", 1: "killed", 2: "no mutant"}
-        row = {"key": key, "ending": names.get(code, "died"), "by": by} | mutant._asdict()
+    def _play(self, key: str, chosen: list[str], having: int) -> None:
+        mutant, began, by, ending = self.mutants[key], _spent(), "", "unreached"
+        if not self.functions.changes(mutant):
+            ending = "no mutant"
+        elif chosen:
+            code = self._judge([mutant], chosen)
+            by = self.note.read_text()
+            ending = {0: "survived", 1: "killed"}.get(code, "died")
+            if code and not self._is_sound(by):
+                ending = "no mutant"
+        self._write(key, ending, by, len(chosen), having, _spent() - began)
+
+    def _write(self, key: str, ending: str, by: str, asked: int, having: int, seconds: float) -> None:
+        mutant = self.mutants[key]
         before = (self.root / mutant.file).read_text("utf-8")
+        row = {"key": key, "ending": ending, "by": by} | mutant._asdict()
         row |= {
             "before": before.splitlines()[mutant.line - 1].strip(),
             "after": mutant.apply(before).splitlines()[mutant.line - 1].strip(),
-            "tests": len(chosen), "reaching": having, "asked": self.seconds,
-            "seconds": round(time.monotonic() - began, 2), "processor": round(_spent() - spent, 2),
+            "tests": asked, "reaching": having, "seconds": round(seconds, 2),
         }  # fmt: skip
-        self.noticed[mutant.file][by] += row["ending"] == "killed"
+        self.noticed[mutant.file][by] += ending == "killed"
         if not self.everything:
             write_row(self.results, row)
-        print(f"{key} {row['ending']} {mutant.file}:{mutant.line} {mutant.kind} {by}", flush=True)
+        print(f"{key} {ending} {mutant.file}:{mutant.line} {mutant.kind} {by}", flush=True)
 
-    def _judge(self, mutant: Mutant | None, functions: "Functions", items: list) -> int:
-        try:
-            if mutant is not None:
-                functions.change(self.root, mutant)
-        except (SyntaxError, ValueError) as error:
-            self.note.write_text(str(error))
-            return 2
-        for item, after in zip(items, [*items[1:], None], strict=True):
-            self.note.write_text(item.nodeid)
-            if not all(one.passed for one in runtestprotocol(item, log=False, nextitem=after)):
-                return 1
+    def _play_together(self, reaching: dict[str, set[str]]) -> None:
+        """Ask one test after the other, the quickest first, about groups of all mutants that are alive and reached.
+
+        A group that a test does not notice is alive; one that it notices is halved until the mutants are known.
+        """
+        done = self.results.with_suffix(".asked")
+        asked = {name: set(row["keys"]) for name, row in read_rows(done, "test").items()}
+        alive = {key for key, row in read_rows(self.results, "key").items() if row["ending"] == "survived"}
+        alive &= self.mutants.keys()
+        by_test = defaultdict(set)
+        for key in alive:
+            for name in reaching[key]:
+                by_test[name].add(key)
+        tries, kills = 20, 20 * _RATE
+        for name in sorted(by_test, key=lambda one: self.reached[one]["seconds"]):
+            left = sorted(by_test[name] & alive - asked.get(name, set()))
+            dead = set()
+            for group in self._group(left, max(1, int(0.7 * tries / kills))):
+                dead |= (found := self._halve(name, group))
+                tries, kills = tries + len(group), kills + len(found)
+            for key in dead:
+                self._write(key, "killed", name, 0, len(reaching[key]), 0.0)
+            alive -= dead
+            if left:
+                write_row(done, {"test": name, "keys": sorted(asked.get(name, set()).union(left) - dead)})
+        for key in sorted(alive):
+            self._write(key, "survived", "", len(reaching[key]), len(reaching[key]), 0.0)
+
+    def _group(self, keys: list[str], size: int) -> list[list[str]]:
+        """Return groups of so many mutants at most, no two of which change the same function."""
+        groups = []
+        for key in keys:
+            codes = self.functions.changes(self.mutants[key]).keys()
+            for group, taken in groups:
+                if len(group) < size and not taken & codes:
+                    break
+            else:
+                group, taken = [], set()
+                groups.append((group, taken))
+            group.append(key)
+            taken |= codes
+        return [group for group, _ in groups]
+
+    def _halve(self, name: str, group: list[str]) -> set[str]:
+        """Return which mutants of a group one test notices."""
+        if not self._judge([self.mutants[key] for key in group], [name]) or not self._is_sound(name):
+            return set()
+        if len(group) == 1:
+            return set(group)
+        middle = len(group) // 2
+        return self._halve(name, group[:middle]) | self._halve(name, group[middle:])
+
+    def _is_sound(self, name: str) -> bool:
+        """Return whether a test passes without any mutant."""
+        if name not in self.sound:
+            self.sound[name] = self._judge([], [name]) == 0
+        return self.sound[name]
+
+    def _judge(self, mutants: list[Mutant], names: list[str]) -> int:
+        """Return 0 if all tests pass with these mutants in a fork of this process; the first that fails is noted."""
         self.note.write_text("")
-        return 0
+
+        def work() -> int:
+            self.functions.change(mutants)
+            for name, after in zip(names, [*names[1:], None], strict=True):
+                self.note.write_text(name)
+                known = self.reached[name]["seconds"] if name in self.reached else 4.0
+                limit = int(time.process_time() + _LIMIT + 10 * known) + 1
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+                reports = runtestprotocol(self.items[name], log=False, nextitem=after and self.items[after])
+                if any(one.failed for one in reports):
+                    return 1
+            self.note.write_text("")
+            return 0
+
+        return _in_child(work, _PATIENCE)
 
 
 class Functions:
     """The functions and the caches that are in memory now."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self.root, self.known, self.caches, self._changes = root, defaultdict(list), [], {}
         gc.unfreeze()  # what was frozen after the collection of tests is in no list of objects
-        self.known, self.caches = defaultdict(list), []
         for one in gc.get_objects():
             if type(one) is FunctionType:
-                self.known[one.__code__.co_filename].append(one)
-            elif type(one) is _lru_cache_wrapper:
+                code = one.__code__
+                self.known[code.co_filename, code.co_qualname, code.co_firstlineno].append(one)
+            elif type(one) is _lru_cache_wrapper and one.__module__.partition(".")[0] in {"p2pkm", "tests"}:
                 self.caches.append(one)
         gc.freeze()
 
-    def change(self, root: Path, mutant: Mutant) -> None:
-        """Give the functions of a module the code of a mutant, and forget what was kept.
+    def changes(self, mutant: Mutant) -> dict:
+        """Return the new code of the functions in memory that a mutant changes."""
+        if mutant not in self._changes:
+            path = str(self.root / mutant.file)
+            text = Path(path).read_text("utf-8")
+            old, new = ({}, {})
+            for version, found in ((text, old), (mutant.apply(text), new)):
+                _collect(compile(version, path, "exec", dont_inherit=True), found)
+            self._changes[mutant] = {key: code for key, code in new.items() if code != old[key] and key in self.known}
+        return self._changes[mutant]
 
-        Raises
-        ------
-        ValueError
-            If no function is changed by it.
-        """
-        path = str(root / mutant.file)
-        text = Path(path).read_text("utf-8")
-        module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        if module not in sys.modules:
-            __import__(module)
-            self.__init__()
-        codes = {}
-        for version in (text, mutant.apply(text)):
-            _collect(compile(version, path, "exec", dont_inherit=True), found := {})
-            codes = {key: code for key, code in found.items() if codes.get(key) != code} if codes else found
-        changed = 0
-        for one in self.known[path]:
-            new = codes.get((one.__code__.co_qualname, one.__code__.co_firstlineno))
-            if new is not None:
-                one.__code__, changed = new, changed + 1
+    def change(self, mutants: list[Mutant]) -> None:
+        """Give the functions of mutants their new code, and forget what was kept."""
+        for mutant in mutants:
+            for key, code in self.changes(mutant).items():
+                for one in self.known[key]:
+                    one.__code__ = code
         for cache in self.caches:
             cache.cache_clear()
-        if not changed:
-            raise ValueError("no function is changed")
 
 
 def read_rows(path: Path, key: str) -> dict:
@@ -227,14 +320,6 @@ def _names(test: str, file: str) -> bool:
     return Path(file).stem.strip("_") in Path(test.partition("::")[0]).stem
 
 
-def _deeper(last: dict, seconds: float, having: int, chosen: int) -> bool:
-    """Return whether a mutant that is alive would be asked more now than it was."""
-    if last["ending"] == "unreached":
-        return having > 0
-    more = having > last["reaching"] or (seconds > last["asked"] and chosen > last["tests"])
-    return last["ending"] == "survived" and more
-
-
 def _spent() -> float:
     """Return the seconds of the processor of all children so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -251,25 +336,45 @@ def _thin(items: list) -> dict:
 
 
 def _collect(code: CodeType, found: dict) -> None:
-    found[code.co_qualname, code.co_firstlineno] = code
+    found[code.co_filename, code.co_qualname, code.co_firstlineno] = code
     for one in code.co_consts:
         if isinstance(one, CodeType):
             _collect(one, found)
 
 
 class _Tracer:
-    """Lines of the package that are reached, by file."""
+    """Lines of the package that are reached, by file; those of a fixture count for all tests that it is made for."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.lines, self.calls, self.files = root, defaultdict(set), Counter(), {}
+        self.root, self.lines, self.calls, self.files, self.fixtures = root, defaultdict(set), Counter(), {}, {}
 
     def start(self) -> None:
-        self.lines.clear()
+        self.lines = defaultdict(set)
         self.calls.clear()
         sys.settrace(self)
 
     def stop(self) -> None:
         sys.settrace(None)
+
+    def tell(self, item) -> dict[str, list[int]]:
+        """Return what a test reached, with its fixtures."""
+        for same in item._fixtureinfo.name2fixturedefs.values():
+            for one in same:
+                for name, found in self.fixtures.get(one, {}).items():
+                    self.lines[name] |= found
+        return {name: sorted(found) for name, found in self.lines.items()}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        if fixturedef.scope == "function":
+            return (yield)
+        outer, self.lines = self.lines, defaultdict(set)
+        self.calls.clear()
+        try:
+            return (yield)
+        finally:
+            self.fixtures[fixturedef], self.lines = self.lines, outer
+            self.calls.clear()
 
     def __call__(self, frame, _event, _argument):
         code = frame.f_code
@@ -284,33 +389,41 @@ class _Tracer:
         reached = self.lines[name]
 
         def follow(frame, _event, _argument):
-            reached.add(frame.f_lineno)
+            if frame.f_lineno not in reached:
+                reached.add(frame.f_lineno)
+                self.calls[id(code)] = 0
             return follow
 
         return follow
+
+
+def _name_module(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _give_up(_signal, _frame):
     raise TimeoutError
 
 
-def _in_child(work, patience: float, limit: int | None) -> int:
-    """Return what work returns in a fork of this process; -1 if that dies, or takes longer than it may."""
+def _refuse_processes(event, _arguments):
+    if event in {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"}:
+        raise OSError("what another process does is not traced")
+
+
+def _in_child(work, patience: float) -> int:
+    """Return what work returns in a fork of this process; -1 if it takes longer than it may, less than 0 if it dies."""
     child = os.fork()
     if child == 0:
         code = 3
         try:
             os.setsid()
-            if limit:
-                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), 1)
                 os.dup2(nowhere.fileno(), 2)
             code = work()
         finally:
             os._exit(code)
-    ends = time.monotonic() + patience
-    while time.monotonic() < ends:
+    for _ in range(int(patience / 0.005)):
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)

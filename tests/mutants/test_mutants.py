@@ -88,25 +88,78 @@ gone = weakref.proxy(set())  # which raises when it is asked for its class
 gc.freeze()
 
 def work():
-    Functions().change(ROOT, one)
+    Functions(ROOT).change([one])
     gc.unfreeze()
     assert any(other is gone for other in gc.get_objects())
     return 7 if _content(ROOT) is None else 0
 
-assert _in_child(work, 60.0, 60) == 7 and _content(ROOT)
+assert _in_child(work, 60.0) == 7 and _content(ROOT)
+"""
+TESTS = """
+import functools, subprocess, pytest
+from p2pkm.core.sorting import blocks, narrow
+
+@pytest.fixture(scope="module")
+def found():
+    return narrow(1 << 20), narrow(1 << 40)
+
+def test_of_a_fixture(found):
+    assert found[0] is not found[1]
+
+def test_of_the_same_fixture(found):
+    assert found[0].__name__ == "int32"
+
+def test_in_circles():
+    assert [len(range(3)[one]) for one in blocks(3, 1 << 30)] == [1, 1, 1]
+
+def test_of_another_process():
+    narrow(2)
+    subprocess.run(["true"], check=True)
+
+def test_that_fails():
+    assert narrow(2) is None
+"""
+PLAYED = """
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import ROOT, WORDS
+from tests.mutants.operators import find_mutants
+from tests.mutants.play import Player, read_rows
+
+folder, path = Path(sys.argv[1]), "p2pkm/core/sorting.py"
+found = find_mutants(path, (ROOT / path).read_text("utf-8"))
+mutants = {str(i): one for i, one in enumerate(found) if one.function in {"blocks", "narrow"}}
+endings = []
+for name, seconds, together in (("first", 9.0, False), ("then", 0.0, True)):
+    results = folder / f"{name}.jsonl"
+    player = Player(ROOT, mutants, folder, results, seconds, together=together)
+    assert pytest.main([str(folder / "test_some.py"), *WORDS, "-c", "/dev/null"], plugins=[player]) == 0
+    endings.append({key: row["ending"] for key, row in read_rows(results, "key").items()})
+first, then = ({key: ending != "survived" for key, ending in one.items()} for one in endings)
+assert first == then and len(mutants) > 20 and 5 < sum(first.values()) < len(mutants)
+reach = read_rows(folder / "reach.jsonl", "test")
+lines = {name.partition("::")[2]: row["lines"].get(path, []) for name, row in reach.items()}
+assert lines["test_of_a_fixture"] == lines["test_of_the_same_fixture"] != []
+assert lines["test_of_another_process"] == lines["test_that_fails"] == [] != lines["test_in_circles"]
 """
 ENDLESS = """
 import os
 
 from tests.mutants.play import _in_child
 
-def circles():
-    while True:
-        pass
-
-assert _in_child(circles, 60.0, 1) < 0
-assert _in_child(lambda: os.waitpid(os.getppid(), 0) and 0, 0.2, None) != 0
+assert _in_child(lambda: os.waitpid(os.getppid(), 0) and 0, 0.2) != 0
 """
+
+
+@pytest.mark.slow
+def test_mutants_one_by_one_and_together_end_alike(tmp_path):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    words = [sys.executable, "-c", PLAYED, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, check=False, timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("program", [CHANGED, ENDLESS], ids=["changed", "endless"])

@@ -31,11 +31,11 @@ from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import _first_text, bounded, finite
+from p2pkm.core.validation import _first_text, bounded, finite, matrix
 from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.loop import RunContext, Start, _check_termination
-from p2pkm.engine.run_job import _count_work
+from p2pkm.engine.run_job import _count_work, _tell_division
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
@@ -57,13 +57,14 @@ from p2pkm.network.graph import _LISTED, Topology
 from p2pkm.network.halo import place
 from p2pkm.network.link_model import PROFILES, LinkModel
 from p2pkm.network.rank_partition import RankPartition
-from p2pkm.storage import checksums, latex_table, lock, paired_tests, run_folder, save
+from p2pkm.storage import checksums, latex_table, load, lock, paired_tests, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.checksums import NAME, _check, _read
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
 from p2pkm.storage.study_table import Study, average, find_gap, judge_gap, name_run, read_rows, tell_worse
+from p2pkm.storage.toml import read_toml
 from tests.methods.init.test_lean import draw
 from tests.support.play_rounds import arrange
 from topologies import CSRGraph, path, ring
@@ -779,3 +780,60 @@ def test_one_candidate_of_each_device_that_has_some():
     assert found.tolist() == [values[4:6].tolist(), [[np.inf] * 3] * 2, values[4:6].tolist()]
     found = TreeSummaries._sets(SimpleNamespace(k=2), some.take(np.array([0, 2])), np.array([0, 0]))
     assert found.tolist() == [values[2:4].tolist(), values[4:6].tolist()]
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0)])
+def test_no_points_and_no_features_are_no_points(shape):
+    with pytest.raises(DataError, match="at least one point and one feature"):
+        matrix(np.zeros(shape), "points")
+
+
+@pytest.mark.parametrize("text", ["[a]\nb = 1", "a = [1, 2]"])
+def test_a_file_of_options_has_one_level(tmp_path, text):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ExperimentError, match="one level of keys"):
+        read_toml(str(tmp_path / "run.toml"))
+
+
+@pytest.mark.parametrize(("arrays", "said"), [({}, "there is none"), ({"centroids": np.zeros(3)}, r"shape \(3,\)")])
+def test_arrays_that_a_run_folder_lacks_are_named(tmp_path, arrays, said):
+    np.savez(tmp_path / "centroids.npz", **arrays)
+    with pytest.raises(ValueError, match=f"'centroids' with 3 axes, but .*{said}"):
+        load._read_arrays(tmp_path / "centroids.npz")
+
+
+@pytest.mark.parametrize("figures", [{}, {"load_imbalance": 1.25, "load_imbalance_devices": 1.0, "edge_cut": 1234,
+                                          "halo_size": 5, "rank_partition": "blocks"}])  # fmt: skip
+def test_how_devices_lie_on_ranks_is_told(figures):
+    told = []
+    _tell_division(SimpleNamespace(tell=told.append), figures)
+    words = "rank partition blocks: edge cut 1,234, halo 5; load imbalance 1.250 in points, 1.000 in devices"
+    assert told == ([words] if figures else [])
+
+
+def test_points_on_disk_have_no_weights_to_be_refused():
+    method = private.Private(2, epsilon=1.0)
+    assert method.traits.no_weights
+    build_run.check_fit(method, Topology.from_graph(ring(3)), SimpleNamespace(m=9, d=2))
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_page_says_how_many_runs_failed(failed):
+    rows = [{"seed": i, "algorithm": "a", "graph": "g", "error": "no" if i < failed else None} for i in range(3)]
+    assert f"Study of 3 runs{', 1 failed' if failed else ''}</p>" in Study(rows)._repr_html_()
+
+
+def test_a_partition_that_lasts_no_round_is_refused():
+    lines = ['{"kind":"trace","devices":3}', json.dumps({"kind": "partition", "round": 1, "rounds": 0})]
+    with pytest.raises(ExperimentError, match="rounds"):
+        parse_trace(lines, Topology.from_graph(ring(3)), "faults")
+
+
+def test_the_pause_after_a_checkpoint_knows_when_it_was_begun(tmp_path, monkeypatch):
+    steps = []
+    for name in ("begin", "put"):
+        real = getattr(CheckpointWriter, name)
+        monkeypatch.setattr(CheckpointWriter, name, lambda *a, name=name, real=real: steps.append(name) or real(*a))
+    p2pkm.simulate(p2pkm.GTVMin(1, init="local", tol=0.0), path(2), p2pkm.Shards.from_list([np.zeros((1, 1))] * 2),
+                   rounds=2, baselines=False, checkpoint=tmp_path / "run", checkpoint_every=1)  # fmt: skip
+    assert steps == ["begin", "put"] * (len(steps) // 2) and steps

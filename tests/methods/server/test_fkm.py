@@ -190,3 +190,10 @@ def test_the_servers_seeds_heed_the_counts_only_if_asked_to(seeding):
         assert_array_equal(found, expected[np.isfinite(expected[:, 0])])
         seeds, _, _ = cluster(plain, devices.shared_key, rows[:, :1], rows[:, 1], search._replace(limit=0), counts)
         assert (seeds[0, 0] == 13.0) or seeding == "unweighted"
+
+
+def test_a_row_of_a_single_point_is_the_clients_own():
+    devices, _ = clients_of([[[0.0], [9.0], [9.0]]])
+    now, model = devices.at_turn(1, 0, devices.active_devices), np.tile([[0.0], [9.0]], (len(devices), 1, 1))
+    local = FKM(2, min_count=2, keep_empty=True).report(now, model).local
+    assert np.sort(local[0, :, 0]).tolist() == [0.0, 9.0]
