@@ -11,6 +11,7 @@ import pytest
 from tests.benchmarks import against, arena, roofline, sweeps
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, show, slope
+from tests.benchmarks.peers import fkm, fkm_twin, quality
 
 
 @pytest.mark.slow
@@ -68,3 +69,36 @@ def test_every_row_is_found_and_another_name_is_refused():
         env=os.environ,
     )  # fmt: skip
     assert done.returncode == 2 and "nonsense" in done.stderr and "roofline" in done.stderr
+
+
+def test_centroids_of_a_peer_are_compared_whatever_their_order():
+    ours = [[0.0, 1.0], [2.0, 3.0]]
+    assert fkm.measure_gap(ours[::-1], ours) == 0.0
+    assert fkm.measure_gap([[0.0, 1.0], [0.0, 1.0]], ours) == 2.0  # a centroid that nobody is near to counts, too
+
+
+def test_a_row_of_a_peer_leaves_the_server_out():
+    line = {"t": 2, "model": [[0.0]], "now": 14.0, "cpu": 3.0, "versions": {"numpy": "2"}}
+    ours = [line | {"updates": 100, "clients": 1.0, "server": 1.0}] * 2
+    seen = fkm.Seen([line | {"updates": 10, "clients": 1.0, "server": 3.0}], 5_000_000, 10.0, "")
+    assert fkm.cells("pfl", 10, seen, ours) == (
+        "pfl (numpy 2)", "10", "10", "10.0 x", "2", "2", "4.0 s, 3.0 s", "5 MB", "equal (0.0e+00)")  # fmt: skip
+    assert fkm.cells("pfl", 10, seen._replace(rounds=[]), ours)[2] == "no round"
+
+
+def test_the_family_of_a_process_has_its_children():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert {os.getpid(), child.pid} <= {one for one, _ in fkm_twin.list_family(os.getpid())}
+    assert os.getpid() not in {one for one, _ in fkm_twin.list_family(child.pid)}
+    child.communicate(b"\n")
+
+
+def test_a_step_of_a_peers_client_drops_rows_of_less_than_two_points():
+    points = np.array([[0.0, 0.0], [2.0, 0.0], [10.0, 0.0]])
+    assert fkm_twin.step(points, np.array([[1.0, 0.0], [9.0, 0.0], [99.0, 0.0]])).tolist() == [[1.0, 0.0, 2.0]]
+
+
+def test_what_is_compared_in_quality_is_priced_alike():
+    points = quality.unbalanced(4, 0)
+    assert quality.price(points, np.array([points.mean(axis=0), [np.inf, np.inf]])) == pytest.approx(
+        ((points - points.mean(axis=0)) ** 2).sum())  # fmt: skip

@@ -1,94 +1,126 @@
 """Federated k-means (FKM) by p2pkm and by other simulators: the same points, first messages and centroids.
 
-Run ``python -m tests.benchmarks.peers.fkm --peer flwr=PYTHON --peer pfl=PYTHON``, each PYTHON being that of an
-environment of its own with that package (``pip install "flwr[simulation]"``, ``pfl scipy``, ``fluke-fl``; for
-``gossipy=`` ``gossipy-dfl torchvision``).
-A client of a peer is a NumPy step of `fkm_twin`; the server's k-means is p2pkm's in all of them. CPU time is that of a
-program and its children; that of a client-update is read inside the program, from the second round on, where clients
-run in it (else: the slope between one round and all). The peers' server is taken out of it, p2pkm's is not. Memory is
-the largest sum of resident pages of a program and its children (shared ones of each).
+``python -m tests.benchmarks.peers.fkm --peer flwr=PYTHON --peer pfl=PYTHON`` prints a table in Markdown for 1,000 and
+10,000 clients, each PYTHON being that of an environment of its own with that package (``uv venv`` and ``uv pip install
+"flwr[simulation]"``, ``pfl scipy``, ``fluke-fl``, ``nvflare``; for ``gossipy=`` ``gossipy-dfl torchvision``).
+
+A client of a peer is a NumPy step of `fkm_twin`; the server's k-means is p2pkm's in all of them, and its CPU time is
+taken out of all of them, so that what is compared is clients and the way to them; ``--peer bare=PYTHON`` is a loop over
+the NumPy steps without any simulator. CPU time is that of a program and its children, from the second round on.
+Start-up is what passes until the first round has ended. Memory is the largest sum of a program and its children, a page
+that several share being divided among them. A program that has not ended within ``--limit`` seconds is ended; the
+rounds that it did count.
 """
 
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.benchmarks.peers.fkm_twin import list_family
+
 _ROOT = Path(__file__).resolve().parents[3]
-_PAUSE = 0.2  # seconds between two looks at the processes
+_PAUSE = 0.5  # seconds between two looks at the memory
 _EQUAL = 1e-9
+_HEAD = ("simulator", "clients", "client-updates per CPU second", "p2pkm over it", "with the server", "rounds",
+         "start-up: seconds, CPU", "peak memory", "centroids")  # fmt: skip
 
 
-def watch(command: list[str], output: Path) -> dict[str, Any]:
-    """Run a program; return what it printed last, and its memory, CPU time and time."""
-    began, most, used, page = time.time(), 0, {}, os.sysconf("SC_PAGE_SIZE")
+class Seen(NamedTuple):
+    """What a program printed after each round, its largest memory in bytes, when it began, what it said at all."""
+
+    rounds: list[dict[str, Any]]
+    memory: int
+    began: float
+    text: str
+
+
+def watch(command: list[str], output: Path, limit: float) -> Seen:
+    """Run a program for at most so many seconds."""
+    began, most = time.time(), 0
     with output.open("w") as file:
         program = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=_ROOT,
                                    env=os.environ | {"PYTHONPATH": str(_ROOT)})  # fmt: skip
         while program.poll() is None:
-            pages = 0
-            for one, ticks, resident in _list_family(program.pid):
-                pages, used[one] = pages + resident, ticks
-            most = max(most, pages * page)
+            family = [one for one, _ in list_family(program.pid)]
+            most = max(most, sum(map(_weigh, family)))
+            if time.time() - began > limit:
+                _end(family)
             time.sleep(_PAUSE)
-    lines = [line for line in output.read_text(errors="replace").splitlines() if line.startswith("{")]
-    if program.returncode or not lines:
-        raise SystemExit(f"{' '.join(command)} failed:\n{output.read_text(errors='replace')[-3000:]}")
-    cpu = sum(used.values()) / os.sysconf("SC_CLK_TCK")
-    return json.loads(lines[-1]) | {"memory": most, "cpu": cpu, "wall": time.time() - began}
+    text = output.read_text(errors="replace")
+    return Seen([json.loads(line) for line in text.splitlines() if line.startswith('{"t"')], most, began, text)
 
 
-def _list_family(root: int) -> list[tuple[int, int, int]]:
-    """Return number, ticks of CPU and resident pages of a process and all below it."""
-    found, parents = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            one = int(entry.name)
-            parents[one], found[one] = int(fields[1]), (one, int(fields[11]) + int(fields[12]), int(fields[21]))
-    family = {root}
-    while more := {one for one, parent in parents.items() if parent in family} - family:
-        family |= more
-    return [found[one] for one in family if one in found]
+def _weigh(process: int) -> int:
+    """Return the bytes of a process in memory."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def _end(family: list[int]) -> None:
+    for process in family:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def measure_gap(model: Any, other: Any) -> float:
+    """Return how far centroids are apart; equally good starts differ in the order of rows."""
+    apart = np.abs(np.array(model)[:, None] - np.array(other)[None]).max(axis=2)
+    return max(float(apart.min(axis=axis).max()) for axis in (0, 1))
+
+
+def cells(name: str, n: int, seen: Seen, ours: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return a row of the table; `ours` is what p2pkm printed."""
+    if not seen.rounds:
+        return name, f"{n:,}", "no round", "", "", "0", "", f"{seen.memory / 1e6:,.0f} MB", ""
+    first, last = seen.rounds[0], seen.rounds[-1]
+    versions = ", ".join(f"{package} {number}" for package, number in last["versions"].items())
+    rate, times, whole = "one round only", "", ""
+    if last["updates"]:
+        each, own = (one["clients"] / one["updates"] for one in (last, ours[-1]))
+        rate, times = f"{1 / each:,.0f}", f"{each / own:,.1f} x" if last is not ours[-1] else ""
+        whole = f"{last['updates'] / (last['clients'] + last['server']):,.0f}"
+    gap = measure_gap(last["model"], ours[last["t"] - 1]["model"])
+    return (f"{name} ({versions})", f"{n:,}", rate, times, whole, str(last["t"]),
+            f"{first['now'] - seen.began:.1f} s, {first['cpu']:.1f} s", f"{seen.memory / 1e6:,.0f} MB",
+            "" if last is ours[-1] else f"{'equal' if gap <= _EQUAL else 'NOT EQUAL'} ({gap:.1e})")  # fmt: skip
 
 
 def main() -> None:
-    """Print a row per simulator."""
+    """Print a row per simulator and number of clients."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds of a program")
     given = parser.parse_args()
     programs = {"p2pkm": sys.executable} | dict(peer.split("=", 1) for peer in given.peer)
-    with tempfile.TemporaryDirectory() as place:
-        made = [sys.executable, "-m", "tests.benchmarks.peers.fkm_p2pkm", place, str(given.clients), "0", "write"]
-        subprocess.run(made, check=True, cwd=_ROOT, env=os.environ | {"PYTHONPATH": str(_ROOT)})
-        ours = None
-        for name, python in programs.items():
-            command = [python, "-m", f"tests.benchmarks.peers.fkm_{name}", place, str(given.clients)]
-            one, many = (watch([*command, str(t)], Path(place) / f"{name}.txt") for t in (1, given.rounds))
-            model = np.array(many["model"])
-            ours = model if ours is None else ours
-            apart = np.abs(model[:, None] - ours[None]).max(axis=2)  # equally good starts differ in the order of rows
-            gap = max(float(apart.min(axis=axis).max()) for axis in (0, 1))
-            spent = many["spent"]
-            if spent is None:
-                spent = many["cpu"] - many["server"] - one["cpu"] + one["server"]
-            rate = given.clients * (given.rounds - 1) / max(spent, 1e-9)
-            print(f"{name}: {rate:,.0f} client-updates per CPU second ({spent:.2f} s); one round from the start: CPU "
-                  f"{one['cpu']:.1f} s; {given.rounds} rounds: CPU {many['cpu']:.1f} s (server {many['server']:.1f}), "
-                  f"wall {many['wall']:.0f} s, memory {many['memory'] / 1e6:,.0f} MB; gap of the centroids {gap:.1e} "
-                  f"({'equal' if gap <= _EQUAL else 'NOT EQUAL'}); {many['versions']}", flush=True)  # fmt: skip
+    print(f"| {' | '.join(_HEAD)} |\n|{'---|' * len(_HEAD)}", flush=True)
+    for n in given.clients:
+        with tempfile.TemporaryDirectory() as place:
+            made = [sys.executable, "-m", "tests.benchmarks.peers.fkm_p2pkm", place, str(n), "0", "write"]
+            subprocess.run(made, check=True, cwd=_ROOT, env=os.environ | {"PYTHONPATH": str(_ROOT)})
+            ours: list[dict[str, Any]] = []
+            for name, python in programs.items():
+                command = [python, "-m", f"tests.benchmarks.peers.fkm_{name}", place, str(n), str(given.rounds)]
+                seen = watch(command, Path(place) / f"{name}.txt", given.limit)
+                ours = ours or seen.rounds
+                print(f"| {' | '.join(cells(name, n, seen, ours))} |", flush=True)
+                said = "" if len(seen.rounds) >= given.rounds else f"{name} said last: {seen.text[-1500:]}\n"
+                sys.stderr.write(said)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def main(grid: Grid, context):
             found[int(number[0])] = table
         return [found[number] for number in range(len(nodes))]
 
-    play(task, ask, ("flwr", "ray", "numpy"), alone=False)
+    play(task, ask, ("flwr", "ray", "numpy"))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,11 @@
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +19,10 @@ from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from tests.benchmarks.peers.fkm_twin import tell
+from tests.benchmarks.peers.fkm_twin import Spent, tell
 
 _EACH, _K, _D, _SEED = 100, 4, 2, 0
+_UPDATES, _TRIALS = 200_000, 3  # client-updates that are measured, how many times
 
 
 def deal(n: int) -> p2pkm.Shards:
@@ -48,13 +53,47 @@ def main() -> None:
         return
     points = np.load(folder / "points.npy")
     shards = p2pkm.Shards.deal(points.reshape(-1, _D), np.repeat(np.arange(n), _EACH), devices=n)
-    spent = []
-    for few in (1, 1, rounds):  # the first time compiles
+    served = _clock_server()
+
+    def run(t: int) -> Floats:
+        result = p2pkm.simulate(p2pkm.FKM(_K, server_n_init=1), None, shards, rounds=t, seed=_SEED, baselines=False,
+                                record_every=t, quantize=None)  # fmt: skip
+        return np.asarray(result.server_centroids)
+
+    packages = "p2pkm", "numpy", "numba"
+    for t in range(1, rounds + 1):
+        tell(t, run(t), packages, Spent(0, 0.0, 0.0))
+    many = max(_UPDATES // n, rounds)  # the clock is too coarse for a few
+    slopes = [_slope(partial(run, 1), partial(run, 1 + many), served) for _ in range(_TRIALS)]
+    clients, server = zip(*slopes, strict=True)
+    tell(rounds, run(rounds), packages, Spent(many * n, median(clients), median(server)))
+
+
+def _clock_server() -> list[float]:
+    """Return a list that gets the CPU seconds of each call of the server's k-means."""
+    served, aggregate = [], p2pkm.FKM.aggregate
+
+    def timed(*arguments: Any) -> Floats:
         began = time.process_time()
-        result = p2pkm.simulate(p2pkm.FKM(_K, server_n_init=1), None, shards, rounds=few, seed=_SEED, baselines=False,
-                                record_every=few, quantize=None)  # fmt: skip
-        spent.append(time.process_time() - began)
-    tell(np.asarray(result.server_centroids), 0.0, ("p2pkm", "numpy"), spent[2] - spent[1])  # its server is counted
+        found = aggregate(*arguments)
+        served.append(time.process_time() - began)
+        return found
+
+    p2pkm.FKM.aggregate = timed  # type: ignore[method-assign, assignment]
+    return served
+
+
+def _slope(few: Callable[[], Any], many: Callable[[], Any], served: list[float]) -> tuple[float, float]:
+    """Return the CPU seconds of clients and server that `many` takes more than `few`."""
+    taken = []
+    for work in (few, many):
+        served.clear()
+        began = time.process_time()
+        work()
+        taken.append((time.process_time() - began, sum(served)))
+    (all_few, server_few), (all_many, server_many) = taken
+    server = server_many - server_few
+    return all_many - all_few - server, server
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The two steps of federated k-means (FKM) as every peer runs them, in NumPy; the server's k-means is ours."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -9,15 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pkm.core.batch import Floats, Integers, Search, Stream, cluster
-from p2pkm.kernels import reference
+Floats = NDArray[np.float64]
 
-_LEAST, _STARTS, _TOL = (
-    2,
-    1,
-    1e-4,
-)  # as in `p2pkm.methods.server.fkm`, but one seeding: rounding would choose among equals
+_LEAST, _TOL = 2, 1e-4  # as in `p2pkm.methods.server.fkm`
+_STARTS = 1  # there are ten: rounding would choose among equals
 
 
 class Task(NamedTuple):
@@ -52,13 +50,16 @@ def step(points: Floats, model: Floats) -> Floats:
     return np.column_stack((means[kept], counts[kept]))
 
 
-def _label(points: Floats, centroids: Floats) -> Integers:
-    nearest: Integers = np.square(points[:, None] - centroids[None]).sum(axis=2).argmin(axis=1)
+def _label(points: Floats, centroids: Floats) -> NDArray[np.int64]:
+    nearest: NDArray[np.int64] = np.square(points[:, None] - centroids[None]).sum(axis=2).argmin(axis=1)
     return nearest
 
 
 def aggregate(tables: list[Floats], k: int, key: int, t: int) -> Floats:
     """Return the server's centroids in round t, from 1."""
+    from p2pkm.core.batch import Search, Stream, cluster  # not at the top: a client in another process needs neither
+    from p2pkm.kernels import reference
+
     rows = np.concatenate(tables)
     points, weights = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
     tol = _TOL * float(points.var(axis=0).mean())
@@ -66,25 +67,57 @@ def aggregate(tables: list[Floats], k: int, key: int, t: int) -> Floats:
     return cluster(reference, key, points, weights, search, np.ones(len(rows)))[0]
 
 
-def play(
-    task: Task, ask: Callable[[Floats, int], list[Floats]], packages: tuple[str, ...], *, alone: bool = True
-) -> None:
-    """Run the rounds, `ask` being how the simulator asks its clients, and print what came out.
-
-    alone: whether the clients are in this process, whose clock then tells what they take.
-    """
-    tables, k, model, server, spent = task.first(), task.tables.shape[1], np.zeros(0), 0.0, 0.0
+def play(task: Task, ask: Callable[[Floats, int], list[Floats]], packages: tuple[str, ...]) -> None:
+    """Run the rounds, `ask` being how the simulator asks its clients, and print a line after each."""
+    tables, k, server, spent, n = task.first(), task.tables.shape[1], 0.0, 0.0, len(task.points)
     for t in range(1, task.rounds + 1):
         began = time.thread_time()
         model = aggregate(tables, k, task.key, t)
-        server += time.thread_time() - began
-        began = time.process_time()
+        server += time.thread_time() - began if t > 1 else 0.0
+        before = _children() + time.process_time()
         tables = ask(model, t)
-        spent += time.process_time() - began if t > 1 else 0.0
-    tell(model, server, packages, spent if alone else None)
+        spent += time.process_time() + _children() - before if t > 1 else 0.0
+        tell(t, model, packages, Spent((t - 1) * n, spent, server))
 
 
-def tell(model: Floats, server: float, packages: tuple[str, ...], spent: float | None) -> None:
-    """Print the last centroids, CPU seconds of the server's k-means and of all rounds but one, and versions."""
-    found: dict[str, Any] = {"model": model.tolist(), "server": server, "spent": spent}
-    print("\n" + json.dumps(found | {"versions": {name: version(name) for name in packages}}), flush=True)
+class Spent(NamedTuple):
+    """Client-updates after the first round, CPU seconds of these, and of the server's k-means beside them."""
+
+    updates: int
+    clients: float
+    server: float
+
+
+def tell(t: int, model: Floats, packages: tuple[str, ...], spent: Spent) -> None:
+    """Print the centroids of round t, the CPU seconds and the time so far, and versions."""
+    found: dict[str, Any] = {"t": t, "model": model.tolist(), **spent._asdict(), "now": time.time(),
+                             "cpu": _children() + time.process_time()}  # fmt: skip
+    print("\n" + json.dumps(found | {"versions": {name: _find_version(name) for name in packages}}), flush=True)
+
+
+def _find_version(package: str) -> str:
+    """Return the version of a package, which may lie in a working tree."""
+    return getattr(sys.modules.get(package), "__version__", None) or version(package)
+
+
+def list_family(root: int) -> list[tuple[int, float]]:
+    """Return the number of a process and of all below it, and their CPU seconds with those of children that ended."""
+    found, parents = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            one = int(entry.name)
+            parents[one], found[one] = int(fields[1]), (one, sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"))
+    family = {root}
+    while more := {one for one, parent in parents.items() if parent in family} - family:
+        family |= more
+    return [found[one] for one in family if one in found]
+
+
+def _children() -> float:
+    """Return the CPU seconds of all processes below this one."""
+    own, ended = os.getpid(), os.times()
+    return ended[2] + ended[3] + sum(cpu for one, cpu in list_family(own) if one != own)
