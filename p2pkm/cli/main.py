@@ -34,6 +34,9 @@ def run_program() -> NoReturn:
     """Run the command line as a program; once it has ended, Ctrl-C does not change its exit code any more."""
     import signal
 
+    from p2pkm.core.allocator import keep_freed_memory
+
+    keep_freed_memory()
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -305,9 +305,11 @@ def _bound_diameter(indptr: Integers, indices: Integers) -> int:
     n = len(indptr) - 1
     if n <= _EXACT:
         return _measure_diameter(indptr.tolist(), indices.tolist())
-    component = walk("components", indptr, indices)
-    roots = find_first(component, np.zeros(n, np.int64))
-    return min(2 * int(walk("layers", indptr, indices, roots).max()), n - 1)
+    layer = walk("layers", indptr, indices, np.zeros(1, np.int64))
+    if layer.min() < 0:  # of several components each has a lowest device
+        component = walk("components", indptr, indices)
+        layer = walk("layers", indptr, indices, find_first(component, np.zeros(n, np.int64)))
+    return min(2 * int(layer.max()), n - 1)
 
 
 def _measure_diameter(indptr: list[int], indices: list[int]) -> int:

@@ -107,7 +107,7 @@ def _own_edges(topology: Topology, division: RankPartition, ids: Integers) -> tu
     if division.order is None:
         first = int(ids[0]) if len(ids) else 0
         indptr = topology.indptr[first : first + len(ids) + 1]
-        return indptr - indptr[0], slice(int(indptr[0]), int(indptr[-1]))
+        return indptr - indptr[0] if first else indptr, slice(int(indptr[0]), int(indptr[-1]))
     counts = topology.degrees[ids]
     return np.concatenate(([0], np.cumsum(counts))), expand_ranges(topology.indptr[ids], counts)
 

@@ -6,7 +6,7 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import behind, helper, kernel
+from p2pkm.kernels.numba.compiling import behind, helper
 from p2pkm.kernels.numba.nearest import LANES, _add, _nearest, _room
 from p2pkm.kernels.numba.plane import FEW, sum_nearest
 from p2pkm.kernels.numba.simd import (
@@ -366,14 +366,20 @@ def _tabulate(a, b, distances):
             distances[c, q] = distance
 
 
-@kernel
-def gtv(centroids, ids, indptr, indices, slots):
-    """Return (4) of every link at its lower end; see `p2pkm.kernels.reference.gtv`."""
-    result, k = np.zeros(indices.shape[0]), centroids.shape[1]
+@behind(1)
+def _gtv(centroids, ids, indptr, indices, slots, begin, end, result):
+    """Measure the links of the devices `begin` to `end` - 1."""
+    k = centroids.shape[1]
     distances = np.empty((k, k))
-    for i in range(ids.shape[0]):
+    for i in range(begin, end):
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
                 _tabulate(centroids[i], centroids[slots[e]], distances)
                 result[e] = _one_sided(distances, np.bool_(False)) + _one_sided(distances, np.bool_(True))
+
+
+def gtv(centroids, ids, indptr, indices, slots):
+    """Return (4) of every link at its lower end; see `p2pkm.kernels.reference.gtv`."""
+    result = np.zeros(len(indices))
+    divide(lambda begin, end: _gtv(centroids, ids, indptr, indices, slots, begin, end, result), indptr)
     return result

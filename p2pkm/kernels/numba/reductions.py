@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import kernel
+from p2pkm.kernels.numba.compiling import behind, kernel
+from p2pkm.kernels.numba.threads import divide
 
 
-@kernel
-def moments(points, weights, offsets, center):
-    """Add up weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
-    n, d = offsets.shape[0] - 1, points.shape[1]
-    sums = np.zeros((n, 1 + 2 * d))
-    weighted = weights.shape[0] > 0
-    for i in range(n):
+@behind(1)
+def _moments(points, weights, offsets, center, begin, end, sums):
+    """Add up the points of the devices `begin` to `end` - 1."""
+    d, weighted = points.shape[1], weights.shape[0] > 0
+    for i in range(begin, end):
+        for column in range(1 + 2 * d):
+            sums[i, column] = 0.0
         for r in range(offsets[i], offsets[i + 1]):
             weight = weights[r] if weighted else 1.0
             sums[i, 0] += weight
@@ -19,6 +20,12 @@ def moments(points, weights, offsets, center):
                 apart = points[r, f] - center[f]
                 sums[i, 1 + f] += weight * apart
                 sums[i, 1 + d + f] += weight * (apart * apart)
+
+
+def moments(points, weights, offsets, center):
+    """Add up weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
+    sums = np.empty((len(offsets) - 1, 1 + 2 * points.shape[1]))
+    divide(lambda begin, end: _moments(points, weights, offsets, center, begin, end, sums), offsets)
     return sums
 
 

@@ -4,7 +4,8 @@ from math import isqrt
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import helper, kernel
+from p2pkm.kernels.numba.compiling import behind, helper
+from p2pkm.kernels.numba.threads import divide
 
 _LANES = 64  # tables at a time
 
@@ -69,21 +70,18 @@ def _compress(state, words, work):
             state[j, r] += work[j, r]
 
 
-@kernel
-def digest(tables):
-    """Return SHA-256 of each table; see `p2pkm.kernels.reference.digest`."""
-    n = tables.shape[0]
-    contents = tables.reshape(n, tables.shape[1] * tables.shape[2]).view(np.uint32)
+@behind(1)
+def _digest(contents, begin, end, result):
+    """Write SHA-256 of the tables `begin` to `end` - 1, whose words stand in a line each."""
     size = contents.shape[1]
     blocks = (4 * size + 8) // 64 + 1  # the contents, a bit, zeros, and the number of bits as two words
-    result = np.empty((n, 8), np.uint32)
     state, work, words = (
         np.empty((8, _LANES), np.uint32),
         np.empty((8, _LANES), np.uint32),
         np.empty((16, _LANES), np.uint32),
     )
-    for first in range(0, n, _LANES):
-        count = min(_LANES, n - first)
+    for first in range(begin, end, _LANES):
+        count = min(_LANES, end - first)
         for j in range(8):
             state[j] = _START[j]
         for block in range(blocks):
@@ -99,4 +97,12 @@ def digest(tables):
         for j in range(8):
             for r in range(count):
                 result[first + r, j] = _reverse(state[j, r])
+
+
+def digest(tables):
+    """Return SHA-256 of each table; see `p2pkm.kernels.reference.digest`."""
+    n, width = len(tables), 2 * tables.shape[1] * tables.shape[2]
+    result = np.empty((n, 8), np.uint32)
+    contents = np.ascontiguousarray(tables).reshape(n, width // 2).view(np.uint32)
+    divide(lambda begin, end: _digest(contents, begin, end, result), range(0, (n + 1) * (width + 1), width + 1))
     return result.view(np.uint8)
