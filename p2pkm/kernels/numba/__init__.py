@@ -8,10 +8,10 @@ from p2pkm.kernels.numba.cost import _losses, _price, losses, price
 from p2pkm.kernels.numba.flooding import _merge, bundle, merge
 from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy
 from p2pkm.kernels.numba.graph import color, components, layers, mirror
-from p2pkm.kernels.numba.gtvmin import _sweep, gtv, gtvmin
+from p2pkm.kernels.numba.gtvmin import _gtv, _sweep, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
-from p2pkm.kernels.numba.reductions import moments, tabulate
-from p2pkm.kernels.numba.sha256 import digest
+from p2pkm.kernels.numba.reductions import _moments, moments, tabulate
+from p2pkm.kernels.numba.sha256 import _digest, digest
 from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
@@ -35,8 +35,8 @@ __all__ = [
     "tabulate",
 ]
 _BEHIND = {
-    "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices, "losses": _losses, "merge": _merge,
-    "price": _price,
+    "digest": _digest, "gtv": _gtv, "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices,
+    "losses": _losses, "merge": _merge, "moments": _moments, "price": _price,
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def _enter(compiled, prepare):
     @functools.wraps(compiled, updated=())
     def call(*given):
         kinds = tuple([
-            (one.dtype.num, one.ndim) if type(one) is np.ndarray and one.flags.c_contiguous else type(one)
+            (one.dtype, one.ndim) if type(one) is np.ndarray and one.flags.c_contiguous else type(one)
             for one in given
         ])  # fmt: skip
         if kinds in entries:
