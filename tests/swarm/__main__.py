@@ -3,11 +3,11 @@
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
 from itertools import chain, combinations, count
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tests.swarm.ranks import on_ranks
 from tests.swarm.shrink import shrink
 
 _CHUNK = 40  # experiments that share one mpirun
+_TOLD = 200  # experiments between two writings of the tally
 
 
 def main() -> int:
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--one", help="play this experiment, the JSON that a failure prints, with all checks")
     parser.add_argument("--check", choices=[*CHECKS, "ranks"], help="this check alone")
     parser.add_argument("--log", type=Path, help="append failures to this file")
+    parser.add_argument("--tally", type=Path, help=f"write to this file, every {_TOLD} experiments, what is printed last")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -53,30 +55,37 @@ def _one(experiment: Experiment, given: argparse.Namespace, place: Path) -> int:
 
 def _many(given: argparse.Namespace, place: Path) -> int:
     began, codes, seen, failures, cases = time.monotonic(), Counter(), Counter(), 0, []
-    with suppress(KeyboardInterrupt):  # what was found until then is told
-        for experiment, case, faults in chain.from_iterable(play_one(seed, place) for seed in count(given.seed)):
-            codes[case.ending.code] += 1
-            if case.ending.code in {0, 5}:
-                names = [*experiment.options, experiment.options.get("algorithm", "").partition(":")[0]]
-                seen.update(chain(combinations(sorted(names), 2), combinations(sorted(names), 3)))
-                cases.append(case)
-            if given.ranks and len(cases) >= _CHUNK:
-                faults += [("ranks", text) for text in on_ranks(cases, given.ranks)]
-                cases = []
-            for name in dict.fromkeys(name for name, _ in faults):
-                failures += 1
-                _tell(experiment, name, "; ".join(text for one, text in faults if one == name), place, given.log)
-            if not given.ranks:
-                shutil.rmtree(case.folder)
-            if codes.total() == given.number:
-                break
-    seconds, number = time.monotonic() - began, codes.total()
-    pairs = sum(len(key) == 2 for key in seen)
-    print(
-        f"{number} experiments from seed {given.seed} in {seconds:.0f} s ({number / seconds:.1f} /s): "
-        f"endings {dict(sorted(codes.items()))}, {pairs} pairs and {len(seen) - pairs} triples of options, "
-        f"{failures} failures"
-    )
+    stops: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):  # the experiment in hand is played to its end, and counts
+        signal.signal(number, lambda number, frame: stops.append(number))
+    for experiment, case, faults in chain.from_iterable(play_one(seed, place) for seed in count(given.seed)):
+        codes[case.ending.code] += 1
+        if case.ending.code in {0, 5}:
+            names = [*experiment.options, experiment.options.get("algorithm", "").partition(":")[0]]
+            seen.update(chain(combinations(sorted(names), 2), combinations(sorted(names), 3)))
+            cases.append(case)
+        if given.ranks and len(cases) >= _CHUNK:
+            faults += [("ranks", text) for text in on_ranks(cases, given.ranks)]
+            cases = []
+        for name in dict.fromkeys(name for name, _ in faults):
+            failures += 1
+            _tell(experiment, name, "; ".join(text for one, text in faults if one == name), place, given.log)
+        if not given.ranks:
+            shutil.rmtree(case.folder)
+            cases = []
+        ends = bool(stops) or codes.total() == given.number
+        if ends or codes.total() % _TOLD == 0:
+            pairs, seconds = sum(len(key) == 2 for key in seen), time.monotonic() - began
+            tally = (
+                f"{codes.total()} experiments, seeds {given.seed} to {experiment.seed}, in {seconds:.0f} s: "
+                f"endings {dict(sorted(codes.items()))}, {pairs} pairs and {len(seen) - pairs} triples of options, "
+                f"{failures} failures\n"
+            )
+            if given.tally:
+                given.tally.write_text(tally, "utf-8")
+        if ends:
+            break
+    print(tally, end="")
     return int(failures > 0)
 
 

@@ -213,7 +213,7 @@ CHECKS: dict[str, Check] = {
     **RELATIONS,
 }  # fmt: skip
 _ALWAYS = ("ending", "ledger", "folder")
-_SELDOM = {"report": 0.1}  # a second each; the others are drawn with weight 1
+_SELDOM = {"report": 0.02}  # a second each; the others are drawn with weight 1
 _DRAWN = 2  # of the other checks, of an experiment
 _WORD = re.compile(r"[a-z][a-z_-]*[a-z]")
 
