@@ -65,7 +65,8 @@ def play(experiment: Experiment, folder: Path, *, kill: bool = True) -> Case:
             shutil.rmtree(killed, ignore_errors=True)
             shutil.copytree(folder / "run", killed)
 
-    with patch.object(checkpoint.CheckpointWriter, "put", copying):
+    durable = patch.object(os, "fsync", lambda handle: None)  # no power fails here
+    with durable, patch.object(checkpoint.CheckpointWriter, "put", copying):
         ending, fault = _call(*words, "--out", folder / "run")
     return Case(experiment, folder, words, ending, fault, killed if killed.is_dir() else None)
 
