@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from functools import _lru_cache_wrapper
@@ -351,10 +352,12 @@ class _Tracer:
     def start(self) -> None:
         self.lines = defaultdict(set)
         self.calls.clear()
+        threading.settrace(self)
         sys.settrace(self)
 
     def stop(self) -> None:
         sys.settrace(None)
+        threading.settrace(None)
 
     def tell(self, item) -> dict[str, list[int]]:
         """Return what a test reached, with its fixtures."""

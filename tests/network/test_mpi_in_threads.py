@@ -1,0 +1,130 @@
+"""The network on MPI, played by threads, is the twin of the one in one process: same tables, ledgers and runs."""
+
+import sys
+import threading
+from itertools import islice
+from types import ModuleType
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from p2pkm.experiments import simulate
+from p2pkm.network import mpi
+from p2pkm.network.local import LocalWorld
+from p2pkm.storage.checkpoint import CheckpointWriter, listed
+from tests.support.mpi_in_threads import LostRankError, Ranks
+from tests.support.programs import determinism, resumed
+
+RUNS = ("small-world async leader", "start taken back", "by events", "tape gossip", "coreset over a tree",
+        "trimmed server")  # fmt: skip
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """Return what plays work on so many ranks and returns what each rank returns."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    for name in ("MPIR_CVAR_ENABLE_HEAVY_YIELD", "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"):
+        monkeypatch.setenv(name, "1")
+
+    def play(size, work, *arguments):
+        package, ranks, own = ModuleType("mpi4py"), Ranks(size), threading.local()
+        package.MPI = ranks
+        monkeypatch.setitem(sys.modules, "mpi4py", package)
+        for module in (simulate, determinism):
+            monkeypatch.setattr(module, "connect", lambda: getattr(own, "world", LocalWorld()))
+
+        def begin():
+            own.world = mpi.MPIWorld()
+            assert (own.world.rank, own.world.size) == (ranks.COMM_WORLD.rank, size)
+            return work(*arguments)
+
+        return ranks.play(begin)
+
+    return play
+
+
+@pytest.mark.parametrize(("size", "number"), [(2, 3), (3, 5)])
+def test_mail_is_heard_as_in_one_process(play, size, number):
+    found = play(size, lambda: list(islice(determinism.exchanges(), number)))
+    for lines in found:
+        assert [one for one in lines if one["wrong"] or one["kept"]] == [] and len(lines) == number
+    assert sum(one["requests"] for one in found[0]) > 0
+
+
+@pytest.mark.parametrize(("size", "first"), [(2, 0), (3, 1)])
+def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
+    made = [one for one in determinism.configurations() if one[0] in RUNS[first::2]]
+    expected = list(determinism.runs(made))
+    assert len(expected) == len(RUNS[first::2])
+    assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"), [(2, 3, "scaled, under faults"), (3, 1, "along a tree with a stream")]
+)
+def test_a_run_goes_on_with_another_number_of_ranks(play, tmp_path, monkeypatch, before, after, name):
+    put = CheckpointWriter.put
+
+    def stop(self, outline, arrays):
+        put(self, outline, arrays)
+        if arrays and len(listed(tmp_path)) == 2:
+            raise InterruptedError
+
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(CheckpointWriter, "put", stop)
+        play(before, resumed.play, name, tmp_path)
+    found = play(after, resumed.play, name, tmp_path)
+    assert found == [resumed.play(name, None)] * after
+
+
+def test_what_a_rank_broadcasts_scatters_and_gathers(play):
+    given = {
+        "a": np.arange(6.0).reshape(2, 3).T,
+        "b": np.array(["x", "yz"]),
+        "empty": np.zeros((0, 2)),
+        "one": np.array(7),
+    }
+
+    def work():
+        world = mpi.MPIWorld()
+        part = world.broadcast(given if world.rank == 0 else None)
+        own = world.scatter(({"n": np.full(rank, rank)} for rank in range(world.size)) if world.rank == 0 else None)
+        return part, own["n"], world.gather(np.full(2 + world.rank, world.rank, np.uint8)), world.library()
+
+    for rank, (part, own, everybody, library) in enumerate(play(3, work)):
+        assert {name: one.dtype for name, one in part.items()} == {name: one.dtype for name, one in given.items()}
+        for name, array in given.items():
+            assert_array_equal(part[name], array)
+            assert part[name].shape == array.shape
+        assert_array_equal(own, [rank] * rank)
+        assert library == "Threads 1.0"
+        if rank:
+            assert everybody is None
+        else:
+            assert [one.tolist() for one in everybody] == [[0] * 2, [1] * 3, [2] * 4]
+
+
+def test_a_rank_that_fails_ends_all(play, monkeypatch, capsys):
+    ended = []
+    monkeypatch.setattr(mpi, "_PASS_ON", 0.0)
+    monkeypatch.setattr("os._exit", ended.append)
+
+    def work():
+        world = mpi.MPIWorld()
+        if world.rank:
+            return world.wait()
+        with pytest.raises(LostRankError, match="code 4"):
+            sys.excepthook(ValueError, ValueError("the disk is full"), None)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        play(2, work)
+    assert "p2pkm: rank 0 failed: ValueError: the disk is full" in capsys.readouterr().err
+
+
+def test_ranks_that_wait_for_each_other_fail(play):
+    with pytest.raises(LostRankError, match="every rank waits"):
+        play(2, lambda: mpi.MPIWorld()._receive(0))
+    with pytest.raises(LostRankError, match="others wait"):
+        play(2, lambda: (world := mpi.MPIWorld()).rank or world.wait())

@@ -1,0 +1,238 @@
+# ruff: noqa: N802 - names of mpi4py
+"""What of mpi4py the package uses, played by the threads of one process, one of which runs at a time.
+
+It is stricter than MPI may be: whoever sends waits until it was received and must leave the array as it is until then,
+a message has the type and the size of the array that takes it, and where all ranks wait for each other all fail.
+"""
+
+import threading
+from collections import defaultdict, deque
+from types import ModuleType
+
+import numpy as np
+
+
+class LostRankError(RuntimeError):
+    """Another rank failed, or nobody can go on."""
+
+
+class Status:
+    """Of a message that has come."""
+
+    def Get_count(self, kind):
+        assert self.nbytes % kind.size == 0
+        return self.nbytes // kind.size
+
+
+class Kind:
+    """A type of so many bytes."""
+
+    def __init__(self, size, ready=False):
+        self.size, self.ready = size, ready
+
+    def Create_contiguous(self, count):
+        return Kind(self.size * count)
+
+    def Commit(self):
+        self.ready = True
+        return self
+
+    def Free(self):
+        assert self.ready
+        self.ready = False
+
+
+class Request:
+    """A message that a rank sends or receives, once or, if it is persistent, again and again."""
+
+    def __init__(self, comm, array, way, *, sends, kept=False):
+        assert array.flags.c_contiguous and (sends or array.flags.writeable)
+        self.comm, self.array, self.mail = comm, array, comm.ranks.mail[way]
+        self.sends, self.kept, self.active, self.freed = sends, kept, False, False
+
+    def __bool__(self):
+        return not self.freed
+
+    def start(self):
+        assert not self.active and not self.freed
+        self.active = True
+        if self.sends:
+            self.parcel = self.array.copy()
+            self.mail.append(self.parcel)
+            self.comm.ranks.moved()
+        return self
+
+    def ended(self):
+        """Return whether it is through; take what has come."""
+        if self.active and self.sends and all(one is not self.parcel for one in self.mail):
+            assert self.array.tobytes() == self.parcel.tobytes(), "changed before it was received"
+            self.active = False
+        elif self.active and not self.sends and self.mail:
+            come = self.mail.popleft()
+            assert (come.dtype, come.size) == (self.array.dtype, self.array.size)
+            self.array[...] = come.reshape(self.array.shape)
+            self.active = False
+            self.comm.ranks.moved()
+        if not (self.active or self.kept):
+            self.freed = True
+        return not self.active
+
+    def Free(self):
+        assert not self.active and not self.freed
+        self.freed = True
+
+    @staticmethod
+    def Startall(requests):
+        for one in requests:
+            one.start()
+
+    @staticmethod
+    def Waitall(requests):
+        if requests:
+            requests[0].comm.ranks.wait(lambda: all([one.ended() for one in requests]))
+
+
+class Barrier:
+    """A barrier that does not wait: others run while it is tested."""
+
+    def __init__(self, ranks, said):
+        self.ranks, self.said, self.tests = ranks, said, 0
+
+    def Test(self):
+        self.tests += 1
+        if self.tests > 1:
+            self.ranks.wait(lambda: len(self.said) == self.ranks.size)
+        return len(self.said) == self.ranks.size
+
+
+class Comm:
+    """COMM_WORLD of one rank."""
+
+    def __init__(self, ranks, rank):
+        self.ranks, self.rank, self.size, self.calls = ranks, rank, ranks.size, 0
+
+    def Send_init(self, array, to, tag=0):
+        return Request(self, array, (self.rank, to, tag), sends=True, kept=True)
+
+    def Recv_init(self, array, source, tag=0):
+        return Request(self, array, (source, self.rank, tag), sends=False, kept=True)
+
+    def Isend(self, array, to, tag=0):
+        return Request(self, array, (self.rank, to, tag), sends=True).start()
+
+    def Send(self, array, to, tag=0):
+        Request.Waitall([self.Isend(array, to, tag)])
+
+    def Recv(self, array, source, tag=0):
+        Request.Waitall([Request(self, array, (source, self.rank, tag), sends=False).start()])
+
+    def Probe(self, source, tag, status):
+        mail = self.ranks.mail[source, self.rank, tag]
+        self.ranks.wait(lambda: mail)
+        status.nbytes = mail[0].nbytes
+
+    def _say(self, name, value):
+        """Note what this rank gives to a call of all ranks; return what all gave, as it comes."""
+        self.calls += 1
+        said = self.ranks.said[self.calls]
+        assert all(other == name for other, _ in said.values())
+        said[self.rank] = name, value
+        self.ranks.moved()
+        return said
+
+    def _all(self, name, value):
+        said = self._say(name, value)
+        self.ranks.wait(lambda: len(said) == self.size)
+        return [said[rank][1] for rank in range(self.size)]
+
+    def Ibarrier(self):
+        return Barrier(self.ranks, self._say("barrier", None))
+
+    def Bcast(self, array):
+        first = self._all("bcast", array.copy() if self.rank == 0 else None)[0]
+        assert (first.dtype, first.shape) == (array.dtype, array.shape)
+        if self.rank:
+            array[...] = first
+
+    def Allreduce(self, array, result, operation=np.add):
+        found = self._all("allreduce", array.copy())
+        assert array.flags.c_contiguous and len({(one.dtype, one.size) for one in (*found, result)}) == 1
+        result[...] = operation.reduce(found).reshape(result.shape)
+
+    def Gatherv(self, given, taken, name="gather", everywhere=False):
+        (values, count, kind), (result, rows, same) = given, taken
+        assert kind is same and kind.ready and values.nbytes == count * kind.size and count == rows[self.rank]
+        found = self._all(name, values.tobytes())
+        if everywhere or self.rank == 0:
+            assert result.flags.c_contiguous and result.nbytes == sum(rows) * kind.size
+            result.reshape(-1).view(np.uint8)[:] = np.frombuffer(b"".join(found), np.uint8)
+
+    def Allgatherv(self, given, taken):
+        self.Gatherv(given, taken, "allgather", everywhere=True)
+
+    def Abort(self, code):
+        raise LostRankError(f"aborted with code {code}")
+
+
+class Ranks(ModuleType):
+    """`mpi4py.MPI` of so many threads, each of which sees a COMM_WORLD of its own."""
+
+    MAX, Request, Prequest, Status = np.maximum, Request, Request, Status
+
+    def __init__(self, size):
+        super().__init__("mpi4py.MPI")
+        self.size, self.mail, self.said = size, defaultdict(deque), defaultdict(dict)
+        self.DOUBLE, self.BYTE = Kind(8), Kind(1)
+        self.running, self.asleep, self.failed = size, 0, None
+        self.turn, self.own = threading.Condition(), threading.local()
+
+    @property
+    def COMM_WORLD(self):
+        return self.own.comm
+
+    def Get_library_version(self):
+        return "Threads 1.0 \nof one process\n"
+
+    def moved(self):
+        """Let those who wait look again."""
+        self.asleep = 0
+        self.turn.notify_all()
+
+    def fail(self, error):
+        self.failed = self.failed or error
+        self.moved()
+
+    def wait(self, ready):
+        """Let others run until there is something to go on with."""
+        while not ready():
+            self.asleep += 1
+            if self.asleep == self.running:
+                self.fail(LostRankError("every rank waits for another one"))
+            if self.failed:
+                raise LostRankError from self.failed
+            self.turn.wait()
+
+    def play(self, work):
+        """Return what `work` returns on each rank; raise what the first that failed has raised."""
+        found = [None] * self.size
+
+        def run(rank):
+            with self.turn:
+                self.own.comm = Comm(self, rank)
+                try:
+                    found[rank] = work()
+                except BaseException as error:
+                    self.fail(error)
+                self.running -= 1
+                if self.asleep == self.running > 0:
+                    self.fail(LostRankError("a rank ended for which others wait"))
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(self.size)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        if self.failed:
+            raise self.failed
+        assert not any(self.mail.values()), "sent and never received"
+        return found
