@@ -38,7 +38,7 @@ def deviate_from_central(result: Result) -> Floats:
     found = np.full(n, np.nan)
     if result.central is None or n > _SETS:
         return found
-    for i in np.setdiff1d(np.arange(n), _left_out(result)):
+    for i in np.delete(np.arange(n), _left_out(result)):
         found[i] = aligned_distance(result.centroids[i], result.central) / k
     return found
 

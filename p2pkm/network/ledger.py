@@ -204,8 +204,8 @@ class Ledger:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
         ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
-        patterns = [_unpack(packed) for packed in self._numbers]
-        return [patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
+        patterns = [_unpack(packed)[2:] for packed in self._numbers]
+        return [ExchangeRecord(stage, turn + at - first, *patterns[self._said[at]])
                 for (first, stage, turn), end in zip(self._runs, ends, strict=False)  # no runs: one end
                 for at in range(first, end)]  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from p2pkm.core.sorting import find_distinct
+
 
 def color(indptr, indices):
     """Give every device the smallest color that no lower neighbor has, in ascending id.
@@ -43,14 +45,14 @@ def layers(indptr, indices, roots):
         Number of links to the nearest root, -1 where there is no path.
     """
     layer = np.full(len(indptr) - 1, -1)
-    depth, front = 0, np.unique(roots)
+    depth, front = 0, find_distinct(roots)
     layer[front] = 0
     while len(front):
         depth += 1
         counts = indptr[front + 1] - indptr[front]
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         reached = indices[np.repeat(indptr[front], counts) + within]
-        front = np.unique(reached[layer[reached] < 0])
+        front = find_distinct(reached[layer[reached] < 0])
         layer[front] = depth
     return layer
 
