@@ -133,14 +133,15 @@ def _rewire(n: int, reach: int, chance: float, rng: Generator) -> tuple[Integers
     for step in range(reach):
         moving = step * n + np.flatnonzero(rng.random(n) < chance)
         taken = np.sort(_keys(n, u, v))  # those that move too: so a link that finds no free end can stay
+        fresh = np.zeros(0, np.int64)
         for _ in range(_TRIES):
             if not len(moving):
                 break
             ends = rng.integers(n, size=len(moving))
             keys = _keys(n, u[moving], ends)
-            free = (ends != u[moving]) & ~_holds(taken, keys) & _is_first(keys)
+            free = (ends != u[moving]) & ~_holds(taken, keys) & ~_holds(fresh, keys) & _is_first(keys)
             v[moving[free]] = ends[free]
-            taken = np.sort(np.concatenate((taken, keys[free])))
+            fresh = np.sort(np.concatenate((fresh, keys[free])))
             moving = moving[~free]
     return u, v
 

@@ -249,14 +249,15 @@ def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
 def _find_contraction(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
     """Return the spectral radius of (I + 2 R)^-1 2 S with the strengths S and their row sums R."""
     import numpy as np
-    from scipy.sparse import diags_array
 
     matrix = to_matrix(links, 2 * strengths)
     rows = matrix @ np.ones(len(links))
     if rows.max() - rows.min() <= 1e-12 * rows.max():  # then (1, ..., 1) is the eigenvector
         return Measure(float(rows[0] / (1 + rows[0])))
-    half = diags_array(1 / np.sqrt(1 + rows))
-    return find_radius((half @ matrix @ half).tocsr(), seed)
+    half = 1 / np.sqrt(1 + rows)
+    matrix.data *= np.repeat(half, count_links(links))
+    matrix.data *= half[links.indices]
+    return find_radius(matrix, seed)
 
 
 def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
@@ -267,12 +268,11 @@ def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, s
     least.
     """
     import numpy as np
-    from scipy.sparse import diags_array
 
     n, matrix = len(links), to_matrix(links, 2 * strengths)
-    step = (diags_array(1 / (1 + matrix @ np.ones(n))) @ matrix).tocsr()
+    matrix.data *= np.repeat(1 / (1 + matrix @ np.ones(n)), count_links(links))
     members = [np.flatnonzero(colors == color) for color in range(int(colors.max()) + 1)]
-    parts = [(rows, step[rows]) for rows in members]
+    parts = [(rows, matrix[rows]) for rows in members]
 
     def sweep(vectors: Floats) -> Floats:
         for rows, part in parts:
@@ -285,7 +285,7 @@ def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, s
     if n > _LARGE:
         vector, parts = vector.astype(np.float32), [(rows, part.astype(np.float32)) for rows, part in parts]
     sweeps = int(np.clip(_WORK // (matrix.nnz + n), _FEWEST, _SWEEPS))
-    del matrix, step
+    del matrix
     for _ in range(sweeps):
         vector = sweep(vector)
         size = float(np.linalg.norm(vector))
