@@ -8,16 +8,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from itertools import chain, combinations, count
 from pathlib import Path
 
+from p2pkm.experiments import run, simulate
 from tests.swarm.checks import CHECKS, find_faults, play_one
 from tests.swarm.experiments import Experiment
 from tests.swarm.ranks import on_ranks
 from tests.swarm.shrink import shrink
 
 _CHUNK = 40  # experiments that share one mpirun
-_ENDS = {signal.SIGINT, signal.SIGTERM}
 _TOLD = 200  # experiments between two writings of the tally
 
 
@@ -81,9 +82,19 @@ class Tally:
         )
 
 
+def _listen() -> list[int]:
+    """Return where signals that ask for an end are noted; the experiment in hand is played on, and counts."""
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: asked.append(number))
+    for module in (run, simulate):
+        module.asked_to_stop = lambda: nullcontext(lambda: 0)  # its runs do not look
+    return asked
+
+
 def _many(given: argparse.Namespace, place: Path) -> int:
     tally, cases = Tally(given.seed), []
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # the experiment in hand is played to its end, and counts
+    asked = _listen()
     for experiment, case, faults in chain.from_iterable(play_one(seed, place) for seed in count(given.seed)):
         tally.add(experiment, case.ending.code)
         cases += [case] * (given.ranks > 0 and case.ending.code in {0, 5})
@@ -95,7 +106,7 @@ def _many(given: argparse.Namespace, place: Path) -> int:
             _tell(experiment, name, "; ".join(text for one, text in faults if one == name), place, given.log)
         if not given.ranks:
             shutil.rmtree(case.folder)
-        ends = bool(signal.sigpending() & _ENDS) or tally.codes.total() == given.number
+        ends = bool(asked) or tally.codes.total() == given.number
         if given.tally and (ends or tally.codes.total() % _TOLD == 0):
             given.tally.write_text(f"{tally}\n", "utf-8")
         if ends:
