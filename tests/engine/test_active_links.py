@@ -194,6 +194,18 @@ def test_silence_is_no_end():
     assert said == ["", "", "converged", "", ""]
 
 
+def test_a_checkpoint_knows_how_long_there_has_been_rest():
+    table = arrange([[[0.0]]] * 3, [(0, 1), (1, 2)])
+    before, after = (ActiveLinks(table.devices, table.network, ALTERNATING) for _ in range(2))
+    for stop in ("", "", "converged"):
+        before.advance(due=True)
+        assert before.check_termination(stop) == ""
+    after.restore(before.snapshot())
+    assert after.check_termination("converged") == ""
+    after.advance(due=True)
+    assert after.check_termination("converged") == "converged"
+
+
 def test_seeding_speaks_over_all_links():
     graph = topologies.one_peer_exponential(8)
     shards, union = deal(8), graph.union

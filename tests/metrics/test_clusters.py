@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import p2pkm
 import topologies
-from p2pkm.metrics.clusters import arrange, number_clusters
+from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.profile import standardize
 from p2pkm.viz.svg import draw_inline
@@ -79,6 +79,13 @@ def test_moments_are_those_of_the_points(hospitals, name):
             own = points[(site == i) & (found == c)]
             np.testing.assert_allclose(clusters.means[i, c], own.mean(axis=0))
             np.testing.assert_allclose(clusters.deviations[i, c], own.std(axis=0))
+
+
+def test_a_cluster_without_points_lies_in_the_middle_of_the_devices_that_have_it():
+    centroids = np.array([[[0.0], [2.0], [np.inf]], [[4.0], [6.0], [np.inf]], [[8.0], [np.inf], [np.inf]]])
+    points = np.array([[1, 0, 0], [3, 0, 0], [0, 0, 0]])
+    pooled = Clusters(np.tile(np.arange(3), (3, 1)), centroids, points, None, None).pool()
+    assert pooled.ravel().tolist() == [3.0, 4.0, np.inf]
 
 
 def test_profile_is_standardized(hospitals):

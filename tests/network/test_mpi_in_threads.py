@@ -2,15 +2,18 @@
 
 import sys
 import threading
-from itertools import islice
+from itertools import islice, pairwise
 from types import ModuleType
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
 from p2pkm.network import mpi
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.checkpoint import CheckpointWriter, listed
 from tests.support.mpi_in_threads import LostRankError, Ranks
@@ -18,6 +21,10 @@ from tests.support.programs import determinism, resumed
 
 RUNS = ("small-world async leader", "start taken back", "by events", "tape gossip", "coreset over a tree",
         "trimmed server")  # fmt: skip
+
+
+def ring(n):
+    return Topology.from_links(n, np.array([[i, (i + 1) % n, 1.0] for i in range(n)]))
 
 
 @pytest.fixture
@@ -50,6 +57,31 @@ def test_mail_is_heard_as_in_one_process(play, size, number):
     for lines in found:
         assert [one for one in lines if one["wrong"] or one["kept"]] == [] and len(lines) == number
     assert sum(one["requests"] for one in found[0]) > 0
+
+
+def test_requests_are_made_once_for_tables_of_about_the_same_size(play):
+    """A ring of 4 on two ranks, whose devices 0 and 1 lie side by side, and of 5, with 0 and 2 apart on rank 0."""
+
+    def work(n, apart):
+        world = mpi.MPIWorld()
+        network = world.network(place(ring(n), world.rank, 2))
+        network.open()
+        ids, found = network.placement.ids, []
+        for rows, selective in ((3, False), (4, False), (4, True), (3, True), (5, True)):
+            edges = np.ones(len(network.placement.indices), np.bool_) if selective else None
+            values = np.ones((len(ids), rows - world.rank, 2))
+            network.exchange(DenseMessages(values, np.full(len(ids), rows - world.rank), edges, ragged=True))
+            found.append((list(network._requests), network._memory.tables.shape[1]))
+        assert len(network._outgoing) == (apart and world.rank == 0)
+        network.close()
+        return found
+
+    for n, apart in ((4, False), (5, True)):
+        for made in play(2, work, n, apart):
+            requests, heights = zip(*made, strict=True)
+            assert [len(one) for one in requests] == [2, 2, 4, 4, 4]
+            assert [a == b for a, b in pairwise(requests)] == [True, False, True, False]
+            assert heights == (5, 5, 5, 5, 9)
 
 
 @pytest.mark.parametrize(("size", "first"), [(2, 0), (3, 1)])

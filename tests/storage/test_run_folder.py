@@ -5,15 +5,18 @@ import json
 import os
 import signal
 import tomllib
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 
 import p2pkm
+from p2pkm.core.errors import DataError
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
+from p2pkm.storage.run_status import repeated_from
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes wire_bytes converged descent".split()
@@ -301,3 +304,11 @@ def test_a_device_without_links_comes_back(tmp_path, links):
     result = simulate(GTVMin(2), graph, shards, allow_disconnected=True, baselines=False)
     result.save(tmp_path / "run")
     assert p2pkm.load(tmp_path / "run").summary == result.summary
+
+
+def test_what_a_run_lacks_is_looked_for_where_it_was_begun_unless_that_is_here(tmp_path):
+    for place, more in ((Path.cwd(), ""), (tmp_path / "there", f". The run was begun in {tmp_path}/there: try again")):
+        (tmp_path / "manifest.json").write_text(json.dumps({"cwd": str(place)}), "utf-8")
+        with pytest.raises(DataError) as found, repeated_from(tmp_path):
+            raise DataError("no such file")
+        assert str(found.value).removesuffix(" from there") == "no such file" + more

@@ -2,7 +2,8 @@
 """What of mpi4py the package uses, played by the threads of one process, one of which runs at a time.
 
 It is stricter than MPI may be: whoever sends waits until it was received and must leave the array as it is until then,
-a message has the type and the size of the array that takes it, and where all ranks wait for each other all fail.
+a message has the type and the size of the array that takes it, where all ranks wait for each other all fail, and what
+was begun must be waited for, and types be freed.
 """
 
 import threading
@@ -27,11 +28,12 @@ class Status:
 class Kind:
     """A type of so many bytes."""
 
-    def __init__(self, size, ready=False):
-        self.size, self.ready = size, ready
+    def __init__(self, size, held):
+        self.size, self.ready, self.held = size, False, held
 
     def Create_contiguous(self, count):
-        return Kind(self.size * count)
+        self.held.append(Kind(self.size * count, self.held))
+        return self.held[-1]
 
     def Commit(self):
         self.ready = True
@@ -40,6 +42,7 @@ class Kind:
     def Free(self):
         assert self.ready
         self.ready = False
+        self.held.remove(self)
 
 
 class Request:
@@ -56,6 +59,7 @@ class Request:
     def start(self):
         assert not self.active and not self.freed
         self.active = True
+        self.comm.ranks.held.append(self)
         if self.sends:
             self.parcel = self.array.copy()
             self.mail.append(self.parcel)
@@ -64,6 +68,7 @@ class Request:
 
     def ended(self):
         """Return whether it is through; take what has come."""
+        before = self.active
         if self.active and self.sends and all(one is not self.parcel for one in self.mail):
             assert self.array.tobytes() == self.parcel.tobytes(), "changed before it was received"
             self.active = False
@@ -73,6 +78,8 @@ class Request:
             self.array[...] = come.reshape(self.array.shape)
             self.active = False
             self.comm.ranks.moved()
+        if before and not self.active:
+            self.comm.ranks.held.remove(self)
         if not (self.active or self.kept):
             self.freed = True
         return not self.active
@@ -182,7 +189,8 @@ class Ranks(ModuleType):
     def __init__(self, size):
         super().__init__("mpi4py.MPI")
         self.size, self.mail, self.said = size, defaultdict(deque), defaultdict(dict)
-        self.DOUBLE, self.BYTE = Kind(8), Kind(1)
+        self.held = []  # requests that were begun, and types
+        self.DOUBLE, self.BYTE = Kind(8, self.held), Kind(1, self.held)
         self.running, self.asleep, self.failed = size, 0, None
         self.turn, self.own = threading.Condition(), threading.local()
 
@@ -235,4 +243,5 @@ class Ranks(ModuleType):
         if self.failed:
             raise self.failed
         assert not any(self.mail.values()), "sent and never received"
+        assert not self.held, "never waited for, or never freed"
         return found

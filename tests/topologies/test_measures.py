@@ -16,6 +16,7 @@ import topologies
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures.connectivity import _dominate
+from topologies.measures.distances import _average
 from topologies.measures.spectral import mixing_laplacian
 
 DRAWN = [
@@ -611,3 +612,8 @@ def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
     for one, other in zip(both, apart, strict=True):
         assert one[2:] == other[2:]
         np.testing.assert_array_equal(one[:2], other[:2])
+
+
+def test_the_error_of_a_mean_path_is_that_of_sources_drawn_without_repetition():
+    found = _average(10, np.arange(1.0, 6.0))
+    assert found == (3.0, False, "5 random sources; standard error 0.5")  # root of (5/2) (1 - 5/10) / 5

@@ -16,6 +16,7 @@ from topologies import GraphError
 from topologies.csr_graph import sources
 from topologies.families.random import draws
 from topologies.time_varying import random as drawn
+from topologies.time_varying.graph import Exchange, record
 
 NAMES = sorted(topologies.TIME_VARYING)
 DRAWN = ["edge-markov", "peer-sampler", "random-matchings", "random-waypoint"]
@@ -36,6 +37,13 @@ def matrix(graph, turn):
     result = np.zeros((graph.n, graph.n))
     result[sources(graph.union), graph.indices] = graph.mixing(turn)
     return result + np.diag(1 - result.sum(axis=1))
+
+
+def test_links_of_a_device_with_itself_are_dropped_with_their_shares():
+    ends, share = np.array([[0, 1, 2], [1, 1, 0]]), np.array([0.25, 0.5, 0.125])
+    graph = record(3, [Exchange(*ends, share)], "by hand")
+    assert links(graph, 0) == [(0, 1), (0, 2)]
+    assert matrix(graph, 0).tolist() == [[0.625, 0.25, 0.125], [0.25, 0.75, 0.0], [0.125, 0.0, 0.875]]
 
 
 def product(graph):

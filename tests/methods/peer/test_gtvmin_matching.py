@@ -138,6 +138,14 @@ def test_both_ends_choose_the_same_pairs_whatever_the_ties(seed):
     assert_allclose(((holes[own] - theirs[other]) ** 2).sum(), min(costs))
 
 
+def test_in_a_tie_both_devices_of_a_link_move_by_the_same_pairs():
+    table = arrange([np.zeros((0, 2)), np.zeros((0, 2)), np.ones((1, 2))], [(0, 1)], d=2)
+    start = np.array([[[2.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [1.0, 0.0]], [[1.0, 1.0], [9.0, 9.0]]])
+    method = p2pkm.GTVMin(2, alpha=1.0, schedule="jacobi", matching="optimal")
+    end = play(method, table, start, 1)[0][-1]
+    assert_array_equal(end[:2], start[1::-1, ::-1])  # both matchings cost the same; row 0 goes with row 1 at both ends
+
+
 def test_normalized_losses_make_devices_count_alike():
     data = [column(*[0.0] * 100), column(3)]
     start = np.zeros((2, 1, 1))

@@ -386,6 +386,8 @@ def exchanges():
         freed += [not request for request in held]
         ledger = network.allgather_by_device(network.ledger.edges, placement.edge_counts)
         same.append(np.array_equal(ledger, local.ledger.edges))
+        when = [[(one.stage, one.turn) for one in kept.ledger.exchanges] for kept in (network, local)]
+        same.append(when[0] == when[1])
         same.append(tuple(network.total(np.array(network.ledger.totals))) == local.ledger.totals)
         wrong = network.total(np.array([same.count(False), freed.count(False), len(freed)]))
         yield {"name": f"messages {seed}", "wrong": int(wrong[0]), "kept": int(wrong[1]), "requests": int(wrong[2])}
