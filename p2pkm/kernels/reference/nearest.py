@@ -11,12 +11,12 @@ def _squared(a, b):
 
     Those to one row of b stand side by side in memory: of many points and few centroids that is several times as fast.
     """
-    total = np.zeros((b.shape[0], a.shape[0]))
-    for f in range(a.shape[1]):
-        square = np.ascontiguousarray(a[:, f]) - b[:, f, None]
+    total = None
+    for x, y in zip(np.ascontiguousarray(a.T), b.T, strict=True):
+        square = x - y[:, None]
         square *= square
-        total = np.add(total, square, out=total) if f else square
-    return total.T
+        total = square if total is None else np.add(total, square, out=total)
+    return np.zeros((len(a), len(b))) if total is None else total.T
 
 
 def _apart(points, centroids):
@@ -39,7 +39,7 @@ def _nearest(distances):
     if distances.shape[1] == 0:
         return np.full(len(distances), -1), np.full(len(distances), np.inf)
     labels = np.argmin(distances, axis=1)
-    lowest = distances[np.arange(len(distances)), labels]
+    lowest = np.min(distances, axis=1)
     return np.where(lowest < np.inf, labels, -1), lowest
 
 
@@ -68,6 +68,7 @@ def _sums(points, weights, labels, rows):
     if labels.min(initial=0) < 0:
         real = labels >= 0
         points, weights, labels = points[real], weights[real], labels[real]
-    columns = [np.bincount(labels, weights=weights * x, minlength=rows) for x in (*points.T, 1.0)]
-    sums = np.stack(columns, axis=1).astype(np.float64)  # bincount of nothing is whole numbers
+    sums = np.empty((rows, points.shape[1] + 1))
+    for f, x in enumerate((*points.T, 1.0)):
+        sums[:, f] = np.bincount(labels, weights=weights * x, minlength=rows)
     return sums[:, :-1], sums[:, -1]
