@@ -1,6 +1,7 @@
 """Measures of graphs: closed forms, networkx's answers, what renaming must not change, how good estimates are."""
 
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.sparse.csgraph import shortest_path
 
 import p2pkm
 import topologies
+from p2pkm.kernels import numba as compiled
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures.connectivity import _dominate
@@ -617,3 +619,27 @@ def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
 def test_the_error_of_a_mean_path_is_that_of_sources_drawn_without_repetition():
     found = _average(10, np.arange(1.0, 6.0))
     assert found == (3.0, False, "5 random sources; standard error 0.5")  # root of (5/2) (1 - 5/10) / 5
+
+
+@pytest.mark.parametrize("name", ["small-world", "hypercube", "ring", "apart"])
+def test_what_is_found_in_common_is_what_each_measure_finds(monkeypatch, name):
+    force = {"strength": 0.7} if name == "hypercube" else {"coupling": 30.0}
+    monkeypatch.setattr(spectrum, "_PROBES", 1)
+    monkeypatch.setattr(spectrum, "_SAMPLED", 1)
+    monkeypatch.setattr(spectrum, "_WORK", 1_000_000)
+    apart = nx.disjoint_union(nx.cycle_graph(700), nx.cycle_graph(800))
+    graph = CSRGraph.from_networkx(apart if name == "apart" else topologies.build(name, 2048))
+    if name == "ring":
+        source = np.arange(2048).repeat(2)
+        graph = replace(graph, weights=1.0 + (source + graph.indices) % 7)
+    known = measures.explore(graph, compiled, decay=0.9, seed=3, **force)
+    for found, usual in zip(
+        measures.describe(graph, decay=0.9, seed=3, known=known).values(),
+        measures.describe(graph, decay=0.9, seed=3).values(),
+        strict=True,
+    ):
+        assert found.exact == usual.exact and found.value == pytest.approx(usual.value, rel=1e-3)
+    assert not known.resistors.steps or name != "hypercube"  # of twelve eigenvalues
+    found = measures.predict(graph, **force, seed=3, coupled=known.coupled).disagreement
+    usual = measures.predict(graph, **force, seed=3).disagreement
+    assert found.exact == usual.exact and found.value == pytest.approx(usual.value, rel=1e-3)

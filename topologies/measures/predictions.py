@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
-from topologies.measures.lanczos import find_radius, find_spectrum
+from topologies.measures.lanczos import Spectrum, find_radius, find_spectrum
 from topologies.measures.noise import EIGENVALUES, count_signs, residual_noise
 from topologies.measures.spectral import laplacian
 from topologies.measures.time_varying import choose_rounds, describe_window, varies
@@ -94,9 +94,9 @@ class Fit(NamedTuple):
     determination: float | None
 
 
-def predict(
+def predict(  # noqa: PLR0913 - what is known of the graph, and how it is used
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
-    colors: Integers | None = None, theta: float = 1.5,
+    colors: Integers | None = None, theta: float = 1.5, coupled: Spectrum | None = None,
 ) -> Prediction:  # fmt: skip
     """Predict how fast GTVMin converges on a graph, and how much its devices will differ then.
 
@@ -114,18 +114,15 @@ def predict(
         Of the schedule colored: neighbors have different ones, from 0 on.
     theta : float
         Relaxation of the schedule colored.
+    coupled : Spectrum, optional
+        Of the Laplacian of the strengths, where it is known.
 
     Raises
     ------
     GraphError
         Unless one of coupling and strength is given, a number of at least 0.
     """
-    if (coupling is None) == (strength is None):
-        raise GraphError("give either coupling or strength")
-    given = coupling if strength is None else strength
-    if given is None or not 0 <= given < math.inf:
-        raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
-    links = read(graph)
+    given, links = _choose(coupling, strength), read(graph)
     if varies(graph):
         contraction = _follow_rounds(graph, given, scaled=strength is None)
         none = Measure(None, how="not predicted: links change")
@@ -133,7 +130,7 @@ def predict(
     strengths = _measure_strengths(links, given, scaled=strength is None)
     with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each takes seconds on a large graph
         sweeps = None if colors is None else pool.submit(_sweep, links, strengths, colors, theta, seed)
-        apart = pool.submit(_find_disagreement, links, strengths, seed)
+        apart = pool.submit(_find_disagreement, links, strengths, seed, coupled)
         left_over = pool.submit(residual_noise, links, (given,), scaled=strength is None, seed=seed)
         contraction = _find_contraction(links, strengths, seed)
         swept = Measure(None, how="no colors") if sweeps is None else sweeps.result()
@@ -191,6 +188,21 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     """
     known = [record for record in trace if record["stage"] == trace[-1]["stage"] and record[what] is not None]
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])
+
+
+def measure_strengths(links: CSRGraph, coupling: float | None, strength: float | None) -> Floats:
+    """Return the strength of each directed edge, float64[2 * links], as `predict` takes it."""
+    return _measure_strengths(links, _choose(coupling, strength), scaled=strength is None)
+
+
+def _choose(coupling: float | None, strength: float | None) -> float:
+    """Return the one that is given."""
+    if (coupling is None) == (strength is None):
+        raise GraphError("give either coupling or strength")
+    given = coupling if strength is None else strength
+    if given is None or not 0 <= given < math.inf:
+        raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
+    return given
 
 
 def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
@@ -302,12 +314,12 @@ def _count_rounds(contraction: Measure) -> Measure:
     return contraction._replace(value=math.log(_GOAL) / math.log(value) if value else 0.0)
 
 
-def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
+def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int, known: Spectrum | None) -> Measure:
     """Return 1 / (1 + 2 l), l the second smallest eigenvalue of the Laplacian of the strengths."""
     if len(links) == 1:
         return Measure(None, how="a single device")
     if not strengths.any() or not links.connected:
         return Measure(1.0)
-    low = find_spectrum(*laplacian(links, strengths), seed).low()
+    low = (known or find_spectrum(*laplacian(links, strengths), seed)).low()
     how = low.how.replace("an upper bound", "a lower bound")  # what rises with the eigenvalue falls here
     return Measure(1 / (1 + 2 * (low.value or 0.0)), low.exact, how)
